@@ -5,6 +5,7 @@ It uses a fake host, and changes nothing else. `--plan` prints what would be don
 """
 
 import argparse
+import itertools
 import logging
 import sys
 
@@ -12,12 +13,14 @@ import phases
 from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig
 from hostrouting.testing import FakeHost, h200
 
+ATTEMPTS = itertools.count(1)
+
 
 @phases.task("download", plan=lambda _ctx: "would fetch the machine's image")
 def download(ctx: phases.Context) -> str:
     """Fetch the image; the network is not up at the first attempt."""
     ctx.sleep(0.1)
-    if ctx.attempt == 1:
+    if next(ATTEMPTS) == 1:
         raise ConnectionError("network is unreachable")
     return "image.raw"
 

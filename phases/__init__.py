@@ -1,4 +1,4 @@
-"""A small runner for bootstrap steps. It knows nothing about networks.
+"""A small runner for the tasks of a bootstrap. It knows nothing about networks.
 
 A task is any object with a `name` and a method `do(ctx)`. A decorator turns a function into one::
 
@@ -22,11 +22,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # loading `typing` would take a third of the time of a program that only prints its usage
 if TYPE_CHECKING:
-    from phases.context import Clock, Context, SystemClock
+    from phases.context import Clock, Context
     from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
     from phases.groups import deadline, parallel, retry, serial, when
-    from phases.logs import LogObserver
-    from phases.running import default_observers, execute, plan, run, undo
+    from phases.observers import LogObserver
+    from phases.running import execute, plan, run, undo
     from phases.step import Observer, Status, Step
     from phases.tasks import AnyTask, Skip, Task, task
 
@@ -41,29 +41,19 @@ __all__ = [
     # how tasks end
     "Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask",
     # how a run is observed, and where its time comes from
-    "Clock", "LogObserver", "Observer", "SystemClock", "default_observers",
+    "Clock", "LogObserver", "Observer",
 ]
 # fmt: on
-
-# The module of each name. It is imported on first use: a command that only prints its usage runs no task.
-_HOMES = {
-    "context": "Clock Context SystemClock",
-    "errors": "Cancelled DeadlineExceeded InvalidTask PhasesError TaskFailed UnknownTask",
-    "groups": "deadline parallel retry serial when",
-    "logs": "LogObserver",
-    "running": "default_observers execute plan run undo",
-    "step": "Observer Status Step",
-    "tasks": "AnyTask Skip Task task",
-}
 
 if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
 
     def __getattr__(name: str) -> object:
-        for home, names in _HOMES.items():
-            if name in names.split():
-                from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+        # A name is looked for on first use: a command that only prints its usage runs no task.
+        for home in ("errors", "tasks", "step", "observers", "context", "running", "groups") if name in __all__ else ():
+            from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-                value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+            if hasattr(module := import_module(f"{__name__}.{home}"), name):
+                value = globals()[name] = getattr(module, name)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,126 +1,87 @@
 """The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs tasks.
 
 A `Scope` is a part of a run that stops as a whole. It holds one moment, which begins as its deadline (or never) and
-becomes the present when the scope is cancelled. A task is cancelled if the earliest moment of its scope and the scopes
-around that has passed. A shielded part is a scope without another around it.
-
-A run waits, reads the time and starts threads only through a `Clock`, so that a test can pass
-`phases.testing.FakeClock` and never wait.
+becomes the present when the scope is cancelled. A task is inside several scopes, and is cancelled if the earliest of
+their moments has passed. A shielded part is only inside its own scope.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
 import time
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from phases.errors import Cancelled, DeadlineExceeded
+from phases.observers import LOGGER, LogObserver, TaskLogger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, MutableMapping
+    import logging
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from phases.step import Observer, Step
 
-FIELDS = "phases"
-"""The one extra key of every record, with all fields of its line as one mapping."""
 
+class Clock:
+    """What a run needs from the outside world: the time, waiting, and threads.
 
-class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
-    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
+    With `phases.testing.FakeClock` in its place, no test waits. Runs that share a clock wake each other, which does no
+    harm.
+    """
 
-    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the fields of this task and the caller's `extra` under the one key."""
-        kwargs["extra"] = {FIELDS: {**(kwargs.get("extra") or {}), **(self.extra or {})}}
-        return msg, kwargs
-
-
-class Clock(Protocol):
-    """What a run needs from the outside world: the time, waiting, and threads."""
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
 
     def now(self) -> float:
         """Monotonic seconds: only differences are meaningful."""
-
-    def utc(self) -> datetime:
-        """The date and time, in UTC."""
+        return time.monotonic()
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until the condition is true or now() is `until`.
 
         The condition is evaluated first, and after each wake(), in any thread; it must be quick and take no lock.
         """
+        with self._changed:
+            while not done() and (left := until - self.now()) > 0:
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))
 
     def wake(self) -> None:
         """Have every wait evaluate its condition again: something has changed."""
-
-    def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
-
-
-class SystemClock:
-    """The machine's own time and threads. Runs that share one wake each other, which does no harm."""
-
-    now = staticmethod(time.monotonic)
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-
-    def utc(self) -> datetime:
-        """The date and time, in UTC."""
-        return datetime.now(timezone.utc)
-
-    def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """See Clock. The main thread wakes regularly: if a signal came just before it slept, Python has not told it."""
-        longest = 0.25 if threading.current_thread() is threading.main_thread() else threading.TIMEOUT_MAX
-        with self._changed:
-            while not done() and (left := until - self.now()) > 0:
-                self._changed.wait(min(left, longest))
-
-    def wake(self) -> None:
-        """See Clock."""
         with self._changed:
             self._changed.notify_all()
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """See Clock."""
+        """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
         thread = threading.Thread(target=target, name=name)
         thread.start()
         return thread
 
 
-_cancelling = threading.Lock()  # of two cancellations at once, the first one is kept
-
-
 class Scope:
     """A part of a run that stops as a whole, at the moment `stop[0]`, for the reason `stop[1]`."""
 
-    def __init__(self, clock: Clock, name: str, *, parent: Scope | None = None, seconds: float | None = None) -> None:
-        """The part of the task with this name, inside the parent, limited to these seconds if given."""
-        if seconds is not None and not 0 < seconds < math.inf:
-            raise ValueError(f"{name}: {seconds!r} is not a time limit; give seconds above 0, or None for no limit")
-        self.clock, self.parent = clock, parent
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.stop = (math.inf, "")
-        if seconds is not None:
-            self.stop = (clock.now() + seconds, f"the {seconds:g} s of {name} are over")
-
-    def nearest(self) -> Scope:
-        """Of this scope and those around it, the one that stops first; of several at once, the innermost."""
-        nearest, scope = self, self.parent
-        while scope is not None:
-            nearest, scope = scope if scope.stop[0] < nearest.stop[0] else nearest, scope.parent
-        return nearest
 
     def cancel(self, reason: str) -> None:
         """Stop now, unless it has stopped."""
-        with _cancelling:
-            now = self.clock.now()
-            if now < self.stop[0]:
-                self.stop = (now, reason)
+        now = self.clock.now()
+        if now < self.stop[0]:
+            self.stop = (now, reason)
         self.clock.wake()
+
+
+def in_range(value: float, name: str, *, least: float, most: float = math.inf) -> float:
+    """The value, if it is a number within these bounds."""
+    if not least <= value <= most or value == math.inf:
+        limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
+        raise ValueError(f"{name} is {value!r}; it must be a number, {limits}")
+    return value
 
 
 def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
@@ -135,36 +96,28 @@ def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) 
 class Context:
     """A task's view of the run it is part of.
 
-    Create one to set a deadline, to cancel from another thread, or to use your own clock, logger or observers;
-    if you pass none, `execute` creates a plain one.
+    Create one to cancel from another thread, or to use your own clock, logger or observers; if you pass none, `execute`
+    creates a plain one.
     """
 
     def __init__(
         self,
         *,
-        deadline: float | None = None,
         clock: Clock | None = None,
-        logger: logging.Logger | None = None,
-        run_id: str | None = None,
+        logger: logging.Logger = LOGGER,
         observers: Iterable[Observer] | None = None,
     ) -> None:
-        """Begin a run, limited to this many seconds if a deadline is given.
-
-        Without `observers`, each start and end becomes a line in the logger (`phases` by default).
-        """
-        self.clock: Clock = clock or SystemClock()
-        self.logger = logger or logging.getLogger("phases")
-        self.run_id = run_id or os.urandom(4).hex()
-        self.scope = self.run_scope = Scope(self.clock, "the run", seconds=deadline)
+        """Begin a run. Without `observers`, each start and end becomes a line in the logger."""
+        self.clock = clock or Clock()
+        self.logger = logger
+        self.observers = (LogObserver(logger),) if observers is None else tuple(observers)
+        self.run_id = os.urandom(4).hex()
+        self.run_scope = Scope(self.clock)
+        self.scopes = (self.run_scope,)
         self.step: Step | None = None
         self.leaves_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
         """Why the run leaves out the task at this path; empty if it does not."""
-        self.telling = threading.RLock()
-        if observers is None:
-            from phases.logs import LogObserver  # noqa: PLC0415  it imports this module
-
-            observers = (LogObserver(self.logger),)
-        self.observers = tuple(observers)
+        self._telling = threading.RLock()
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -172,33 +125,28 @@ class Context:
         return () if self.step is None else self.step.path
 
     @property
-    def attempt(self) -> int:
-        """Which attempt of retry() this is, from 1."""
-        return 1 if self.step is None else self.step.attempts
-
-    @property
     def log(self) -> TaskLogger:
         """The logger of this task: its lines carry the run, the task and your `extra` as one mapping."""
         return TaskLogger(self.logger, {"run": self.run_id, "task": "/".join(self.path)})
 
     @property
-    def cancelled(self) -> bool:
-        """Whether the task is cancelled, or its time is up."""
-        return self.scope.nearest().stop[0] <= self.clock.now()
+    def _scope(self) -> Scope:
+        """Of the scopes that the task is inside, the one that stops first; of several at once, the innermost."""
+        return min(self.scopes, key=lambda scope: scope.stop[0])
 
     @property
-    def reason(self) -> str:
-        """Why the task is cancelled; empty if it is not."""
-        return self.scope.nearest().stop[1] if self.cancelled else ""
+    def cancelled(self) -> bool:
+        """Whether the task is cancelled, or its time is up."""
+        return self._scope.stop[0] <= self.clock.now()
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None without a deadline."""
-        moment = self.scope.nearest().stop[0]
+        moment = self._scope.stop[0]
         return None if moment == math.inf else max(0.0, moment - self.clock.now())
 
     def check(self) -> None:
         """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
-        scope = self.scope.nearest()
+        scope = self._scope
         moment, reason = scope.stop
         if moment <= self.clock.now():
             raise Cancelled(reason, origin=scope)
@@ -206,7 +154,7 @@ class Context:
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         end = self.clock.now() + seconds
-        self.clock.wait(lambda: self.cancelled, min(end, self.scope.nearest().stop[0]))
+        self.clock.wait(lambda: self.cancelled, min(end, self._scope.stop[0]))
         self.check()
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -224,7 +172,7 @@ class Context:
         has_ended = threading.Event()
 
         def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self.scope.nearest().stop[0])
+            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop[0])
             if not has_ended.is_set():
                 guarded(self.logger, callback)
 
@@ -238,40 +186,39 @@ class Context:
         self.check()
 
     @contextmanager
-    def shielded(self, *, grace: float | None = None) -> Iterator[Context]:
-        """A context that nothing outside the block can cancel: for work that must not be left half done.
-
-        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A cancellation takes
-        effect in the next check(), sleep() or step after the block.
-        """
-        yield from self._part(None, grace)
-
-    @contextmanager
     def within(self, seconds: float | None = None) -> Iterator[Context]:
         """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
         Inside the block, use the context that it yields.
         """
-        yield from self._part(self.scope, seconds)
-
-    def _part(self, parent: Scope | None, seconds: float | None) -> Iterator[Context]:
-        scope = Scope(self.clock, "/".join(self.path) or "the run", parent=parent, seconds=seconds)
+        scope = Scope(self.clock)
+        if seconds is not None:
+            end = self.clock.now() + in_range(seconds, "a time limit", least=0)
+            scope.stop = (end, f"the {seconds:g} s of {'/'.join(self.path) or 'the run'} are over")
         try:
-            yield self.but(scope=scope)
+            yield self.but(scopes=(scope, *self.scopes))
         except Cancelled as cancelled:
             if seconds is None or cancelled.origin is not scope:
                 raise
-            raise DeadlineExceeded(seconds) from cancelled
+            raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
+
+    def shielded(self, *, grace: float | None = None) -> AbstractContextManager[Context]:
+        """A context that nothing outside the block can cancel: for work that must not be left half done.
+
+        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A cancellation takes
+        effect in the next check(), sleep() or step after the block.
+        """
+        return self.but(scopes=()).within(grace)
 
     def but(self, **changes: Any) -> Context:
         """The same context with some attributes changed: for a task inside it, or a part of it."""
-        other = Context.__new__(Context)
-        vars(other).update(vars(self), **changes)
+        other = copy(self)
+        vars(other).update(changes)
         return other
 
-    def tell(self, moment: Literal["started", "ended"], step: Step) -> None:
+    def tell(self, step: Step) -> None:
         """Call every observer, one call at a time; what an observer raises is logged."""
-        with self.telling:
+        with self._telling:
             for observer in self.observers:
-                guarded(self.logger, observer.started if moment == "started" else observer.ended, step)
+                guarded(self.logger, observer, step)

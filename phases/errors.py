@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from phases.text import describe_error
-
 if TYPE_CHECKING:
     from phases.step import Step
 
@@ -54,7 +52,7 @@ class Cancelled(BaseException):
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
-        """Give the reason. The origin is the scope that was cancelled, if there is one."""
+        """Give the reason. The origin is the part of the run that was cancelled, if there is one."""
         super().__init__(reason)
         self.reason, self.origin = reason, origin
 
@@ -62,19 +60,26 @@ class Cancelled(BaseException):
 class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
     """The task was still running when its time was up."""
 
-    def __init__(self, seconds: float) -> None:
-        """Give the time limit in seconds."""
-        super().__init__(f"not finished within {seconds:g} s")
-        self.seconds = seconds
-
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
     """only= or skip= names a task that is not in the tree."""
-
-    can_retry = False
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was passed as a task and is not one; the message says what is missing."""
 
     can_retry = False
+
+
+def describe_error(error: BaseException) -> str:
+    """The error in one line: its type, then its message."""
+    words = " ".join(printable(error).split())
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def printable(value: object) -> str:
+    """str(value), safe for any terminal and encoding: what cannot be printed is escaped, and nothing is raised."""
+    try:
+        return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in str(value))
+    except Exception:  # noqa: BLE001  a log or a report may contain any object
+        return f"<{type(value).__name__} that cannot be printed>"

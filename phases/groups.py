@@ -14,10 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from phases.errors import Cancelled, TaskFailed
-from phases.running import do_step, in_order, new_step
+from phases.context import in_range
+from phases.errors import TaskFailed, describe_error
+from phases.running import new_step, pass_over, raise_one, take
+from phases.step import seconds_in_words
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
-from phases.text import describe_error, seconds_in_words
 
 if TYPE_CHECKING:
     from phases.context import Context
@@ -28,7 +29,19 @@ T = TypeVar("T")
 
 def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, ...]]:
     """The tasks in order, each after the one before has succeeded. The result is the tuple of their results."""
-    return FunctionTask(name, lambda ctx: in_order(tasks, ctx, do_step), subtasks=tasks)
+
+    def do(ctx: Context) -> tuple[object, ...]:
+        results: list[object] = []
+        for number, task in enumerate(tasks, start=1):
+            try:
+                results.append(take(task, new_step(task, ctx), ctx))
+            except BaseException:
+                for later in tasks[number:]:
+                    pass_over(new_step(later, ctx), ctx, f"not reached after {task.name}")
+                raise
+        return tuple(results)
+
+    return FunctionTask(name, do, subtasks=tasks)
 
 
 def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None) -> FunctionTask[tuple[object, ...]]:
@@ -39,7 +52,7 @@ def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None
     The first failure cancels the others. The group waits for every task, however long it takes, and then raises one
     TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
     """
-    most = len(tasks) if at_once is None else _number(at_once, "parallel", "at_once", least=1)
+    most = len(tasks) if at_once is None else in_range(at_once, "parallel: at_once", least=1)
     return FunctionTask(name, lambda ctx: _all_at_once(tasks, ctx, most), subtasks=tasks)
 
 
@@ -58,21 +71,20 @@ def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple
         def take_tasks() -> None:
             while untaken:
                 with suppress(IndexError):  # another thread has taken the last one
-                    run_task(*untaken.popleft())
+                    take_task(*untaken.popleft())
 
-        def run_task(place: int, task: AnyTask, step: Step) -> None:
-            result: object = None
+        def take_task(place: int, task: AnyTask, step: Step) -> None:
             try:
-                result = variables.copy().run(lambda: do_step(task, step, part))
+                results[place] = variables.copy().run(take, task, step, part)
             except BaseException as error:  # noqa: BLE001  kept, and raised in the caller's thread
                 stop(error)
-            results[place] = result
+                results[place] = None
             ctx.clock.wake()
 
         def stop(error: BaseException) -> None:
             raised.append(error)
             failed = f"{error.failures[0].name} failed" if isinstance(error, TaskFailed) else ""
-            part.scope.cancel(failed or getattr(error, "reason", "") or describe_error(error))
+            part.scopes[0].cancel(failed or getattr(error, "reason", "") or describe_error(error))
 
         while len(results) < len(tasks):
             try:
@@ -86,22 +98,8 @@ def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple
                 take_tasks()
         for thread in threads:
             thread.join()
-    _raise_one(raised)
+    raise_one(raised)
     return tuple(results[place] for place in range(len(tasks)))
-
-
-def _raise_one(raised: list[BaseException]) -> None:
-    """Raise SystemExit and the like, which pass through groups unchanged; or all failures in one; or Cancelled."""
-    strays = [error for error in raised if not isinstance(error, TaskFailed | Cancelled)]
-    if failures := [step for error in raised if isinstance(error, TaskFailed) for step in error.failures]:
-        strays.append(TaskFailed(failures))
-    if raised:
-        raise (*strays, *raised)[0]
-
-
-def can_retry(error: Exception) -> bool:
-    """The default predicate of retry(): the error's attribute `can_retry` if it has one, otherwise true."""
-    return bool(getattr(error, "can_retry", True))
 
 
 def retry(
@@ -112,26 +110,25 @@ def retry(
     factor: float = 2.0,
     longest: float = 30.0,
     jitter: float = 0.5,
-    on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = can_retry,
+    on: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> FunctionTask[T]:
     """The task, tried up to `attempts` times.
 
     Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
     part of up to `jitter` of the wait, so that a thousand nodes do not all try again at the same moment.
 
-    `on` selects the errors to retry: exception types, or a predicate. The default is `can_retry`: an error with an
-    attribute of this name is retried if that is true, and any other error is retried. If a group failed, all of its
-    failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt, the failure is
-    raised at once instead of after a useless wait.
+    Only errors of the types `on` are retried, and of them none whose attribute `can_retry` is false. If a group failed,
+    all of its failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt, the
+    failure is raised at once instead of after a useless wait.
     """
-    _number(attempts, "retry", "attempts", least=1)
+    in_range(attempts, "retry: attempts", least=1)
     for key, value in {"delay": delay, "factor": factor, "longest": longest, "jitter": jitter}.items():
-        _number(value, "retry", key, least=0, most=1 if key == "jitter" else math.inf)
+        in_range(value, f"retry: {key}", least=0, most=1 if key == "jitter" else math.inf)
 
     def selects(error: BaseException | None) -> bool:
         if isinstance(error, TaskFailed):
             return all(selects(step.error) for step in error.failures)
-        return isinstance(error, on) if isinstance(on, (type, tuple)) else isinstance(error, Exception) and on(error)
+        return isinstance(error, on) and getattr(error, "can_retry", True)
 
     def do(ctx: Context) -> T:
         wait = delay
@@ -144,12 +141,11 @@ def retry(
                 ctx.check()
                 wait = min(wait, longest)
                 pause = wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-                left, why = ctx.remaining(), describe_error(error)
+                left = ctx.remaining()
                 if left is not None and left <= pause:
                     raise
-                fields = {"attempt": attempt, "attempts": attempts, "delay": round(pause, 3), "error": why}
-                words = f"{'/'.join(ctx.path)}: attempt {attempt} of {attempts} failed: {why}"
-                ctx.log.warning("%s; again in %s", words, seconds_in_words(pause), extra=fields)
+                words = f"{'/'.join(ctx.path)}: attempt {attempt} of {attempts} failed: {describe_error(error)}"
+                ctx.log.warning("%s; again in %s", words, seconds_in_words(pause))
             ctx.sleep(pause)
             wait *= factor
             if ctx.step is not None:
@@ -170,26 +166,16 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
         with ctx.within(seconds) as limited:
             return task.do(limited)
 
-    _number(seconds, "deadline", "seconds", least=0)
+    in_range(seconds, "deadline: seconds", least=0)
     return wrapped(task, do)
 
 
 def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> FunctionTask[T | Skip]:  # noqa: FBT001  a sentence
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    name = getattr(condition, "__name__", "")
-    words = f"its condition {name}" if name.isidentifier() else "its condition"
-    note = f"only if {words} is true" if callable(condition) else "" if condition else f"{words} is false"
+    note = "only if its condition is true" if callable(condition) else "" if condition else "its condition is false"
 
     def do(ctx: Context) -> T | Skip:
         met = condition(ctx) if callable(condition) else condition
-        return task.do(ctx) if met else Skip(f"{words} is false")
+        return task.do(ctx) if met else Skip("its condition is false")
 
     return wrapped(task, do, note)
-
-
-def _number(value: float, of: str, key: str, *, least: float, most: float = math.inf) -> float:
-    """The value, if it is a number within these bounds."""
-    if not least <= value <= most or value == math.inf:
-        limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
-        raise ValueError(f"{of}: {key} is {value!r}; it must be a number, {limits}")
-    return value

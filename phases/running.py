@@ -1,26 +1,40 @@
 """Run a task: as a step of a run, alone, or as a whole program; ask it for its plan, or undo it.
 
 Every task of a run, nested or not, goes through `act`, whichever of its methods is called. Not here: how several tasks
-make one (`groups`), and how a signal stops a run (`signals`).
+make one (`groups`).
+
+SIGINT and SIGTERM cancel a run, which then ends as if anybody else had cancelled it. Python calls a handler in the main
+thread, between any two of its instructions: possibly while that holds a lock, and not while it is in a system call that
+began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler releases
+a lock, which it may do at any time, and wakes regularly. If the program's own handler for another signal raised there,
+the main thread would leave the tasks behind; so what it raises is kept until they have ended.
 """
 
 from __future__ import annotations
 
-import logging
-import types
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import TypeVar, cast
+import contextvars
+import itertools
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from phases.context import Clock, Context
-from phases.errors import Cancelled, TaskFailed
-from phases.live import live_tree
-from phases.logs import LogObserver
-from phases.signals import do_until_signalled
+from phases.context import Clock, Context, guarded
+from phases.errors import Cancelled, InvalidTask, TaskFailed
+from phases.observers import LOGGER, LogObserver, live_tree
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Skip, Task, left_out
+from phases.tasks import AnyTask, Skip, Task, left_out, valid_task
+
+if TYPE_CHECKING:
+    import logging
+    from types import FrameType
 
 T = TypeVar("T")
+
+DEEPEST = 100  # each group takes up to seven frames of Python's stack, which has 1,000
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def execute(task: Task[T], ctx: Context | None = None) -> T:
@@ -36,9 +50,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     With the context of a running task, the task becomes a step inside that one; if run(skip=…) leaves that step out,
     the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
-    left_out(task)  # nothing begins if the tasks are nested too deep
     ctx = ctx or Context()
-    return do_step(task, new_step(task, ctx), ctx)
+    return take(task, new_step(task, ctx), ctx)
 
 
 def run(
@@ -47,10 +60,8 @@ def run(
     only: Iterable[str] | str = (),
     skip: Iterable[str] | str = (),
     observers: Iterable[Observer] | None = None,
-    deadline: float | None = None,
     clock: Clock | None = None,
-    logger: logging.Logger | None = None,
-    run_id: str | None = None,
+    logger: logging.Logger = LOGGER,
 ) -> Step:
     """Run the task as the main work of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
 
@@ -60,93 +71,129 @@ def run(
     observers, you get log lines and, with rich and a terminal on stderr, a live tree.
     """
     leaves_out = left_out(task, only=only, skip=skip)
-    observers = default_observers(logger) if observers is None else observers
-    ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=observers)
-    return _reported(task, ctx.but(leaves_out=leaves_out), do_step, action="do")
+    if observers is None:
+        observers = [each for each in (LogObserver(logger), live_tree(logger)) if each]
+    ctx = Context(clock=clock, logger=logger, observers=observers)
+    return _reported(task, ctx.but(leaves_out=leaves_out), action="do")
 
 
-def plan(
-    task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
-) -> Step:
+def plan(task: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of its step.
 
     Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
     error is in the report, `ok` is false, and the other tasks are still called.
     """
-    ctx = (ctx or Context()).but(leaves_out=left_out(task, only=only, skip=skip), observers=(), step=None)
-    return _reported(task, ctx, _ask_step, action="plan")
+    ctx = Context(observers=()).but(leaves_out=left_out(task, only=only, skip=skip))
+    return _reported(task, ctx, action="plan")
 
 
-def undo(task: AnyTask, ctx: Context | None = None, *, observers: Iterable[Observer] | None = None) -> Step:
+def undo(task: AnyTask, ctx: Context | None = None) -> Step:
     """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; the failures are in the report. If a group has an undo, it is called
-    instead of the undos of its tasks. SIGINT and SIGTERM wait for the running undo, which is shielded; the remaining
-    ones are not called.
+    instead of the undos of its tasks. All of it is shielded: signals wait for its end.
     """
-    left_out(task)  # no undo is called if the tasks are nested too deep
-    return _reported(task, ctx or Context(observers=observers), _ask_step, action="undo")
+    with (ctx or Context()).shielded() as safe:
+        return _reported(task, safe, action="undo")
 
 
-def default_observers(logger: logging.Logger | None = None) -> list[Observer]:
-    """Log lines, and a live tree if the terminal can show one."""
-    tree = live_tree(logger or logging.getLogger("phases"))
-    return [LogObserver(logger)] if tree is None else [LogObserver(logger), tree]
+def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
+    """The step of a whole run, whatever it has raised; SIGINT and SIGTERM cancel it.
 
-
-def _reported(task: AnyTask, ctx: Context, take: Callable[[AnyTask, Step, Context], object], *, action: str) -> Step:
-    """The step of a whole run, whatever it has raised."""
+    A repeated signal only logs again what the run is waiting for. A signal that the parent process ignored (nohup)
+    stays ignored. Outside the main thread no signal is handled.
+    """
     root = new_step(task, ctx, action=action)
+    came, awake = list[int](), threading.Lock()  # signals, and 0 when the work has ended
 
     def work() -> None:
         with suppress(BaseException):  # it is in the report
             take(task, root, ctx)
+        note(0)
 
-    signals = do_until_signalled(work, ctx, root)
-    root.signal = signals[0] if signals else None
+    def note(number: int) -> None:
+        came.append(number)
+        with suppress(RuntimeError):  # the main thread is awake
+            awake.release()
+
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return root
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="phases")
+    with _handlers(note):
+        thread.start()
+        for place in itertools.count():
+            while len(came) == place:
+                awake.acquire(timeout=0.25)
+            if not came[place]:
+                break
+            ctx.cancel(name := signal.Signals(came[place]).name)
+            running = [step for step in root.walk() if step.start and step.status is Status.RUNNING]
+            paths = ", ".join("/".join(step.path) for step in running if not step.children)
+            guarded(ctx.logger, ctx.log.warning, "%s: stopping, waiting for %s", name, paths or "the end")
+        thread.join()
+    root.signal = next(filter(None, came), None)
     return root
 
 
-def do_step(task: Task[T], step: Step, ctx: Context) -> T:
-    """Run the task as this step, unless it is left out."""
-    if reason := ctx.leaves_out(step.path):
-        pass_over(step, ctx, reason)
-        return cast("T", Skip(reason))
-    return act(step, task.do, ctx)
+@contextmanager
+def _handlers(note: Callable[[int], None]) -> Iterator[None]:
+    """In the block, note the signals that stop, and those whose own handler raises: that is raised after the block."""
+    raised, is_over = list[BaseException](), False
 
-
-def _ask_step(task: AnyTask, step: Step, ctx: Context) -> None:
-    """Call the plan or undo of the task, or else of the tasks inside it, as this step; go on after a failure."""
-    method, members = getattr(task, step.action, None), getattr(task, "subtasks", ())
-    failures: list[Step] = []
-
-    def ask(member: AnyTask, inside: Step, inner: Context) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         try:
-            _ask_step(member, inside, inner)
-        except TaskFailed as failed:
-            failures.extend(failed.failures)
+            if is_over or number not in _STOPPING:
+                handlers[number](number, frame)
+                return
+        except BaseException as error:
+            if is_over:
+                raise
+            raised.append(error)
+        note(number)
 
-    def call(inner: Context) -> object:
-        if method is not None and step.action == "plan":
-            return method(inner)
-        if method is not None:
-            with inner.shielded() as safe:
-                return method(safe)
-        in_order(members if step.action == "plan" else members[::-1], inner, ask, action=step.action)
-        if failures:
-            raise TaskFailed(failures)
-        return None
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    stopping = {number: signal.SIG_DFL for number in _STOPPING if before[number] is signal.SIG_DFL}
+    handlers = stopping | {number: handler for number, handler in before.items() if callable(handler)}
+    try:
+        for number in handlers:
+            signal.signal(number, handle)
+        yield
+    finally:
+        for number, handler in handlers.items():
+            is_over = callable(handler)  # it may raise as soon as it is restored; `handle` then calls the others
+            signal.signal(number, handler)
+    if raised:
+        raise raised[0]
 
+
+def take(task: Task[T], step: Step, ctx: Context) -> T:
+    """Call the method that the step is for, of the task or else of those inside it, unless that is left out."""
+    method, members = getattr(task, step.action, None), getattr(task, "subtasks", ())
     if reason := ctx.leaves_out(step.path) or ("" if method or members else f"offers no {step.action}"):
         pass_over(step, ctx, reason)
-    else:
+        return cast("T", Skip(reason))
+    if step.action == "plan":
         step.reason = getattr(task, "plan_note", "")
-        act(step, call, ctx)
+    return cast("T", act(step, method or (lambda inner: _take_each(members, inner, step.action)), ctx))
+
+
+def _take_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
+    """Call every plan, or every undo from the last one to the first, also after a failure."""
+    raised: list[BaseException] = []
+    for task in tasks if action == "plan" else tasks[::-1]:
+        try:
+            take(task, new_step(task, ctx, action=action), ctx)
+        except BaseException as error:  # noqa: BLE001  raised after the last one
+            raised.append(error)
+    raise_one(raised)
 
 
 def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
     """A step for the task inside the context, not yet started."""
-    step = Step((*ctx.path, task.name), run=ctx.run_id, action=action)
+    step = Step((*ctx.path, valid_task(task).name), run=ctx.run_id, action=action)
+    if len(step.path) > DEEPEST:
+        raise InvalidTask(f"{step.name!r} is nested too deep: {DEEPEST} groups are the most that work")
     if ctx.step is not None:
         ctx.step.children.append(step)
     return step
@@ -154,56 +201,46 @@ def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
 
 def act(step: Step, do: Callable[[Context], T], ctx: Context) -> T:
     """Call the function as this step: exactly one start and one end, whatever happens."""
-    if ctx.cancelled:
-        pass_over(step, ctx, ctx.reason, status=Status.CANCELLED)
+    try:
         ctx.check()
+    except Cancelled as cancelled:
+        pass_over(step, ctx, cancelled.reason, status=Status.CANCELLED)
+        raise
     began = ctx.clock.now()
     try:
-        step.start = ctx.clock.utc()
-        ctx.tell("started", step)
-        step.result = result = do(ctx.but(step=step))
-        _refuse_coroutine(result)
+        step.start = datetime.now(timezone.utc)
+        ctx.tell(step)
+        result = do(ctx.but(step=step))
     except BaseException as error:
         step.error = error
-        if isinstance(error, Cancelled | KeyboardInterrupt):
-            step.status, step.reason = Status.CANCELLED, getattr(error, "reason", "interrupted from the keyboard")
+        if isinstance(error, Cancelled):
+            step.status, step.reason = Status.CANCELLED, error.reason
             raise
         step.status = Status.FAILED
         if isinstance(error, Exception) and step.failures == (step,):
             raise TaskFailed((step,)) from error
         raise
     else:
-        step.status = Status.OK
         if isinstance(result, Skip):
             step.status, step.reason = Status.SKIPPED, step.reason or result.reason
+        else:
+            step.status, step.result = Status.OK, result
         return result
     finally:
         step.seconds = ctx.clock.now() - began
-        ctx.tell("ended", step)
-
-
-def _refuse_coroutine(result: object) -> None:
-    if isinstance(result, types.CoroutineType):
-        result.close()
-        raise TypeError("do(ctx) returned a coroutine, so nothing was done; call asyncio.run(…) inside it")
+        ctx.tell(step)
 
 
 def pass_over(step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED) -> None:
     """Record that this step was not started."""
     step.status, step.reason = status, reason
-    ctx.tell("ended", step)
+    ctx.tell(step)
 
 
-def in_order(
-    tasks: Sequence[AnyTask], ctx: Context, take: Callable[[AnyTask, Step, Context], object], *, action: str = "do"
-) -> tuple[object, ...]:
-    """The results of the tasks, each taken as a new step; if one raises, those after it are passed over."""
-    results: list[object] = []
-    for number, task in enumerate(tasks, start=1):
-        try:
-            results.append(take(task, new_step(task, ctx, action=action), ctx))
-        except BaseException:
-            for later in tasks[number:]:
-                pass_over(new_step(later, ctx, action=action), ctx, f"not reached after {task.name}")
-            raise
-    return tuple(results)
+def raise_one(raised: Sequence[BaseException]) -> None:
+    """Raise SystemExit and the like, which pass through groups unchanged; or all failures in one; or Cancelled."""
+    strays = [error for error in raised if not isinstance(error, TaskFailed | Cancelled)]
+    if failures := [step for error in raised if isinstance(error, TaskFailed) for step in error.failures]:
+        strays.append(TaskFailed(failures))
+    if raised:
+        raise (*strays, *raised)[0]

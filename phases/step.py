@@ -6,16 +6,18 @@ How a step is worded in a log is decided in `logs`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from phases.errors import TaskFailed
-from phases.text import as_data, describe_error, draw_tree, escaped, for_stdout, printable, seconds_in_words
+from phases.errors import TaskFailed, describe_error, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+N = TypeVar("N")
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -96,65 +98,63 @@ class Step:
         except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
             return {"log_fields_error": describe_error(error)}
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What its log lines and the report's JSON say of it, except for its result."""
+        return {
+            "run": self.run,
+            "task": "/".join(self.path),
+            "action": self.action,
+            "status": str(self.status),
+            "start": self.start and self.start.isoformat(),
+            "seconds": self.seconds,
+            "signal": self.signal,
+            "attempts": self.attempts,
+            "reason": self.reason or None,
+            "error": describe_error(self.failure) if self.failure else None,
+        }
+
     def walk(self) -> Iterator[Step]:
         """The step itself and every one inside it, parents first."""
         yield self
         for child in tuple(self.children):
             yield from child.walk()
 
-    def innermost_running(self) -> list[Step]:
-        """The steps that run now and have no running step inside them."""
-        running = [step for step in self.walk() if step.status is Status.RUNNING and step.start is not None]
-        return [step for step in running if not any(child in running for child in step.children)]
-
     def find(self, name: str) -> Step:
-        """The first step with this name (`routes`, or `network/routes`); KeyError lists the steps that exist."""
+        """The first step with this name (`routes`, or `network/routes`); KeyError if there is none."""
         for step in self.walk():
             if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
                 return step
-        raise KeyError(f"no step {name!r} in this report; it has {', '.join('/'.join(s.path) for s in self.walk())}")
+        raise KeyError(name)
 
     def __str__(self) -> str:
-        """The headline, which has the text of each failure, then one line for each step; of a plan, the plans."""
-        return for_stdout("\n".join(self._planned() if self.action == "plan" else [self.headline, *self._lines()]))
-
-    @property
-    def headline(self) -> str:
-        """The outcome in one line."""
-        took = "" if self.seconds is None else f" after {self.took}"
-        undone = "" if self.action == "do" else f" ({self.action})"
-        why = describe_error(self.failure) if self.failure else str(self.error) if self.failures else self.reason
-        return f"{self.name}{undone}: {self.status}{took}{f': {escaped(why)}' if why else ''}"
+        """The tree, one line for each step with its status, duration and details; of a plan, what each would do."""
+        steps, lines = list(draw_tree(self, children=lambda step: step.children)), list[str]()
+        width = max(len(drawn + step.name) for drawn, _, step in steps)
+        for drawn, further, step in steps:
+            ended = "" if self.action == "plan" else f"{step.status:9}  {step.took:>8}  "
+            first, *others = step.note.splitlines() or [""]
+            lines += [f"{drawn + step.name:{width}}  {ended}{first}".rstrip()]
+            lines += [f"{further}  {line}" for line in others]
+        return "\n".join(lines)
 
     @property
     def took(self) -> str:
         """How long it took, in words; empty if it has not ended or never started."""
         return "" if self.seconds is None else seconds_in_words(self.seconds)
 
-    def note(self, *, in_short: bool = False) -> str:
-        """Details of how the step ended, in one line; in short, an error is only its type."""
+    @property
+    def note(self) -> str:
+        """Details of how the step ended; of a plan, its lines."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
-        if self.failure:
-            parts.append(type(self.failure).__name__ if in_short else describe_error(self.failure))
+        parts += [describe_error(self.failure)] if self.failure else []
         parts += [self.reason] if self.reason else []
-        parts += [f"{key}={as_data(value)}" for key, value in self.fields.items()]
-        return escaped(", ".join(parts))
-
-    def _lines(self) -> Iterator[str]:
-        steps = list(draw_tree(self, children=lambda step: step.children))
-        rows = [(drawn + step.name, str(step.status), step.took, step.note(in_short=True)) for drawn, _, step in steps]
-        names, statuses, times = (max(len(row[column]) for row in rows) for column in range(3))
-        for name, status, took, note in rows:
-            yield f"{name:{names}}  {status:{statuses}}  {took:>{times}}  {note}".rstrip()
-
-    def _planned(self) -> Iterator[str]:
-        for drawn, further, step in draw_tree(self, children=lambda step: step.children):
-            words = "" if step.result is None or step.status is not Status.OK else printable(step.result)
-            words = f"cannot say: {describe_error(step.failure)}" if step.failure else words
-            reason = f"({step.reason})" if step.reason else ""
-            first, *lines = [words] if "\n" not in words else ["", *words.splitlines()]
-            yield "  ".join(part for part in (drawn + step.name, reason, first) if part)
-            yield from (f"{further}  {line}" for line in lines)
+        if self.action == "plan":
+            words = "" if self.result is None else printable(self.result)
+            parts += [f"\n{words}" if "\n" in words else words] if words else []
+        else:
+            parts += [f"{key}={as_data(value)}" for key, value in self.fields.items()]
+        return printable(", ".join(parts))
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -168,33 +168,54 @@ class Step:
 
         error = self.failure
         return {
-            "name": self.name,
-            "run": self.run,
-            "action": self.action,
-            "status": str(self.status),
-            "start": None if self.start is None else self.start.isoformat(),
-            "seconds": self.seconds,
-            "signal": self.signal,
-            "attempts": self.attempts,
-            "reason": self.reason,
-            "error": describe_error(error) if error else None,
-            "details": as_data(error) if callable(getattr(error, "to_mapping", None)) else None,
+            **self.facts,
+            "details": as_data(error) if hasattr(error, "to_mapping") else None,
             "traceback": "".join(traceback.format_exception(error)) if error else None,
             "fields": as_data(self.fields),
-            "result": None if self.children or self.status is Status.SKIPPED else as_data(self.result),
+            "result": None if self.children else as_data(self.result),
             "children": [child.to_mapping() for child in self.children],
         }
 
 
-class Observer(Protocol):
-    """What is called when a step starts and ends: one call at a time, from any thread.
+Observer = Callable[[Step], object]
+"""Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-    A step that is passed over only ends. If an observer raises, that is logged and the run continues. It must not wait
-    for another step.
-    """
+A step that is passed over only ends. If an observer raises, that is logged and the run continues. It must not wait for
+another step.
+"""
 
-    def started(self, step: Step, /) -> None:
-        """The step has started."""
 
-    def ended(self, step: Step, /) -> None:
-        """The step has ended, or was not started."""
+def seconds_in_words(seconds: float) -> str:
+    """A duration with some digits: `12 ms`, `3.25 s`, `2 min 05 s`."""
+    if seconds < 0.999_5:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
+
+
+def draw_tree(
+    root: N, children: Callable[[N], Sequence[N]], *, indent: str = "", branch: str = ""
+) -> Iterator[tuple[str, str, N]]:
+    """Every node from the root down, with the text before its first line and before its further lines."""
+    further = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+    yield indent + branch, further, root
+    members = children(root)
+    for place, child in enumerate(members, start=1):
+        yield from draw_tree(child, children, indent=further, branch="└─ " if place == len(members) else "├─ ")
+
+
+def as_data(value: object) -> object:
+    """The value in JSON types. An object becomes the result of its `to_mapping()` or `log_fields()`, or its text."""
+    try:
+        for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
+            if callable(offer := getattr(value, name, None)):
+                return as_data(offer())
+        if isinstance(value, Mapping):
+            return {str(key): as_data(member) for key, member in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [as_data(member) for member in value]
+    except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
+        return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
+    is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else printable(value)

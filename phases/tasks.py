@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-DEEPEST = 100  # each group takes up to five frames of Python's stack, which has 1,000
-
 
 class Task(Protocol[T_co]):
     """An object with a `name` and a method `do`. Use a class, an attrs class or a decorated function.
@@ -64,7 +62,7 @@ class FunctionTask(Generic[T_co]):
     undo: Callable[[Context], object] | None = None
     subtasks: tuple[AnyTask, ...] = ()
     plan_note: str = ""
-    """What a plan says of it besides."""
+    """Under which condition it runs, for a plan."""
 
     def __attrs_post_init__(self) -> None:
         for member in (*self.subtasks, self):
@@ -81,8 +79,8 @@ def task(
 def wrapped(inner: AnyTask, do: Callable[[Context], T], note: str = "") -> FunctionTask[T]:
     """The task with another `do`; its name, its plan and all else stay the same."""
     name, subtasks = valid_task(inner).name, getattr(inner, "subtasks", ())
-    notes = "; ".join(filter(None, (note, getattr(inner, "plan_note", ""))))
-    return FunctionTask(name, do, getattr(inner, "plan", None), getattr(inner, "undo", None), subtasks, notes)
+    note = note or getattr(inner, "plan_note", "")
+    return FunctionTask(name, do, getattr(inner, "plan", None), getattr(inner, "undo", None), subtasks, note)
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
@@ -99,16 +97,6 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     return candidate
 
 
-def paths_of(root: AnyTask, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of every task of the tree that is known before the run, parents first."""
-    path = (*above, root.name)
-    if len(path) > DEEPEST:
-        raise InvalidTask(f"{root.name!r} is nested too deep: {DEEPEST} groups are the most that work")
-    yield path
-    for member in getattr(root, "subtasks", ()):
-        yield from paths_of(member, path)
-
-
 def left_out(
     root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
 ) -> Callable[[tuple[str, ...]], str]:
@@ -116,30 +104,31 @@ def left_out(
 
     A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
     inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.
-    Raises UnknownTask for a name that is not in the tree, and InvalidTask if that is nested too deep.
+    Raises UnknownTask for a name that is not in the tree.
     """
+
+    def paths_of(task: AnyTask, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        yield (path := (*above, task.name))
+        for member in getattr(task, "subtasks", ()):
+            yield from paths_of(member, path)
+
     paths = list(paths_of(valid_task(root)))
 
-    def known(option: str, given: Iterable[str] | str) -> list[tuple[str, ...]]:
-        names = (given,) if isinstance(given, str) else tuple(given)
-        for name in names:
-            if not any(_is_named(path, [tuple(name.split("/"))]) for path in paths):
-                known = ", ".join(dict.fromkeys("/".join(path) if "/" in name else path[-1] for path in paths))
+    def named(option: str, names: Iterable[str] | str) -> Iterator[tuple[str, ...]]:
+        for name in (names,) if isinstance(names, str) else names:
+            end = tuple(name.split("/"))
+            matching = [path for path in paths if path[-len(end) :] == end]
+            if not matching:
+                known = ", ".join(dict.fromkeys(path[-1] for path in paths))
                 raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
-        return [tuple(name.split("/")) for name in names]
+            yield from matching
 
-    chosen, dropped = known("only", only), known("skip", skip)
+    chosen, dropped = list(named("only", only)), list(named("skip", skip))
 
     def reason(path: tuple[str, ...]) -> str:
-        around = [path[:length] for length in range(1, len(path) + 1)]
-        if any(_is_named(each, dropped) for each in around):
+        if any(path[: len(each)] == each for each in dropped):
             return "left out by skip"
-        inside = (each for each in paths if each[: len(path)] == path)
-        is_chosen = not chosen or any(_is_named(each, chosen) for each in (*around, *inside))
-        return "" if is_chosen else "left out by only"
+        is_chosen = any(path[: len(each)] == each[: len(path)] for each in chosen)
+        return "" if is_chosen or not chosen else "left out by only"
 
     return reason
-
-
-def _is_named(path: tuple[str, ...], names: list[tuple[str, ...]]) -> bool:
-    return any(path[-len(name) :] == name for name in names)

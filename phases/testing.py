@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import attrs
+from phases.context import Clock
+from phases.step import Status
 
 if TYPE_CHECKING:
+    import threading
+
     from phases.context import Context
-    from phases.step import Status, Step
+    from phases.step import Step
 
 
-@attrs.define
 class StubTask:
     """A task that sleeps, then returns or raises what you set; it counts its calls.
 
-    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then succeeds.
+    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then succeeds, and
+    `errors=itertools.repeat(OSError("busy"))` always fails.
     """
 
-    name: str
-    result: object = None
-    seconds: float = attrs.field(default=0.0, kw_only=True)
-    errors: Sequence[BaseException] = attrs.field(default=(), kw_only=True)
-    always: BaseException | None = attrs.field(default=None, kw_only=True)
-    """Raised by every call after those in `errors`."""
-    calls: int = attrs.field(default=0, init=False)
-    undone: int = attrs.field(default=0, init=False)
+    def __init__(
+        self, name: str, result: object = None, *, seconds: float = 0.0, errors: Iterable[BaseException] = ()
+    ) -> None:
+        self.name, self.result, self.seconds = name, result, seconds
+        self.calls = 0
+        self._errors = iter(errors)
 
     def do(self, ctx: Context, /) -> object:
         """Sleep, then raise or return."""
         self.calls += 1
         ctx.sleep(self.seconds)
-        if self.calls <= len(self.errors):
-            raise self.errors[self.calls - 1]
-        if self.always is not None:
-            raise self.always
+        for error in self._errors:
+            raise error
         return self.result
-
-    def plan(self, _ctx: Context, /) -> str:
-        """One line: what do() would return."""
-        return f"would return {self.result!r}"
-
-    def undo(self, _ctx: Context, /) -> None:
-        """Count the call."""
-        self.undone += 1
 
 
 class Recorder:
@@ -58,16 +47,16 @@ class Recorder:
         self.ends: list[tuple[str, Status]] = []
         """Also of the steps that were not started."""
 
-    def started(self, step: Step) -> None:
-        """Record the start."""
-        self.starts.append("/".join(step.path))
+    def __call__(self, step: Step) -> None:
+        """Record the start or the end."""
+        path = "/".join(step.path)
+        if step.status is Status.RUNNING:
+            self.starts.append(path)
+        else:
+            self.ends.append((path, step.status))
 
-    def ended(self, step: Step) -> None:
-        """Record the end."""
-        self.ends.append(("/".join(step.path), step.status))
 
-
-class FakeClock:
+class FakeClock(Clock):
     """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest end of a wait.
 
     Time only passes by such jumps, so durations are exact and a test of an hour takes no time. The clock counts the
@@ -75,24 +64,14 @@ class FakeClock:
     with `clock.start(…)`.
     """
 
-    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)) -> None:
-        """Start at this date and time."""
-        self._start, self._now, self._threads = start, 0.0, 1
+    def __init__(self) -> None:
+        super().__init__()
+        self._now, self._threads = 0.0, 1
         self._waits: list[tuple[Callable[[], bool], float]] = []
-        self._changed = threading.Condition()
 
     def now(self) -> float:
-        """The seconds since the start."""
+        """The seconds since the beginning."""
         return self._now
-
-    def utc(self) -> datetime:
-        """The date and time."""
-        return self._start + timedelta(seconds=self._now)
-
-    def advance(self, seconds: float) -> None:
-        """Move the time forward."""
-        self._now += seconds
-        self.wake()
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
         """See Clock."""
@@ -102,16 +81,11 @@ class FakeClock:
                 is_awake = any(done() or self._now >= until for done, until in self._waits)
                 earliest = min(until for _, until in self._waits)
                 if is_awake or len(self._waits) < self._threads or earliest == math.inf:
-                    self._changed.wait(1)
+                    self._changed.wait()
                 else:
                     self._now = earliest
                     self._changed.notify_all()
             self._waits.remove(wait)
-
-    def wake(self) -> None:
-        """See Clock."""
-        with self._changed:
-            self._changed.notify_all()
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
         """See Clock."""
@@ -126,6 +100,4 @@ class FakeClock:
 
         with self._changed:
             self._threads += 1
-        thread = threading.Thread(target=counted, name=name)
-        thread.start()
-        return thread
+        return super().start(counted, name=name)

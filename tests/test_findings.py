@@ -1,7 +1,7 @@
 """hostrouting.finding: a finding in words, in order, and as JSON."""
 
 from hostrouting.finding import Finding, first_lines, of_severity, worst_first
-from phases.text import as_data
+from phases.step import as_data
 
 
 class TestFinding:

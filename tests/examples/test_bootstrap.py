@@ -15,7 +15,7 @@ def test_it_starts_the_machine() -> None:
     done = example("bootstrap.py")
     assert done.returncode == 0, done.stderr
     assert "verdict=ok" in done.stdout
-    assert done.stderr.index("check-route-overlap completed") < done.stderr.index("kube1 runs")
+    assert done.stderr.index("check-route-overlap ok") < done.stderr.index("kube1 runs")
 
 
 def test_broken() -> None:

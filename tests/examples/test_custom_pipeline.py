@@ -22,7 +22,7 @@ def test_taken_back() -> None:
     """If the last step fails, everything is undone: files, routes, and the change of the user's task."""
     done = example("custom_pipeline.py", "--fail")
     assert done.returncode == 1
-    assert "start-machine failed: RuntimeError: machine kube1 exited with code 1" in done.stdout
+    assert "RuntimeError: machine kube1 exited with code 1" in done.stdout
     assert done.stdout.endswith("our files: 0, labels: []\n")
 
 

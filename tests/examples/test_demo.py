@@ -35,7 +35,7 @@ def story(lines: list[str]) -> None:
     """The output shows the failure, the run and the proof, in this order."""
     places = [
         lines.index("OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0"),
-        next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
+        next(at for at, text in enumerate(lines) if text.split()[:2] == ["bootstrap", "ok"]),
         lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own"),
         lines.index("For 172.16.5.9, the kernel now answers: dev eth0"),
     ]

@@ -4,6 +4,7 @@ import contextvars
 import itertools
 import threading
 from collections.abc import Callable
+from itertools import repeat
 
 import pytest
 
@@ -27,10 +28,11 @@ def deaf(ctx: Context) -> None:
 
 def test_all_failures_in_one() -> None:
     """Every failure is in the one TaskFailed, in the order in which they happened, each with its error."""
-    early = phases.serial(StubTask("early", seconds=1, always=OSError("early")), name="nested")
+    early = phases.serial(StubTask("early", seconds=1, errors=repeat(OSError("early"))), name="nested")
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(phases.parallel(phases.task("late")(deaf), early, name="prepare"), recorded()[0])
     assert [type(step.error) for step in caught.value.failures] == [OSError, ValueError]
+    assert caught.value.error is caught.value.__cause__ is caught.value.failures[0].error
     assert str(caught.value) == (
         "early failed: OSError: early (in prepare/nested/early); also late failed: ValueError: late (in prepare/late)"
     )
@@ -54,16 +56,6 @@ def test_no_thread_to_be_had(threads: int) -> None:
     with pytest.raises(phases.TaskFailed, match="can't start new thread"):
         phases.execute(group, Context(clock=Poor(), observers=[seen]))
     assert sorted(seen.ends) == [("parallel", "failed"), *((f"parallel/t{number}", "cancelled") for number in range(5))]
-
-
-def test_at_once() -> None:
-    """With a bound, so many tasks run at the same time; each of the others begins when one has ended, in order."""
-    times = {"a": 3, "b": 1, "c": 1, "d": 5}
-    group = phases.parallel(*[StubTask(name, seconds=seconds) for name, seconds in times.items()], at_once=2)
-    report = phases.run(phases.retry(group), clock=FakeClock(), observers=[])
-    begun = {step.name: step.start - report.start for step in report.children}  # type: ignore[operator]  # they started
-    assert {name: wait.total_seconds() for name, wait in begun.items()} == {"a": 0, "b": 0, "c": 1, "d": 2}
-    assert [step.name for step in report.children] == list(times)
 
 
 def test_context_variables() -> None:
@@ -99,7 +91,7 @@ def test_waits_are_bounded_and_spread() -> None:
     assert len(set(waits)) > 100
 
 
-@pytest.mark.parametrize("on", [OSError, (OSError, KeyError), lambda error: isinstance(error, OSError)])
+@pytest.mark.parametrize("on", [OSError, (OSError, KeyError)])
 def test_retry_on(on: type[Exception]) -> None:
     """Only errors of the given type are retried; of a group, all failures must be."""
     task = StubTask("a", errors=[OSError("busy"), ValueError("wrong")])
@@ -108,42 +100,14 @@ def test_retry_on(on: type[Exception]) -> None:
     assert task.calls == 2
 
 
-def test_retry_of_a_group() -> None:
-    """A group that is tried again has the steps of every attempt."""
-    group = phases.serial(StubTask("a"), StubTask("b", errors=[OSError("busy")]))
-    report = phases.run(phases.retry(group), clock=FakeClock(), observers=[])
-    assert report.attempts == 2
-    assert [f"{step.name} {step.status}" for step in report.children] == ["a ok", "b failed", "a ok", "b ok"]
-    count = phases.task("c")(lambda ctx: phases.execute(StubTask(str(ctx.attempt), always=OSError()), ctx))
-    report = phases.run(phases.retry(count), clock=FakeClock(), observers=[])
-    assert [step.name for step in report.children] == ["1", "2", "3"]
-
-
-def test_when() -> None:
-    """A task whose condition is false when its turn comes is skipped, with the condition as the reason."""
-
-    def host_has_infiniband(_ctx: Context) -> bool:
-        return False
+def test_a_condition_that_raises() -> None:
+    """The task of a condition that raises fails with that error."""
 
     def broken(_ctx: Context) -> bool:
         raise OSError("cannot tell")
 
-    conditions: dict[str, bool | Callable[[Context], bool]] = {
-        "a": True,
-        "b": False,
-        "c": host_has_infiniband,
-        "d": lambda _: False,
-        "e": broken,
-    }
-    tasks = [phases.when(condition, StubTask(name)) for name, condition in conditions.items()]
-    report = phases.run(phases.serial(*tasks), observers=[])
-    assert [(step.status, step.reason) for step in report.children[:-1]] == [
-        (Status.OK, ""),
-        (Status.SKIPPED, "its condition is false"),
-        (Status.SKIPPED, "its condition host_has_infiniband is false"),
-        (Status.SKIPPED, "its condition is false"),
-    ]
-    assert "e failed: OSError: cannot tell" in report.headline
+    report = phases.run(phases.when(broken, StubTask("a")), observers=[])
+    assert (report.status, repr(report.error)) == (Status.FAILED, "OSError('cannot tell')")
 
 
 @pytest.mark.parametrize(
@@ -162,29 +126,3 @@ def test_bad_settings(build: Callable[[phases.AnyTask], object], words: str) -> 
     """An invalid setting is refused when the tree is built, and the message states the rule."""
     with pytest.raises(ValueError, match=words):
         build(StubTask("a"))
-
-
-def test_every_thread_is_waited_for() -> None:
-    """When the group returns, its threads have ended, even those that got no task."""
-    started: list[threading.Thread] = []
-    second = threading.Event()
-
-    class Slow(phases.SystemClock):
-        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-            def late() -> None:
-                if started[1:]:
-                    second.set()
-                    threading.Event().wait(0.05)
-                target()
-
-            started.append(threading.Thread(target=late, name=name))
-            started[-1].start()
-            return started[-1]
-
-    @phases.task("t")
-    def until_the_second(_: Context) -> None:
-        assert second.wait(60)
-
-    phases.execute(phases.parallel(*[until_the_second] * 3), Context(clock=Slow(), observers=[]))
-    assert len(started) > 1
-    assert not [thread.name for thread in started if thread.is_alive()]

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import phases
-from phases import Context, Step
+from phases import Context, Status, Step
 from phases.testing import FakeClock
 
 QUIET = logging.getLogger("phases.test.quiet")
@@ -24,7 +24,7 @@ class Spec:
     """A tree to be made of tasks: a leaf ends as `end` says, deaf to cancellation or not."""
 
     kind: str
-    name: str = ""
+    name: str
     members: tuple["Spec", ...] = ()
     end: str = "ok"
     deaf: bool = False
@@ -55,8 +55,6 @@ def task_of(spec: Spec, undone: list[Spec]) -> phases.AnyTask:
             ctx.sleep(spec.seconds)
         if spec.end in ERRORS:
             raise ERRORS[spec.end]
-        if spec.end == "stop":
-            ctx.cancel()
         if spec.end == "check":
             ctx.check()
         return phases.Skip("so told") if spec.end == "skipped" else spec
@@ -86,115 +84,96 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
 
     The times have few binary digits, so that sums of them are exact.
     """
-    seconds = chance.randrange(1, 8 << 20) / (1 << 20)
-    return attrs.evolve(spec, seconds=seconds, members=tuple(timed(member, chance) for member in spec.members))
+    members = tuple(timed(member, chance) for member in spec.members)
+    return attrs.evolve(spec, seconds=chance.randrange(1, 8 << 20) / (1 << 20), members=members)
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])  # names repeat: nothing may depend on their being different
-ENDS = ["ok"] * 6 + ["failed"] * 3 + ["final", "exit", "skipped", "cancelled", "stop", "check"]
+ENDS = ["ok"] * 6 + ["failed"] * 3 + ["final", "exit", "skipped", "cancelled", "check"]
 LEAVES = st.builds(Spec, st.just("leaf"), NAMES, end=st.sampled_from(ENDS), deaf=st.booleans())
-GROUPS = st.sampled_from(["serial", "parallel"])
-WRAPPERS = st.sampled_from(["retry", "deadline", "when", "shield"])
 CHANCES = st.builds(random.Random, st.integers(0, 1 << 64))
 
 
 def around(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
     """Groups and wrappers around these."""
-    lists, ends = st.lists(members, max_size=4).map(tuple), st.sampled_from(["ok", "ok", "unmet"])
-    return st.builds(Spec, GROUPS, NAMES, lists, number=st.integers(1, 4)) | st.builds(
-        Spec, WRAPPERS, NAMES, members=st.tuples(members), end=ends, number=st.integers(1, 3)
+    groups, lists = st.sampled_from(["serial", "parallel"]), st.lists(members, max_size=4).map(tuple)
+    wrappers, ends = st.sampled_from(["retry", "deadline", "when", "shield"]), st.sampled_from(["ok", "ok", "unmet"])
+    return st.builds(Spec, groups, NAMES, lists, number=st.integers(1, 4)) | st.builds(
+        lambda kind, member, end, number: Spec(kind, member.name, (member,), end, number=number),
+        *(wrappers, members, ends, st.integers(1, 3)),
     )
 
 
 TREES = st.builds(timed, st.recursive(LEAVES, around, max_leaves=12), CHANCES)
-DEADLINES = st.none() | st.builds(lambda chance: chance.randrange(1, 16 << 20) / (1 << 20), CHANCES)
+MOMENTS = st.just(math.inf) | st.builds(lambda chance: chance.randrange(1, 16 << 20) / (1 << 20), CHANCES)
+
+Line = tuple[str, str, float, int]
+"""The path of a step, its status, its end (0 if it never starts), and its attempts."""
 
 
 class Around(NamedTuple):
     """What is around a task: when and by what it is stopped, its nearest deadline, and its path."""
 
     stop: float
-    by: object
-    limit: float
-    path: tuple[str, ...] = ()
-
-
-class Line(NamedTuple):
-    """What happens to one task: its path, status, end (0 if it never starts), attempts, and spec."""
-
-    path: tuple[str, ...]
-    status: str
-    end: float
-    attempts: int
-    spec: Spec
+    by: object = None
+    limit: float = math.inf
+    path: str = ""
 
 
 class Result(NamedTuple):
-    """The result of the oracle: when a task ends, how, what cancelled it, its attempts, and the lines inside it."""
+    """When a task ends and how, what cancelled it, its further attempts, and a line for each step inside it."""
 
     end: float
     how: str
     by: object = None
-    lines: tuple[Line, ...] = ()
     again: int = 0
+    lines: tuple[Line, ...] = ()
 
 
-STATUS = {"final": "failed", "exit": "failed"}
-FINE = {"ok", "skipped"}
-
-
-def core(spec: Spec) -> Spec:
-    """The task inside the wrappers, which gives them its name."""
-    while spec.kind in {"retry", "deadline", "when"}:
-        [spec] = spec.members
-    return spec
+WORST = ["exit", "final", "failed", "cancelled"]
 
 
 def step(spec: Spec, now: float, around: Around) -> Result:
     """A task that has a name: one line."""
-    path, task = (*around.path, core(spec).name), core(spec)
+    path = f"{around.path}/{spec.name}"
     if around.stop <= now:
-        return Result(now, "cancelled", around.by, (Line(path, "cancelled", 0, 1, task),))
+        return Result(now, "cancelled", around.by, 0, ((path, "cancelled", 0, 1),))
     result = do(spec, now, around._replace(path=path))
-    line = Line(path, STATUS.get(result.how, result.how), result.end, 1 + result.again, task)
+    line = (path, {"final": "failed", "exit": "failed"}.get(result.how, result.how), result.end, 1 + result.again)
     return result._replace(lines=(*result.lines, line), again=0)
 
 
 def do(spec: Spec, now: float, around: Around) -> Result:
     """What a task does that began at this moment."""
     lines: tuple[Line, ...] = ()
+    limit = now + spec.seconds
     match spec.kind:
         case "leaf":
-            end = now + spec.seconds
-            if around.stop < end and (not spec.deaf or spec.end == "check"):
-                return Result(end if spec.deaf else around.stop, "cancelled", around.by)
-            return Result(end, "ok" if spec.end in {"check", "stop"} else spec.end)
+            if around.stop < limit and (not spec.deaf or spec.end == "check"):
+                return Result(limit if spec.deaf else around.stop, "cancelled", around.by)
+            return Result(limit, "ok" if spec.end == "check" else spec.end)
         case "serial":
             for place, member in enumerate(spec.members, start=1):
                 result = step(member, now, around)
                 now, lines = result.end, lines + result.lines
-                if result.how not in FINE:
-                    rest = [core(later) for later in spec.members[place:]]
-                    never = [Line((*around.path, task.name), "skipped", 0, 1, task) for task in rest]
+                if result.how in WORST:
+                    never = [(f"{around.path}/{later.name}", "skipped", 0, 1) for later in spec.members[place:]]
                     return result._replace(lines=(*lines, *never))
-            return Result(now, "ok", None, lines)
+            return Result(now, "ok", lines=lines)
         case "parallel":
-            first = min((bad.end for bad in together(spec, now, around) if bad.how not in FINE), default=math.inf)
-            stopped = around._replace(stop=first, by=spec) if first < around.stop else around
-            members = together(spec, now, stopped)
+            first = min((member.end for member in together(spec, now, around) if member.how in WORST), default=math.inf)
+            members = together(spec, now, around._replace(stop=first, by=spec) if first < around.stop else around)
             end = max((member.end for member in members), default=now)
             lines = tuple(line for member in members for line in member.lines)
-            worst = [bad for how in ("exit", "final", "failed", "cancelled") for bad in members if bad.how == how]
-            ends = sorted((bad for bad in worst if bad.how == worst[0].how), key=lambda bad: bad.end)
-            return ends[0]._replace(end=end, lines=lines) if ends else Result(end, "ok", None, lines)
-        case "shield":
-            limit = now + spec.seconds
-            return missed(step(spec.members[0], now, Around(limit, spec, limit, around.path)), spec)
-        case "deadline":
-            limit = now + spec.seconds
-            inner = around._replace(limit=min(limit, around.limit))
-            inner = inner._replace(stop=limit, by=spec) if limit <= around.stop else inner
-            return missed(do(spec.members[0], now, inner), spec)
+            bad = [member for member in members if member.how in WORST]
+            worst = min(bad, key=lambda member: (WORST.index(member.how), member.end), default=Result(end, "ok"))
+            return worst._replace(end=end, lines=lines)
+        case "shield" | "deadline":
+            begin, limits = (step, True) if spec.kind == "shield" else (do, limit <= around.stop)
+            inner = around._replace(stop=limit, by=spec) if limits else around
+            least = limit if spec.kind == "shield" else min(limit, around.limit)
+            result = begin(spec.members[0], now, inner._replace(limit=least))
+            return result._replace(how="failed") if result.how == "cancelled" and result.by is spec else result
         case "when":
             return do(spec.members[0], now, around) if spec.end == "ok" else Result(now, "skipped")
     result = do(spec.members[0], now, around)
@@ -210,11 +189,6 @@ def do(spec: Spec, now: float, around: Around) -> Result:
     return further._replace(lines=result.lines + further.lines, again=result.again + further.again + 1)
 
 
-def missed(result: Result, spec: Spec) -> Result:
-    """The result of a task with a deadline: if the deadline cancels it, that is a failure."""
-    return result._replace(how="failed") if result.how == "cancelled" and result.by is spec else result
-
-
 def together(spec: Spec, now: float, around: Around) -> list[Result]:
     """The members of a group, each from the moment at which a thread is free."""
     free, results = [now] * spec.number, list[Result]()
@@ -222,14 +196,6 @@ def together(spec: Spec, now: float, around: Around) -> list[Result]:
         results.append(step(member, heapq.heappop(free), around))
         heapq.heappush(free, results[-1].end)
     return results
-
-
-def foretold(tree: Spec, deadline: float | None) -> Result:
-    """The expected run: first as if no leaf cancelled it, then cut off by the first one that does."""
-    limit = math.inf if deadline is None else deadline
-    free = step(tree, 0, Around(limit, None, limit))
-    stops = [line.end for line in free.lines if line.spec.end == "stop" and line.end and line.status == "ok"]
-    return step(tree, 0, Around(min([limit, *stops]), None, limit))
 
 
 def leaves(spec: Spec) -> list[Spec]:
@@ -247,43 +213,55 @@ class Watch:
         self.starts: list[Step] = []
         self.ends: list[tuple[Step, float]] = []
 
-    def started(self, step: Step) -> None:
-        """Record the start."""
-        self.starts.append(step)
-        self.fail()
-
-    def ended(self, step: Step) -> None:
-        """Record the end."""
-        self.ends.append((step, 0 if step.start is None else self.clock.now()))
-        self.fail()
-
-    def fail(self) -> None:
-        """Raise."""
+    def __call__(self, step: Step) -> None:
+        """Record the start or the end, and raise."""
+        if step.status is Status.RUNNING:
+            self.starts.append(step)
+        else:
+            self.ends.append((step, 0 if step.start is None else self.clock.now()))
         if self.raises is not None:
             raise self.raises
 
 
+def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
+    """The task, whose run is cancelled at this moment by another thread, unless it has ended."""
+    ended: list[bool] = []
+
+    def do(ctx: Context) -> object:
+        def cancel() -> None:
+            ctx.clock.wait(lambda: bool(ended), moment)
+            ctx.cancel()
+
+        thread = ctx.clock.start(cancel, name="cancel")
+        try:
+            return task.do(ctx)
+        finally:
+            ended.append(True)
+            ctx.clock.wake()
+            thread.join()
+
+    return phases.task(task.name)(do)
+
+
 RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
+AGAIN = Spec("retry", "a", (Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3)
 
 
 @settings(max_examples=10 * settings().max_examples)
-@given(TREES, DEADLINES, RAISED)
-@example(Spec("retry", members=(Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3), 1, None)
-def test_a_run_does_what_the_oracle_says(
-    tree: Spec, deadline: float | None, raises: type[BaseException] | None
-) -> None:
+@given(TREES, MOMENTS, RAISED)
+@example(AGAIN, 1, None)
+def test_a_run_does_what_the_oracle_says(tree: Spec, moment: float, raises: type[BaseException] | None) -> None:
     """Each task has one start and one end, as and when foretold, whatever observers raise; no thread is left.
 
     Undo calls every undo, the last first.
     """
     clock, undone, threads = FakeClock(), list[Spec](), threading.active_count()
     task, seen = task_of(tree, undone), Watch(clock, raises)
-    report = phases.run(task, clock=clock, observers=[seen], deadline=deadline, logger=QUIET)
-    expected = foretold(tree, deadline)
-    assert sorted(
-        ("/".join(each.path), str(each.status), moment, each.attempts) for each, moment in seen.ends
-    ) == sorted(("/".join(line.path), *line[1:4]) for line in expected.lines)
-    assert report.status == STATUS.get(expected.how, expected.how)
+    report = phases.run(cancelled_at(moment, task), clock=clock, observers=[seen], logger=QUIET)
+    expected = step(tree, 0, Around(moment))
+    lines = [("/" + "/".join(each.path), str(each.status), when, each.attempts) for each, when in seen.ends]
+    assert sorted(lines) == sorted(expected.lines)
+    assert report.status == expected.lines[-1][1]
     assert sorted(map(id, seen.starts)) == sorted(id(each) for each, _ in seen.ends if each.start is not None)
     assert sorted(map(id, report.walk())) == sorted(id(each) for each, _ in seen.ends)
     assert threading.active_count() == threads

@@ -1,4 +1,4 @@
-"""Read by mypy, not run: what is a task for a type checker, what is none, and what comes out of it.
+"""Read by mypy with all other files, not run: what is a task for a type checker, what is none, and its result.
 
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
@@ -7,7 +7,7 @@ import attrs
 from typing_extensions import assert_type
 
 import phases
-from phases import Context, Task
+from phases import Context
 
 
 @attrs.frozen
@@ -45,7 +45,6 @@ assert_type(
     phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))), tuple[object, ...]
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
-nested: Task[object] = phases.serial(AttrsTask("a"), ConstantName(), name="nested")
 
 
 class NoName:

@@ -18,9 +18,9 @@ from phases.testing import FakeClock
 LAYOUT = HostLayout()
 
 
-def context(deadline: float | None = None) -> phases.Context:
+def context() -> phases.Context:
     """A run on a fake clock."""
-    return phases.Context(clock=FakeClock(), deadline=deadline, observers=[])
+    return phases.Context(clock=FakeClock(), observers=[])
 
 
 def test_the_lock_is_held() -> None:
@@ -30,7 +30,7 @@ def test_the_lock_is_held() -> None:
         _ = 1 / (host.files.locked != {LAYOUT.lock_path})
     assert host.files.locked == set()
     assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
-    with host.locked(context()), pytest.raises(phases.Cancelled), host.locked(context(deadline=5)):
+    with host.locked(context()), pytest.raises(phases.Cancelled), context().within(5) as ctx, host.locked(ctx):
         pytest.fail("two at once")
 
 

@@ -54,7 +54,7 @@ def test_cancelled_while_it_waits(task: type[ConfigureStaticRoutes]) -> None:
     )
     with private_namespace() as namespace, namespace.inside():
         ctx = phases.Context(observers=[])
-        timer = threading.Timer(0.3, lambda: ctx.scope.cancel("enough"))
+        timer = threading.Timer(0.3, lambda: ctx.cancel("enough"))
         timer.start()
         began = time.monotonic()
         with pytest.raises(phases.Cancelled, match="enough"):

@@ -103,7 +103,7 @@ class TestDefaultRoute:
     def test_cancelled(self, host: FakeHost) -> None:
         """The order to stop ends the wait; the files stay, and the error has them."""
         ctx = phases.Context(clock=FakeClock(), observers=[])
-        host.kernel.later(lambda: ctx.scope.cancel("enough"))
+        host.kernel.later(lambda: ctx.cancel("enough"))
         with pytest.raises(phases.Cancelled, match="enough") as caught:
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
         assert LAYOUT.config_path in effects_of(caught.value).files
@@ -126,7 +126,7 @@ class TestTransaction:
     def test_cancelled(self) -> None:
         """The order to stop undoes what was done, and the task is cancelled, not completed."""
         host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
-        host.faults.meanwhile("change", lambda: ctx.scope.cancel("enough"))
+        host.faults.meanwhile("change", lambda: ctx.cancel("enough"))
         with pytest.raises(phases.Cancelled, match="enough") as caught:
             phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
         assert ours(host) == []

@@ -1,0 +1,111 @@
+"""What a run shows while it runs: a log line for each start and end and, on a terminal, a live tree.
+
+Every record of the log carries its fields as one mapping under one extra key, `FIELDS`, and no other attribute. Lines
+that a task logs through `ctx.log` get the same mapping, so each line names its run and task.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from phases.step import Status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from phases.step import Step
+
+FIELDS = "phases"
+LOGGER = logging.getLogger("phases")
+_STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
+
+
+class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
+    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Put the fields of this task and the caller's `extra` under the one key."""
+        kwargs["extra"] = {FIELDS: {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+        return msg, kwargs
+
+
+class LogObserver:
+    """Logs each start and each end as one line with all facts of the step, and the fields of its result.
+
+    An error is in one line at ERROR, that of the task that raised it, and not in those of the groups around it. A task
+    that was not started is only logged at DEBUG.
+    """
+
+    def __init__(self, logger: logging.Logger = LOGGER) -> None:
+        """Log to this logger."""
+        self.logger = logger
+
+    def __call__(self, step: Step) -> None:
+        """Log the start or the end."""
+        why = step.facts["error"] or step.reason
+        if step.status is Status.RUNNING:
+            level, words = logging.INFO, "started"
+        elif step.start is None:
+            level, words = logging.DEBUG, f"not started: {why}"
+        else:
+            level = logging.INFO if step.ok else logging.ERROR if step.failure else logging.WARNING
+            words = f"{step.status} after {step.took}{f': {why}' if why else ''}"
+        action = "" if step.action == "do" else f" ({step.action})"
+        facts = {name: value for name, value in step.facts.items() if value is not None}
+        extra = {FIELDS: {**step.fields, **facts}}
+        self.logger.log(level, "%s%s %s", "/".join(step.path), action, words, extra=extra)
+
+
+def live_tree(logger: logging.Logger) -> LiveTree | None:
+    """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not installed."""
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return None
+    try:
+        from rich.console import Console  # noqa: PLC0415  it takes a fifth of a second, and only a terminal needs it
+    except ImportError:
+        return None
+    return LiveTree(Console(file=sys.stderr), logger=logger)  # rich itself respects NO_COLOR
+
+
+class LiveTree:
+    """An observer that shows the report as it grows, and removes it at the end.
+
+    Log handlers that write to the same terminal write above the tree while it is shown.
+    """
+
+    def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:
+        """Show the tree of one run on this console; handlers of this logger and the root's then write above it."""
+        from rich.live import Live  # noqa: PLC0415  see live_tree
+
+        self._console, self._logger = console, logger
+        self._root: Step | None = None
+        self._live = Live(console=console, get_renderable=self._render, auto_refresh=False, transient=True)
+        self._moved: list[logging.StreamHandler[Any]] = []
+
+    def __call__(self, step: Step) -> None:
+        """Show the tree when its root starts, draw it again with each step, and remove it when the root has ended."""
+        if self._root is None:
+            self._root = step
+            self._live.start()
+            for handler in (*self._logger.handlers, *logging.getLogger().handlers):
+                if isinstance(handler, logging.StreamHandler) and handler.stream is self._console.file:
+                    self._moved.append(handler)
+                    handler.setStream(sys.stderr)  # rich has put its own stream there
+        self._live.refresh()
+        if step is self._root and step.status is not Status.RUNNING:
+            for handler in self._moved:
+                handler.setStream(self._console.file)
+            self._live.stop()
+
+    def _render(self) -> Text:
+        from rich.text import Text  # noqa: PLC0415  see live_tree
+
+        text = Text(str(self._root or ""), overflow="ellipsis", no_wrap=True)
+        for status, style in _STYLES.items():
+            text.highlight_words([f" {status} "], style)
+        return text

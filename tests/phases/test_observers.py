@@ -1,0 +1,174 @@
+"""The log lines of a run, and the live tree: when it is shown, its content, and the state afterwards."""
+
+import io
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import repeat
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import phases
+from phases import Context
+from phases.observers import LiveTree, live_tree
+from phases.testing import FakeClock, StubTask
+
+
+class Result:
+    """A result with a field name that the log line already uses."""
+
+    def log_fields(self) -> dict[str, object]:
+        """One new name, one that is in use."""
+        return {"routes": 3, "status": "mine"}
+
+
+def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """The records of a run of the task on a fake clock."""
+    with caplog.at_level(logging.DEBUG, logger="phases"):
+        phases.run(task, clock=FakeClock(), observers=[phases.LogObserver()])
+    return caplog.records
+
+
+def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A task's start and end are one line each with everything, also the fields of the result; ours are not hidden."""
+    started, ended = logged(StubTask("download", Result(), seconds=1.5), caplog)
+    facts = vars(started)["phases"]
+    assert facts == {"task": "download", "action": "do", "status": "running", "attempts": 1} | {
+        name: facts[name] for name in ("run", "start")
+    }
+    assert (started.message, ended.message) == ("download started", "download ok after 1.50 s")
+    assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
+
+
+def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
+    """Each line is a readable sentence with a suitable level; the text of an error is in one line, in no other."""
+    records = logged(
+        phases.serial(
+            phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
+            StubTask("check", phases.Skip("nothing to check")),
+            phases.parallel(
+                StubTask("x", seconds=2, errors=repeat(ValueError("bad"))), StubTask("y", seconds=9), name="p"
+            ),
+            StubTask("start"),
+            name="boot",
+        ),
+        caplog,
+    )
+    assert [(record.levelname, record.message) for record in records if not record.message.endswith("started")] == [
+        ("WARNING", "boot/download: attempt 1 of 3 failed: OSError: no route; again in 1.00 s"),
+        ("INFO", "boot/download ok after 1.00 s"),
+        ("INFO", "boot/check skipped after 0 ms: nothing to check"),
+        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
+        ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
+        ("WARNING", "boot/p failed after 2.00 s"),
+        ("DEBUG", "boot/start not started: not reached after p"),
+        ("WARNING", "boot failed after 3.00 s"),
+    ]
+    failed = next(vars(record)["phases"] for record in records if record.levelname == "ERROR")
+    assert failed["error"] == "ValueError: bad"
+
+
+def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The lines of an undo say that it is an undo."""
+    with caplog.at_level(logging.INFO, logger="phases"):
+        phases.undo(phases.task("routes", undo=print)(print), Context(clock=FakeClock()))
+    assert caplog.messages == ["routes (undo) started", "routes (undo) ok after 0 ms"]
+
+
+def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
+    """A context with a given logger logs there; a task's own lines have its run, path and extras under one key."""
+
+    @phases.task("download")
+    def download(ctx: Context) -> None:
+        ctx.log.info("fetched", extra={"bytes": 12, "task": "mine"})
+
+    with caplog.at_level(logging.INFO):
+        ctx = Context(logger=logging.getLogger("agent.boot"))
+        phases.execute(phases.serial(download, name="bootstrap"), ctx)
+    assert {record.name for record in caplog.records} == {"agent.boot"}
+    [record] = [record for record in caplog.records if record.message == "fetched"]
+    assert vars(record)["phases"] == {"run": ctx.run_id, "task": "bootstrap/download", "bytes": 12}
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        """True."""
+        return True
+
+
+def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM or rich."""
+    logger = logging.getLogger("phases")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert isinstance(live_tree(logger), LiveTree)
+    changes: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: patch.setattr(sys, "stderr", io.StringIO()),
+        lambda patch: patch.setattr(sys, "stderr", None),
+        lambda patch: patch.setitem(sys.modules, "rich.console", None),
+        lambda patch: patch.setenv("TERM", "dumb"),
+        lambda patch: patch.delenv("TERM"),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patch:
+            change(patch)
+            assert live_tree(logger) is None
+
+
+def test_what_it_shows() -> None:
+    """The report as it is so far."""
+    tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
+    look = phases.task("look")(lambda _ctx: texts.append(re.sub(r" +\d+ ms", " TIME", str(tree._render()))))
+    phases.run(phases.serial(StubTask("a", phases.Skip("there")), look, StubTask("b")), observers=[tree])
+    assert texts == ["serial   running\n├─ a     skipped TIME  there\n└─ look  running"]
+
+
+def test_handlers_make_room_and_come_back() -> None:
+    """A log handler on the same terminal is redirected while the tree is shown, and restored afterwards."""
+    terminal, logger = Terminal(), logging.getLogger("phases.test.live")
+    handlers: list[logging.StreamHandler[Any]] = [logging.StreamHandler(stream) for stream in (terminal, io.StringIO())]
+    logger.handlers[:] = [*handlers]
+    before = [handler.stream for handler in handlers]
+    tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
+    look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
+    during = phases.run(look, observers=[tree], logger=logger).result
+    assert isinstance(during, list)
+    assert [now is then for now, then in zip(during, before, strict=True)] == [False, True]
+    assert [handler.stream for handler in handlers] == before
+
+
+PROGRAM = """
+import logging, phases
+from phases.testing import StubTask
+logging.basicConfig(level="INFO", format="LOG %(message)s")
+print(phases.run(phases.serial(StubTask("a", seconds=0.1), StubTask("b", seconds=0.1), name="boot")))
+"""
+
+
+@pytest.mark.linux
+def test_on_a_real_terminal() -> None:
+    """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, stdout=theirs, env=environment)
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # Linux reports a closed other side this way
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    assert re.search(rb"\x1b\[[\d;]*3[0-7]m", written)
+    words = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written.decode())
+    assert re.search(r"boot +running", words)
+    assert "LOG boot/a ok after" in words
+    assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])
