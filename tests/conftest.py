@@ -21,14 +21,16 @@ from tests.support.systemd import HOST_FOLDERS
 # at a desk, and in the long profile.
 # To shrink a failure can take minutes, which are to be had at a desk.
 CI = bool(os.environ.get("CI"))
+# No test fails because the machine is busy: nothing has a deadline, and examples may be made slowly.
+_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile(
     "default",
+    _PATIENT,
     max_examples=20,  # the long profile looks for what is rare
-    deadline=None,
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
 )
-hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
+hypothesis.settings.register_profile("long", _PATIENT, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Whoever runs the tests may have any locale, or none. Programs that a test starts, and the test that reads what they say,

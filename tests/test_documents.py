@@ -28,12 +28,20 @@ BLOCKS = {
 }
 """Every Python block by its page and line."""
 
+CONFTEST = """\
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["hostrouting.testing.plugin"]
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+"""
+
 
 @pytest.mark.linux
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_a_block(block: str, tmp_path: Path) -> None:
     """A program runs as it is, away from the repository; tests pass as a reader's own, with the plugin."""
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
+    (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_block.py").write_text(block)
     is_test = re.search(r"^ *def test_", block, re.MULTILINE)
     how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"] if is_test else ["test_block.py"]
