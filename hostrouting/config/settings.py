@@ -36,6 +36,10 @@ class StaticRoute(Section):
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
 
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object with every key, as a repair in `hostrouting/check/3` has them."""
+        return {"destination": "", "gateway": "", "dev": "", "metric": 0, **super().to_mapping()}
+
     @staticmethod
     def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
         """The gateway fits the destination, and has a device if it is link-local."""

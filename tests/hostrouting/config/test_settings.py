@@ -121,6 +121,14 @@ def test_rules_about_several_values_beside_other_faults() -> None:
     ]
 
 
+def test_what_is_written() -> None:
+    """What has its default value is left out; a route alone has every key, as in a repair."""
+    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8")]))
+    assert config.to_mapping() == ROUTES
+    keys = {"destination": "10.0.0.0/8", "gateway": "", "dev": "", "metric": 0}
+    assert config.static_routes.routes[0].to_mapping() == keys
+
+
 def test_units_that_wait() -> None:
     """Those of the section, sorted; else machines, if a step or a check of service networks is there to wait for."""
     units = {"units": ["kubelet.service", "a.service", "kubelet.service"]}
