@@ -14,7 +14,6 @@ import phases
 from hostrouting import fleet
 from hostrouting.check.check import Escape, Verdict
 from hostrouting.check.repair import Repair
-from hostrouting.config.settings import RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.routes.apply import Applied, apply_plan
@@ -25,9 +24,9 @@ config = hr.HostRoutingConfig.from_json("{}")
 assert_type(config, hr.HostRoutingConfig)
 assert_type(hr.HostRoutingConfig.from_mapping({}), hr.HostRoutingConfig)
 assert_type(hr.HostRoutingConfig.load("agent.json"), hr.HostRoutingConfig)
-assert_type(config.static_routes, StaticRoutesConfig)
-assert_type(config.static_routes.routes, tuple[StaticRoute, ...])
-assert_type(config.route_overlap, RouteOverlapConfig)
+assert_type(config.static_routes, hr.StaticRoutesConfig)
+assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
+assert_type(config.route_overlap, hr.RouteOverlapConfig)
 assert_type(config.route_overlap.mode, hr.Mode)
 
 # The errors.

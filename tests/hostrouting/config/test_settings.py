@@ -121,6 +121,12 @@ def test_rules_about_several_values_beside_other_faults() -> None:
     ]
 
 
+def test_what_is_written() -> None:
+    """What has its default value is left out."""
+    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8")]))
+    assert config.to_mapping() == ROUTES
+
+
 def test_units_that_wait() -> None:
     """Those of the section, sorted; else machines, if a step or a check of service networks is there to wait for."""
     units = {"units": ["kubelet.service", "a.service", "kubelet.service"]}
