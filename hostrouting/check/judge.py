@@ -141,7 +141,7 @@ class Judge:
             is_everywhere = any(block.first <= low <= block.last for block in everywhere)
             for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
-                if is_everywhere and (decision.devs or not cell.first):  # Linux takes 0.0.0.0 for this host
+                if is_everywhere and decision.devs:
                     yield Part(cell.first, cell.last, decision, _OWN, ())
                     continue
                 others = tuple(self._opinion_of_other(end, decision, packet) for end in cell.others)
@@ -254,7 +254,7 @@ class Judge:
         is_wide = route.prefix.length < self.fib.width and not is_marked
         for owner in self._owners(route.prefix) if is_wide else ():
             is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
-            if owner != dev and (is_bridge or (owner in self.uplinks.devs and self.is_card(owner))):
+            if owner != dev and (is_bridge or owner in self.uplinks.devs):
                 return f"the network of {owner}"
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
         if not rows or any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):

@@ -77,6 +77,16 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     assert reported(host._replace(addresses=(bridge,))).verdict == "undecided"
 
 
+@pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(legs=(), type="blackhole")])
+def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
+    """A `from` is known only if each own address in it is one of the device by which its packets leave."""
+    host = node(way, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.8.0.0/15")),))
+    held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=dev) for number, dev in ((8, "lo"), (9, "ib0"))]
+    both, only = (host._replace(addresses=(*host.addresses, *addresses)) for addresses in (held, held[1:]))
+    assert reported(both).verdict == "undecided"
+    assert reported(only).verdict == ("ok" if way is ELSEWHERE else "undecided")
+
+
 def test_reserved_ranges_are_the_hosts_own() -> None:
     """A check of everything is not about the loopback network, nor about the addresses of each single link."""
     assert reported(node(), "0.0.0.0/0").verdict == "ok"
