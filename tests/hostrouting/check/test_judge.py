@@ -46,6 +46,19 @@ def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        (Rule(family=4, priority=100, table=100, others=(("oif", "ib0"),)), "ok"),
+        (Rule(family=4, priority=100, table=100, others=(("oif", "eth0"),)), "undecided"),
+        (Rule(family=4, priority=100, fwmark=1, fwmask=1, action="prohibit"), "undecided"),
+    ],
+)
+def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
+    """A socket that is bound to a device may leave by it; what refuses packets with a mark is no VPN."""
+    assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
+
+
 def test_packets_of_pods_with_a_mark() -> None:
     """For packets of pods, the source and the device of a rule are known; the rest of it can still lead elsewhere."""
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128)
@@ -123,6 +136,32 @@ def test_a_repair_is_never_a_default_route() -> None:
     routes = [str(route.destination) for route in report.routes]
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
+
+
+@pytest.mark.parametrize(("count", "routes"), [(256, 512), (257, 0)])
+def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
+    """Each of these needs two routes, because its own key is taken; more than 512 are not proposed."""
+    captures = [
+        Route(Prefix.around(4, int(as_ip("172.16.0.0")) + 512 * at, 24), (NextHop("ib0"),)) for at in range(count)
+    ]
+    report = reported(node(*captures), "172.16.0.0/13")
+    assert (len(report.routes), {unsafe.reason for unsafe in report.families[0].repair.unsafe}) == (
+        routes,
+        set() if routes else {"too-many"},
+    )
+
+
+def test_a_repair_of_the_last_address() -> None:
+    """One address at the end of a CIDR is repaired by one route."""
+    report = reported(node(Route.to("172.16.255.255/32", dev="ib0", metric=100)))
+    assert [str(route.destination) for route in report.routes] == ["172.16.255.255/32"]
+
+
+def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
+    """A route that Linux does not use now holds its key all the same."""
+    dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
+    report = reported(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.0/24")
+    assert [str(route.destination) for route in report.routes] == ["172.16.5.0/25", "172.16.5.128/25"]
 
 
 def test_the_uplink_leads_to_no_pod() -> None:
