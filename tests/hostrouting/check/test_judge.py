@@ -52,11 +52,26 @@ def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -
         (Rule(family=4, priority=100, table=100, others=(("oif", "ib0"),)), "ok"),
         (Rule(family=4, priority=100, table=100, others=(("oif", "eth0"),)), "undecided"),
         (Rule(family=4, priority=100, fwmark=1, fwmask=1, action="prohibit"), "undecided"),
+        (Rule(family=4, priority=100, table=100, src=Prefix.parse("127.0.0.0/8")), "ok"),
     ],
 )
 def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     """A socket that is bound to a device may leave by it; what refuses packets with a mark is no VPN."""
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
+
+
+def test_one_next_hop_without_a_gateway() -> None:
+    """A part of the connections asks the link for hosts that are behind a router."""
+    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
+    assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=3))).verdict == "undecided"
+
+
+def test_a_bridge_beside_the_pods_of_another_cni() -> None:
+    """A CNI that may serve the pods of any other does so by its tunnels, and not by its bridge."""
+    links = (Link(name="cbr0", index=10, kind="bridge"), Link(name="cali1", index=11, kind="veth"))
+    routes = Route.to("172.16.1.0/24", dev="cbr0"), Route.to("172.16.2.7/32", dev="cali1")
+    assert reported(node(*routes, links=links)).verdict == "undecided"
+    assert reported(node(routes[0], links=links)).verdict == "ok"
 
 
 def test_packets_of_pods_with_a_mark() -> None:
