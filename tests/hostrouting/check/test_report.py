@@ -69,6 +69,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
+    "no-route": (node(Route(INSIDE, type="throw")), "NO-ROUTE: 172.16.5.0/24 has no route; expected: eth0"),
     "blackhole": (
         node(Route(INSIDE, type="blackhole", protocol=12)),
         (
@@ -220,6 +221,12 @@ def test_the_commands_of_a_repair() -> None:
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
     assert single == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
+
+
+def test_a_tunnel_does_not_compete() -> None:
+    """A tunnel's default route that is not used is no card's that may be meant."""
+    wg0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
+    assert findings(node(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))()) == ()
 
 
 def test_what_allowed_which_range() -> None:
