@@ -30,7 +30,7 @@ from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix
-from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
+from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
 
@@ -141,7 +141,7 @@ class Judge:
             is_everywhere = any(block.first <= low <= block.last for block in everywhere)
             for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
-                if is_everywhere and (decision.devs or not cell.first):  # Linux takes 0.0.0.0 for this host
+                if is_everywhere and decision.devs:
                     yield Part(cell.first, cell.last, decision, _OWN, ())
                     continue
                 others = tuple(self._opinion_of_other(end, decision, packet) for end in cell.others)
@@ -254,7 +254,7 @@ class Judge:
         is_wide = route.prefix.length < self.fib.width and not is_marked
         for owner in self._owners(route.prefix) if is_wide else ():
             is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
-            if owner != dev and (is_bridge or (owner in self.uplinks.devs and self.is_card(owner))):
+            if owner != dev and (is_bridge or owner in self.uplinks.devs):
                 return f"the network of {owner}"
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
         if not rows or any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
@@ -351,7 +351,7 @@ class Judge:
             return ()
         if route.prefsrc is not None:
             return (route.prefsrc,)
-        known = [address for address in self.addresses if address.scope == 0 and not address.ip.is_loopback]
+        known = [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
         of_device = [address for address in known if address.dev in decision.devs]
         gateways = [leg.gateway for leg in route.legs if leg.gateway is not None]
         near = [address for address in of_device if any(gateway in address.network for gateway in gateways)]
@@ -370,7 +370,7 @@ class Judge:
     def node_ip(self) -> IP | None:
         """The address with which this host sends by the expected device; None if there is none, or a doubt."""
         devs = self.uplinks.devs - self.uplinks.doubtful
-        held = [address.ip for address in self.addresses if address.dev in devs and not address.scope]
+        held = [address.ip for address in self.addresses if address.dev in devs and address.scope == SCOPE_UNIVERSE]
         routes = (route for route, _ in self.uplinks.defaults if devs.issuperset(route.devs))
         sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
         return next(sources, None) or next(iter(held), None)

@@ -88,7 +88,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]
 
 def _none(spans: Iterable[_Span], reason: str, cause: str = "") -> tuple[Unsafe, ...]:
     """Everything that escapes, for one reason."""
-    ranges = ranges_of((span.part for span in spans), lambda part: part.opinion.grade == ESCAPE or None)
+    ranges = ranges_of((span.part for span in spans), lambda part: part.opinion.grade == ESCAPE)
     return tuple(Unsafe(first, last, reason, cause) for _, first, last in ranges)
 
 
@@ -109,28 +109,18 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
 
 
 def _span(fib: Fib, part: Part) -> _Span:
-    obstacle = _obstacle(fib, part)
-    if obstacle:
-        return _Span(part, fib.width + 1, obstacle)
-    best = fib.tables[TABLE_MAIN].best(part.first)
-    if best is None:
-        return _Span(part, 0, "")
-    # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
-    return _Span(part, best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]), "")
-
-
-def _obstacle(fib: Fib, part: Part) -> str:
-    """What decides before table main is looked up for these packets; empty if nothing does."""
-    decision = part.decision
+    obstacle = "no rule looks up table main"
     if part.opinion.name == "own-range":
-        return f"[{decision.route}] makes them this host's own"
+        return _Span(part, fib.width + 1, f"[{part.decision.route}] makes them this host's own")
     for step in fib.steps():
-        if step.is_for_plain(part.first):
-            if step.rule.action == "to_table" and step.rule.table == TABLE_MAIN:
-                return ""
-            if step.rule == decision.rule:
-                return f"[rule {step.rule}] comes before table main"
-    return "no rule looks up table main"
+        if step.table is not None and step.rule.table == TABLE_MAIN and step.is_for_plain(part.first):
+            best = step.table.best(part.first)
+            # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not longer.
+            return _Span(part, best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0, "")
+        if step.rule == part.decision.rule:
+            obstacle = f"[rule {step.rule}] comes before table main"
+            break
+    return _Span(part, fib.width + 1, obstacle)
 
 
 def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Route) -> list[Prefix]:

@@ -124,6 +124,7 @@ class TestPods:
         """The check of a node where a rule sends what comes from some pods into table 7, which leads to eth1."""
         kernel = plain_vm()
         kernel.add_link(Link(name="eth1", index=0))
+        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
         kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), table=7))
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
         section = {"expectedCidrs": [CIDR], "podCidrs": pods}

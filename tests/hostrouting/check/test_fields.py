@@ -10,10 +10,10 @@ script at boot. A file has:
     uplink           the name and kind of the device with the default route, if that is not eth0
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`, `pod_cidrs`,
                      `intended_rules`
-    ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink, or "any");
+    ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink);
                      `escapes`: first-last, and the devices or blackhole, unreachable, prohibit, own-range; the `repair`,
                      with the reasons for what no route can close; `says`, words in the report; `names` of findings; and
-                     the `verdict`, where that does not follow from the escapes: a verdict, "not ok", or "any". With a
+                     the `verdict`, where that does not follow from the escapes. With a
                      verdict, escapes and repair are compared only if they are given
 
 In `ip`, a device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make like that: a
@@ -85,11 +85,9 @@ class Said:
     verdict: str = ""
 
     @property
-    def verdicts(self) -> set[str]:
-        """The verdicts that are right."""
-        known = {"ok", "overlap", "undecided", "no-default-route"}
-        verdict = self.verdict or ("overlap" if self.escapes else "ok")
-        return {"any": known, "not ok": known - {"ok"}}.get(verdict, {verdict})
+    def right(self) -> str:
+        """The verdict that is right."""
+        return self.verdict or ("overlap" if self.escapes else "ok")
 
 
 @attrs.frozen
@@ -241,8 +239,8 @@ def agrees(field: Field, report: CheckReport) -> None:
     findings = check_findings(report, mode="STRICT")
     text = "".join(map(str, findings))
     for family, said in zip(report.families, field.families.values(), strict=True):
-        assert family.verdict in said.verdicts, text
-        assert said.devs == ["any"] or list(family.expected_devs) == said.devs
+        assert family.verdict == said.right, text
+        assert list(family.expected_devs) == said.devs
         escapes = [
             f"{ip_at(family.family, escape.first)}-{ip_at(family.family, escape.last)} "
             + (" ".join(escape.devs) or escape.kind)
@@ -298,7 +296,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
 
 def agrees_at_boot(field: Field, checked: Checked) -> None:
     """The script at boot says ok of no node that is lost, and overlap of no node that is fine."""
-    right = {verdict for said in field.families.values() for verdict in said.verdicts}
+    right = {said.right for said in field.families.values()}
     is_plain = any("other-packets" in said.names for said in field.families.values())  # which the script leaves out
     if checked.verdict == "ok":
         assert is_plain or right & {"ok", "undecided"}

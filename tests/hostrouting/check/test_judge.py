@@ -46,6 +46,34 @@ def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        (Rule(family=4, priority=100, table=100, others=(("oif", "ib0"),)), "ok"),
+        (Rule(family=4, priority=100, table=100, others=(("oif", "eth0"),)), "undecided"),
+        (Rule(family=4, priority=100, fwmark=1, fwmask=1, action="prohibit"), "undecided"),
+        (Rule(family=4, priority=100, table=100, src=Prefix.parse("127.0.0.0/8")), "ok"),
+    ],
+)
+def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
+    """A socket that is bound to a device may leave by it; what refuses packets with a mark is no VPN."""
+    assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
+
+
+def test_one_next_hop_without_a_gateway() -> None:
+    """A part of the connections asks the link for hosts that are behind a router."""
+    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
+    assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=3))).verdict == "undecided"
+
+
+def test_a_bridge_beside_the_pods_of_another_cni() -> None:
+    """A CNI that may serve the pods of any other does so by its tunnels, and not by its bridge."""
+    links = (Link(name="cbr0", index=10, kind="bridge"), Link(name="cali1", index=11, kind="veth"))
+    routes = Route.to("172.16.1.0/24", dev="cbr0"), Route.to("172.16.2.7/32", dev="cali1")
+    assert reported(node(*routes, links=links)).verdict == "undecided"
+    assert reported(node(routes[0], links=links)).verdict == "ok"
+
+
 def test_packets_of_pods_with_a_mark() -> None:
     """For packets of pods, the source and the device of a rule are known; the rest of it can still lead elsewhere."""
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128)
@@ -75,6 +103,16 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     bridge = Address(ip=as_ip("10.244.1.1"), length=24, dev="cni0")
     assert reported(host._replace(addresses=(*host.addresses, bridge))).verdict == "ok"
     assert reported(host._replace(addresses=(bridge,))).verdict == "undecided"
+
+
+@pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(legs=(), type="blackhole")])
+def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
+    """A `from` is known only if each own address in it is one of the device by which its packets leave."""
+    host = node(way, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.8.0.0/15")),))
+    held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=dev) for number, dev in ((8, "lo"), (9, "ib0"))]
+    both, only = (host._replace(addresses=(*host.addresses, *addresses)) for addresses in (held, held[1:]))
+    assert reported(both).verdict == "undecided"
+    assert reported(only).verdict == ("ok" if way is ELSEWHERE else "undecided")
 
 
 def test_reserved_ranges_are_the_hosts_own() -> None:
@@ -113,6 +151,32 @@ def test_a_repair_is_never_a_default_route() -> None:
     routes = [str(route.destination) for route in report.routes]
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
+
+
+@pytest.mark.parametrize(("count", "routes"), [(256, 512), (257, 0)])
+def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
+    """Each of these needs two routes, because its own key is taken; more than 512 are not proposed."""
+    captures = [
+        Route(Prefix.around(4, int(as_ip("172.16.0.0")) + 512 * at, 24), (NextHop("ib0"),)) for at in range(count)
+    ]
+    report = reported(node(*captures), "172.16.0.0/13")
+    assert (len(report.routes), {unsafe.reason for unsafe in report.families[0].repair.unsafe}) == (
+        routes,
+        set() if routes else {"too-many"},
+    )
+
+
+def test_a_repair_of_the_last_address() -> None:
+    """One address at the end of a CIDR is repaired by one route."""
+    report = reported(node(Route.to("172.16.255.255/32", dev="ib0", metric=100)))
+    assert [str(route.destination) for route in report.routes] == ["172.16.255.255/32"]
+
+
+def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
+    """A route that Linux does not use now holds its key all the same."""
+    dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
+    report = reported(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.0/24")
+    assert [str(route.destination) for route in report.routes] == ["172.16.5.0/25", "172.16.5.128/25"]
 
 
 def test_the_uplink_leads_to_no_pod() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.report import check_document, check_findings
+from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.model.prefix import Prefix, as_ip
@@ -69,6 +69,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
+    "no-route": (node(Route(INSIDE, type="throw")), "NO-ROUTE: 172.16.5.0/24 has no route; expected: eth0"),
     "blackhole": (
         node(Route(INSIDE, type="blackhole", protocol=12)),
         (
@@ -113,6 +114,13 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         (
             "UNSAFE: no route repairs 172.16.5.0/24: [rule 100: from all to 172.16.5.0/24 prohibit] comes before table "
             "main"
+        ),
+    ),
+    "unsafe-own-range": (
+        node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
+        (
+            "UNSAFE: no route repairs 172.16.5.0/24: [local 172.16.5.0/24 dev lo proto static] makes them this host's "
+            "own"
         ),
     ),
     "repair-cost": (
@@ -193,6 +201,29 @@ def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
     host = no_default().with_routes([route])._replace(links=(*no_default().links, link))
     [finding] = findings(host)
     assert f"within 60 s that counts (there is [{route}]), so no device" in finding.sentence
+
+
+def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
+    """The first doubt is told, and how many more there are."""
+    rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
+    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})).families
+    assert verdict_sentence(family) == "not judged: rule 50: from all goto 100; and 2 more"
+
+
+def test_the_commands_of_a_repair() -> None:
+    """A route with several next hops names each, with its weight; the others have one."""
+    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2))
+    several, one = Route(INSIDE, hops, protocol=213), Route(INSIDE, hops[:1], protocol=213, metric=7)
+    both, single = repair_commands([several, one])
+    ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
+    assert both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
+    assert single == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
+
+
+def test_a_tunnel_does_not_compete() -> None:
+    """A tunnel's default route that is not used is no card's that may be meant."""
+    wg0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
+    assert findings(node(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))()) == ()
 
 
 def test_what_allowed_which_range() -> None:
