@@ -30,7 +30,7 @@ def test_the_lock_is_held() -> None:
         _ = 1 / (host.files.locked != {LAYOUT.lock_path})
     assert host.files.locked == set()
     assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
-    with host.locked(context()), pytest.raises(phases.Cancelled), context().within(5) as ctx, host.locked(ctx):
+    with host.locked(context()), pytest.raises(phases.DeadlineExceeded), context().within(5) as ctx, host.locked(ctx):
         pytest.fail("two at once")
 
 
