@@ -74,7 +74,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
-    """The same, but one of nothing if none is installed, and None if it cannot be read."""
+    """The installed configuration, an empty one if nothing is installed, or None if it cannot be read."""
     with suppress(HostRoutingError):
         return read_installed(host) or HostRoutingConfig()
     return None

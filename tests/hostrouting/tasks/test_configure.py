@@ -68,7 +68,7 @@ def test_undo_of_what_cannot_be_read(version: str) -> None:
     task = Configure(config(*REPAIR), host=host)
     assert phases.run(task, observers=[]).ok is (version == "257")
     before = dict(host.files.texts)
-    assert not phases.undo(task, phases.Context(observers=[])).ok
+    assert "what was installed before could not be read" in str(phases.undo(task, phases.Context(observers=[])))
     assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,7 +17,6 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import MACHINES, Mode
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
-from hostrouting.host.host import Host
 from hostrouting.kernel.programs import Rights
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
@@ -464,19 +462,3 @@ class TestLock:
         host.faults.meanwhile("snapshot", lambda: run(other), nth=2)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
         assert [route.partition("/")[0] for route in ours(host)] == ["10.7.0.0", "2603:1062:0:1:fe80:1234:5678:9abc"]
-
-
-class TestImage:
-    """An image has files and enablement; no kernel is asked, and no manager."""
-
-    def test_a_real_one(self, tmp_path: Path) -> None:
-        """The same in a folder of this machine; after a removal, not even an empty folder of ours is left."""
-        (tmp_path / "etc/systemd/system").mkdir(parents=True)
-        host = Host.offline(str(tmp_path))
-        run(Configure(WANTED, host=host))
-        assert Configure(WANTED, host=host).plan().is_empty
-        step = tmp_path / "etc/hostrouting/gate.d/10-static-routes.sh"
-        assert (step.stat().st_mode & 0o777, step.read_text()[:11]) == (0o755, "#!/bin/bash")
-        run(Remove(host=host))
-        left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
-        assert left == {"etc", "etc/systemd", "etc/systemd/system", "etc/systemd/system/multi-user.target.wants"}

@@ -1,8 +1,5 @@
 """The tasks on Linux itself: the H200 node in a private network namespace, from the failure to the proof."""
 
-import threading
-import time
-
 import pytest
 
 import phases
@@ -10,8 +7,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.machine import H200
 from tests.support.namespace import private_namespace
@@ -19,11 +14,6 @@ from tests.support.namespace import private_namespace
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
-
-
-def host() -> Host:
-    """The kernel of the present namespace, with files and a manager in memory."""
-    return Host(backend=NetlinkBackend, files=FakeFiles(), manager=FakeManager())
 
 
 ONE_IB = [line for line in H200 if not any(f"ib{number}" in line for number in range(1, 8))]
@@ -35,7 +25,7 @@ def test_the_halves_last() -> None:
     config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
     with private_namespace() as namespace, namespace.inside():
         namespace.batch([*ONE_IB, f"route replace {CIDR} via 10.0.0.1 dev eth0"])
-        task = Configure(config, host=host())
+        task = Configure(config, host=Host(backend=NetlinkBackend, files=FakeFiles(), manager=FakeManager()))
         uplink_again = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"]
         for happening in ([], ["link set ib0 down", "link set ib0 up"], uplink_again):
             namespace.batch(happening)
@@ -44,20 +34,3 @@ def test_the_halves_last() -> None:
             assert report.find("check-route-overlap").fields["verdict"] == "ok"
         connected = [route for route in namespace.routes(4) if (str(route.prefix), route.devs) == (CIDR, ("ib0",))]
         assert [it.protocol for it in connected] == [2]
-
-
-@pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap])
-def test_cancelled_while_it_waits(task: type[ConfigureStaticRoutes]) -> None:
-    """The order to stop ends a wait for the default route at once."""
-    wanted = HostRoutingConfig(
-        {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}, {"expectedCidrs": [CIDR], "mode": "STRICT"}
-    )
-    with private_namespace() as namespace, namespace.inside():
-        ctx = phases.Context(observers=[])
-        timer = threading.Timer(0.3, lambda: ctx.cancel("enough"))
-        timer.start()
-        began = time.monotonic()
-        with pytest.raises(phases.Cancelled, match="enough"):
-            phases.execute(task(wanted, host=host(), wait=100), ctx)
-        timer.join()
-        assert time.monotonic() - began < 20

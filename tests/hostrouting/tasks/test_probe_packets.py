@@ -276,56 +276,35 @@ def test_the_task(lab: Lab) -> None:
     assert not is_answered(lab)
 
 
-class Flood:
-    """A continuous stream of probes, with the numbers of those sent and received."""
-
-    def __init__(self, lab: Lab, client: socket.socket, server: socket.socket) -> None:
-        """Send from the client to the server, starting with the next call."""
-        self._lab, self._client, self._server = lab, client, server
-        self.sent = self.received = 0
-
-    def during(self, text: str) -> None:
-        """Send while nft loads this text in the node."""
-
-        def load() -> None:
-            with self._lab.node.inside():
-                NftProgram().load(text)
-
-        self._burst()
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(load)
-            while not done.done():
-                self._burst()
-            done.result()
-        self.receive(0)
-
-    def receive(self, patience: float) -> None:
-        """Count what has arrived, and wait so many seconds for each probe that has not."""
-        self._server.settimeout(patience)
-        with suppress(BlockingIOError, TimeoutError):
-            while self.received < self.sent:
-                self._server.recv(16)
-                self.received += 1
-
-    def _burst(self) -> None:
-        """The number of probes on the way is limited, so that no queue between the hosts overflows."""
-        for _ in range(50):
-            self._client.send(b"probe")
-        self.sent += 50
-        self._lab.settled()
-
-
 def test_a_reload_loses_nothing(lab: Lab) -> None:
     """The table is replaced 50 times, and every probe of a flood arrives; in two steps, some would be refused."""
+
+    def load(text: str) -> None:
+        with lab.node.inside():
+            NftProgram().load(text)
+
+    def lost(*texts: str) -> int:
+        """How many probes are lost while nft loads these texts, one after the other."""
+        sent = received = 0
+        for text in texts:
+            done, is_over = pool.submit(load, text), False
+            while not is_over:
+                is_over = done.done()
+                for _ in range(50):  # so few are on their way that no queue overflows
+                    client.send(b"probe")
+                sent += 50
+                lab.settled()
+            done.result()
+        server.settimeout(2)
+        with suppress(TimeoutError):
+            while received < sent:
+                server.recv(16)
+                received += 1
+        return sent - received
+
     put_rules(lab)
     ping(lab.balancer, PROBE, POD)
-    with datagrams(lab) as (client, server):
+    with datagrams(lab) as (client, server), ThreadPoolExecutor(1) as pool:
         make_room(server)
-        flood = Flood(lab, client, server)
-        for _ in range(50):
-            flood.during(RULES)
-        flood.receive(30)
-        assert flood.received == flood.sent >= 50 * 50
-        flood.during(f"delete table ip6 {TABLE}")
-        flood.during(RULES)
-        assert flood.received < flood.sent
+        assert lost(*[RULES] * 50) == 0
+        assert lost(f"delete table ip6 {TABLE}", RULES) > 0
