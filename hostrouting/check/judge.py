@@ -299,8 +299,8 @@ class Judge:
         inside = [
             (dev, other.prefix.length)
             for other in self.fib.routes
-            if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
-            if other.prefix != route.prefix and not any(leg.gateway for leg in other.legs)
+            if other.table == route.table and other.prefix in route.prefix and other.prefix != route.prefix
+            if not any(leg.gateway for leg in other.legs)
             for dev in other.devs
             if dev not in self.uplinks.devs
         ]

@@ -149,6 +149,7 @@ def test_a_repair_is_never_a_default_route() -> None:
     host = node(*ways, links=(eth1,)).with_routes(without=no_default)
     report = reported(host._replace(addresses=(network,)), "0.0.0.0/0", expectedDevs=["eth1"])
     routes = [str(route.destination) for route in report.routes]
+    assert report.node_ips == (network.ip,)
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
 
