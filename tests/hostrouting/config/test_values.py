@@ -27,7 +27,7 @@ RIGHT: dict[str, Any] = {
         "intendedRules": [{"rule": "fwmark 0x1", "reason": "x" * 200}],
     },
     "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
-    "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "protect": ["10.0.0.1"], "uplinks": ["eth0"]},
+    "azureVnetCleanup": {"managed": ["10.0.0.0/8", "fd00::/32"], "protect": ["10.0.0.1"], "uplinks": ["eth0"]},
     "guard": {},
     "gate": {"units": ["kubelet.service"]},
 }
