@@ -7,6 +7,7 @@ only the few that hostrouting reads, from the unit files and drop-ins in /etc/sy
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -180,19 +181,14 @@ class FakeManager:
         for template in (unit for unit in units if "@." in unit):
             reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
             raise HostError(f"systemctl could not show {template}: {reason}", what="systemd", kind="refused")
-        units_shown, there = [], self._units()
-        read_all = there == self.read
-        for unit in units:
-            for matching in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
-                unread = not read_all and _texts_of(matching, there) != _texts_of(matching, self.read)
-                known = {
-                    "Id": matching,
-                    "NeedDaemonReload": "yes" if unread else "no",
-                    **_shown(matching, self.read),
-                    **self.properties.get(matching, {}),
-                }
-                units_shown.append({name: known.get(name, "") for name in names})
-        return tuple(units_shown)
+        shown, there = [], self._units()
+        matching = [fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units]
+        for unit in itertools.chain.from_iterable(matching):
+            unread = there != self.read and _texts_of(unit, there) != _texts_of(unit, self.read)
+            known = {"Id": unit, "NeedDaemonReload": "yes" if unread else "no", **_shown(unit, self.read)}
+            known |= self.properties.get(unit, {})
+            shown.append({name: known.get(name, "") for name in names})
+        return tuple(shown)
 
     def _units(self) -> dict[str, str]:
         if self.files is None:

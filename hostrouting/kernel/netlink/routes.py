@@ -157,9 +157,7 @@ def _unread(
         yield "metrics"
     if any(attributes.get(_REALM, b"")):
         yield "realm"
-    encaps = {
-        n.number_in(attributes_of_hop, _ENCAP) or 0 for attributes_of_hop, *_ in hops if _ENCAP in attributes_of_hop
-    }
+    encaps = {n.number_in(hop, _ENCAP) or 0 for hop, *_ in hops if _ENCAP in hop}
     yield from sorted(f"encap {_ENCAPS[encap] if encap < len(_ENCAPS) else encap}" for encap in encaps)
 
 
@@ -171,7 +169,7 @@ class _Kind(NamedTuple):
 
     route: Route
     """One of them."""
-    borders: list[bytes] | None
+    borders: list[int] | None
     """Where wanted networks begin and end, in turn; None if all of them are wanted."""
 
 
@@ -183,7 +181,7 @@ class RouteReader:
         self._names, self._near = names, near
         self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
         self._seen: set[tuple[object, ...]] = set()
-        self._borders: dict[tuple[int, int], list[bytes]] = {}
+        self._borders: dict[tuple[int, int], list[int]] = {}
 
     def read(self, run: bytes, size: int) -> Iterator[Route]:
         """The wanted routes of messages of this size."""
@@ -198,9 +196,9 @@ class RouteReader:
                 like = _Kind(route, self._borders_of(route))
                 if head.startswith(_TABLE_HEAD, _RTMSG.size) and head.endswith(_DST_HEADS[number]):
                     kind = self._kinds[head, tail] = like
-                if self._is_new(route) or like.borders is None or bisect_right(like.borders, destination) & 1:
+                if self._is_new(route) or like.borders is None or bisect_right(like.borders, route.prefix.network) & 1:
                     yield route
-            elif kind.borders is None or bisect_right(kind.borders, destination) & 1:
+            elif kind.borders is None or bisect_right(kind.borders, int.from_bytes(destination, "big")) & 1:
                 family, _, length = kind.route.prefix
                 prefix = Prefix(family, int.from_bytes(destination, "big"), length)
                 yield Route._make((prefix, *kind.route[1:]))
@@ -227,15 +225,13 @@ class RouteReader:
         last_bit = (network | 1 << width) & -(network | 1 << width)
         return bisect_right(borders_of(self._near, family, width + 1 - last_bit.bit_length()), network) % 2 == 1
 
-    def _borders_of(self, route: Route) -> list[bytes] | None:
+    def _borders_of(self, route: Route) -> list[int] | None:
         """Where wanted networks of this kind begin and end; None if all are wanted."""
         if self._near is None or is_kept(route):
             return None
         size = route.prefix.family, route.prefix.length
         if size not in self._borders:
-            width = width_of(size[0])
-            inside = (border for border in borders_of(self._near, *size) if border < 1 << width)
-            self._borders[size] = [border.to_bytes(width // 8, "big") for border in inside]
+            self._borders[size] = borders_of(self._near, *size)
         return self._borders[size]
 
 

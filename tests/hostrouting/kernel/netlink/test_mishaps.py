@@ -22,6 +22,7 @@ from hostrouting.kernel.netlink.routes import list_routes
 from hostrouting.kernel.netlink.socket import HEADER, NetlinkSocket, attribute, attributes_of, error_of
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.snapshot import Snapshot
 from tests.support.children import in_child
 from tests.support.commands import route_command
 from tests.support.kinds import raises
@@ -39,6 +40,13 @@ def theirs(prefix: str, *, protocol: int = 12) -> Route:
     """A route of a routing daemon."""
     gateway = "fd00:99::1" if ":" in prefix else "10.0.0.1"
     return Route.to(prefix, dev="eth0", gateway=gateway, metric=7, protocol=protocol)
+
+
+def calm_snapshot(backend: NetlinkBackend) -> Snapshot:
+    """A snapshot after the kernel's last word about new devices, which may come a little later."""
+    with backend.watch() as watch:
+        wait_for("the last word about new devices", lambda: not watch.wait(0.05))
+    return backend.snapshot()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_a_host_that_changes_while_it_is_read(
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
     """After three readings, the last one is returned as restless, and nothing in it is missing."""
-    calm, receive = backend.snapshot(), NetlinkSocket.receive
+    calm, receive = calm_snapshot(backend), NetlinkSocket.receive
 
     def marked(netlink: NetlinkSocket) -> bytes:
         answer = receive(netlink)
@@ -138,7 +146,7 @@ def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count
 def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
     """Whatever ends a call, the backend stays usable, and no later answer is taken for another."""
     backend.change([RouteRequest("add", ROUTE)])
-    before, receive, left = backend.snapshot(), NetlinkSocket.receive, nth
+    before, receive, left = calm_snapshot(backend), NetlinkSocket.receive, nth
 
     def interrupted(netlink: NetlinkSocket) -> bytes:
         nonlocal left
