@@ -183,7 +183,6 @@ class TestSelection:
         [
             ("only", "donwload", "bootstrap, download, network, routes, check, start"),
             ("skip", "network/download", "bootstrap, download, network, routes, check, start"),
-            ("only", "", "bootstrap, "),
         ],
     )
     def test_unknown_names(self, option: str, name: str, known: str) -> None:

@@ -9,7 +9,7 @@ from itertools import repeat
 import pytest
 
 import phases
-from phases import Context, Status
+from phases import Context
 from phases.testing import FakeClock, Recorder, StubTask
 
 
@@ -98,16 +98,6 @@ def test_retry_on(on: type[Exception]) -> None:
     with pytest.raises(phases.TaskFailed, match="ValueError: wrong"):
         phases.execute(phases.retry(phases.parallel(task), attempts=9, on=on), recorded()[0])
     assert task.calls == 2
-
-
-def test_a_condition_that_raises() -> None:
-    """The task of a condition that raises fails with that error."""
-
-    def broken(_ctx: Context) -> bool:
-        raise OSError("cannot tell")
-
-    report = phases.run(phases.when(broken, StubTask("a")), observers=[])
-    assert (report.status, repr(report.error)) == (Status.FAILED, "OSError('cannot tell')")
 
 
 @pytest.mark.parametrize(

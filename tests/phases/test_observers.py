@@ -71,15 +71,14 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
         ("DEBUG", "boot/start not started: not reached after p"),
         ("WARNING", "boot failed after 3.00 s"),
     ]
-    failed = next(vars(record)["phases"] for record in records if record.levelname == "ERROR")
-    assert failed["error"] == "ValueError: bad"
-
-
-def test_undo_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """The lines of an undo say that it is an undo."""
     with caplog.at_level(logging.INFO, logger="phases"):
         phases.undo(phases.task("routes", undo=print)(print), Context(clock=FakeClock()))
-    assert caplog.messages == ["routes (undo) started", "routes (undo) ok after 0 ms"]
+    assert [record.message for record in caplog.records[-2:]] == [
+        "routes (undo) started",
+        "routes (undo) ok after 0 ms",
+    ]
+    failed = next(vars(record)["phases"] for record in records if record.levelname == "ERROR")
+    assert failed["error"] == "ValueError: bad"
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,10 +1,10 @@
-"""phases.testing: the fake clock, the stub and the recorder."""
+"""phases.testing: the fake clock has the contract of the real one."""
 
 import pytest
 
 import phases
-from phases import Clock, Context, Status
-from phases.testing import FakeClock, Recorder, StubTask
+from phases import Clock
+from phases.testing import FakeClock
 
 
 @pytest.mark.parametrize("clock", [FakeClock(), phases.Clock()])
@@ -24,15 +24,3 @@ def test_clocks_keep_their_contract(clock: Clock) -> None:
     clock.wait(lambda: bool(done))
     thread.join()
     clock.wait(lambda: bool(done), clock.now() + 3600)
-
-
-def test_stub_and_recorder() -> None:
-    """A stub raises its errors one by one, and counts its calls; a recorder has all paths."""
-    stub, seen = StubTask("a", 5, errors=[OSError()]), Recorder()
-    ctx = Context(clock=FakeClock(), observers=[seen])
-    with pytest.raises(phases.TaskFailed):
-        phases.execute(phases.serial(stub, StubTask("b")), ctx)
-    assert seen.starts == ["serial", "serial/a"]
-    assert seen.ends == [("serial/a", Status.FAILED), ("serial/b", Status.SKIPPED), ("serial", Status.FAILED)]
-    assert phases.execute(stub, ctx) == 5
-    assert stub.calls == 2
