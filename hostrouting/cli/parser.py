@@ -79,24 +79,19 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     is_completion = "_ARGCOMPLETE" in os.environ
     for name, summary in COMMANDS.items():
         if words is not None and name not in words and not is_completion:
-            commands.add_parser(name, help=summary)
+            commands.add_parser(name, help=summary, formatter_class=_Formatter)
             continue
         module = import_module(f"hostrouting.cli.commands.{name}")
-        more = (module.__doc__ or "").partition("\n")[2].strip()
-        description = f"{summary[0].upper()}{summary[1:]}.\n\n{more}"
+        rest = (module.__doc__ or "").partition("\n")[2].strip()
+        description = f"{summary[0].upper()}{summary[1:]}.\n\n{rest}"
         command = commands.add_parser(name, help=summary, description=description, **common)
         for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
-            _add(command, argument)
+            option, _, required = argument.partition(" ")  # a word behind it says that it is required
+            more: dict[str, Any] = {"required": True} if required else {}
+            if option == "--ignore":
+                more["choices"] = import_module("hostrouting.finding").NAMES
+            command.add_argument(option, **_ARGUMENTS[option], **more)
         command.set_defaults(run=module.run)
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser
-
-
-def _add(command: argparse.ArgumentParser, argument: str) -> None:
-    """Add one of _ARGUMENTS; a word behind its name says that it is required."""
-    name, _, required = argument.partition(" ")
-    settings = {**_ARGUMENTS[name], **({"required": True} if required else {})}
-    if name == "--ignore":
-        settings["choices"] = import_module("hostrouting.finding").NAMES
-    command.add_argument(name, **settings)

@@ -64,8 +64,11 @@ class Run(NamedTuple):
     def lines(self, done: str, nothing: str) -> Iterator[str]:
         """How it ended, and everything that it has changed: `done` if there is something, else `nothing`."""
         for error in self.errors:
-            first, *others = _words_of(error).splitlines()
-            yield from (f"FAILED: {first}", *(f"  {words}" for words in others))
+            words = str(error) or type(error).__name__
+            if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
+                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT; no gated unit starts"
+            first, *others = words.splitlines()
+            yield from (f"FAILED: {first}", *(f"  {line}" for line in others))
         if self.report.ok:
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
@@ -79,12 +82,6 @@ class Run(NamedTuple):
         changes, files = self.effects.to_mapping(), {"write": list(self.wrote), "remove": list(self.removed)}
         failures = [error_document(error) for error in self.errors]
         return {"ok": self.report.ok, "changed": self.has_changed, **changes, "files": files, "failures": failures}
-
-
-def _words_of(error: BaseException) -> str:
-    if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
-        return f"the verdict is {error.check['verdict']}, and the mode is STRICT; no gated unit starts"
-    return str(error) or type(error).__name__
 
 
 def run_task(task: phases.AnyTask, host: Host) -> Run:

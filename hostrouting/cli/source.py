@@ -88,6 +88,5 @@ def read_host(host: GetHost, saved: str | None) -> Snapshot:
 def open_kernel(host: GetHost) -> AbstractContextManager[RouteBackend]:
     """Connect to the routing of this host's kernel for a `with` block."""
     if (backend := host().backend) is None:
-        sentence = "an image has no kernel to ask; use a snapshot of its host with --snapshot"
-        raise BackendError(sentence, kind="unavailable")
+        raise BackendError("an image has no kernel; use a snapshot of its host, with --snapshot", kind="unavailable")
     return backend()

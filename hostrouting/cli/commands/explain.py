@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
     (decision, others), [part] = fib.ends(number), judge.parts(number, number)
     expected, route = sorted(judge.uplinks.devs), decision.route
+    steps = [{"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)} for step in rules]
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
-    document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
-    document |= {"route": route and str(route)}
+    document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": steps, "route": route and str(route)}
     document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:
@@ -74,10 +74,6 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
 
 def _plain(decision: Decision) -> dict[str, Any]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
-
-
-def _step(tried: Tried) -> dict[str, Any]:
-    return {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
 
 
 def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -> str:
