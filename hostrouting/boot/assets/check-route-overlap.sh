@@ -56,7 +56,7 @@ BEGIN {
 }
 # --- Input: for each family the links, its rules, and the routes of all tables
 /^family [46]$/ { family = $2; next }
-{ latest = $0 }
+!/^Command failed / { latest = $0 } # the line before says why
 /^end$/ || / expires -/ { next }
 !lines[family] && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
 lines[family] || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }

@@ -20,6 +20,7 @@ BEGIN {
   } ARGC = 1
 }
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
+/^Command failed / { next } # the line before says why
 /^[0-9]+: / {
   sub(/(@[^@]*)?:$/, "", $2); is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)/ || $2 in is_up # or a dead end
   is_up[$2] = $3 ~ /[<,]UP[,>]/; next

@@ -245,7 +245,10 @@ MISHAPS: dict[str, tuple[dict[str, str], str]] = {
     "the input of awk is cut": ({"awk": 'sed "/ table 254/q" | awk "$@"'}, "no verdict: ip failed: "),
     "the output of awk is cut": ({"awk": "awk \"$@\" | sed '$d'; exit 137"}, "no verdict: "),
     "the last line of awk is cut": ({"awk": 'awk "$@" | sed "s/^verdict.*/verd/"'}, "no verdict: verd"),
-    "the lists fail": ({"ip": f'{LISTING}\necho "no buffer"; exit 2'}, "no verdict: ip failed: no buffer"),
+    "the lists fail": (
+        {"ip": f'{LISTING}\nprintf "%s\\n" "no buffer" "Command failed -:1"; exit 2'},
+        "no verdict: ip failed: no buffer",
+    ),
     "ip is killed behind the first link": (
         {"ip": f'{LISTING}\nip "$@" | head -n 1; exit 137'},
         "no verdict: ip failed: 1: lo",

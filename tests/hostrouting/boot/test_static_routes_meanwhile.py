@@ -381,7 +381,7 @@ class TestAllOrNothing:
     def test_a_reading_that_fails(self, namespace: Namespace, tmp_path: Path, failed: str) -> None:
         """Without all routes, or a whole plan, nothing is written, and the words of the program are the reason."""
         cut = {
-            "ip": 'ip "$@"; echo "Dump terminated"; exit 1',
+            "ip": 'ip "$@"; printf "%s\\n" "Dump terminated" "Command failed -:5"; exit 1',
             "awk": "echo write 1; echo route flush table main; kill -9 $$",
         }
         ran = Ran(namespace, HALVES, tmp_path, tools={failed: cut[failed]})
