@@ -11,7 +11,7 @@ Null is as good as absent; so is an empty text for what may be None. A key that 
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -118,8 +118,8 @@ class Section:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
-def read(cls: type[T], document: object, *, key: str | None = None, required: Iterable[str] = ()) -> T:
-    """The object of this class in a JSON object, which has to have the required keys, too. Raises ConfigError.
+def read(cls: type[T], document: object, *, key: str | None = None, required: Sequence[str] = ()) -> T:
+    """The object of this class in a JSON object; it may have other required keys than the class. Raises ConfigError.
 
     The object may be the value of a key: the paths begin with this.
     """
@@ -156,7 +156,7 @@ class _Form:
         self.required = [key for name, key in self.keys.items() if name not in defaults]
         self.readers = {self.keys[name]: (name, _reader_of(kind)) for name, kind in cls.__annotations__.items()}
 
-    def read(self, document: Any, required: Iterable[str] = ()) -> Any:
+    def read(self, document: Any, required: Sequence[str] = ()) -> Any:
         """The object in this JSON object; an object of the class is returned as it is."""
         if isinstance(document, self.cls):
             return document
@@ -167,7 +167,7 @@ class _Form:
         vars(section).update(values)
         return section
 
-    def values(self, document: Any, required: Iterable[str] = ()) -> dict[str, Any]:
+    def values(self, document: Any, required: Sequence[str] = ()) -> dict[str, Any]:
         """The values of all attributes, in order."""
         if type(document) is not dict and not isinstance(document, Mapping):
             remedy = f"write {{...}} with any of the keys {', '.join(self.readers)}"
@@ -188,7 +188,7 @@ class _Form:
             except ValueError as error:
                 faults += _faults_at(key, value, error)
                 values[name] = getattr(error, "rest", None)
-        faults += [Fault(key, "", "missing") for key in (*self.required, *required) if document.get(key) is None]
+        faults += [Fault(key, "", "missing") for key in required or self.required if document.get(key) is None]
         faults += self.cls.faults_between(values) if self.is_section else ()
         if faults:
             raise ConfigError(faults)
@@ -312,10 +312,13 @@ def _read_text(value: Any) -> str:
     raise ValueError("is not a text")
 
 
-def _is_word(text: str) -> bool:
+def _read_word(value: Any) -> str:
     # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
     # only JSON can express, cannot be written again.
-    return len(text) <= _LONGEST and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+    text = _read_text(value)
+    if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
+        raise ValueError(f"is not a text of up to {_LONGEST} characters")
+    return text
 
 
 def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
@@ -334,7 +337,7 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
 _READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _within(range(1 << 32)),  # all that the kernel's routing has
-    str: _in_turn(_read_text, must(_is_word, f"is not a text of up to {_LONGEST} characters")),
+    str: _read_word,
     Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
     **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),
     **dict.fromkeys((IPv4Network, IPv6Network), _read_text),  # each setting has its own rules for them
