@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
@@ -194,36 +194,40 @@ def part_of(
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
-        routes=tuple(routes if near is None else nearby(routes, near)),
+        routes=tuple(routes if near is None else filter(Near(near).leaves, routes)),
     )
 
 
-def nearby(routes: Iterable[Route], near: Collection[Prefix]) -> Iterator[Route]:
-    """The routes that `near` of `RouteBackend.snapshot` leaves."""
-    borders: dict[tuple[int, int], list[int]] = {}
-    kinds: set[tuple[object, ...]] = set()
-    for route in routes:
-        size = (route.prefix.family, route.prefix.length)
-        if size not in borders:
-            borders[size] = borders_of(near, *size)
-        count = len(kinds)
-        kinds.add(kind_of(route))
-        if len(kinds) > count or is_kept(route) or bisect_right(borders[size], route.prefix.network) % 2:
-            yield route
+class Near:
+    """Which routes `near` of `RouteBackend.snapshot` leaves; None leaves all."""
+
+    def __init__(self, blocks: Collection[Prefix] | None) -> None:
+        """Leave the routes that overlap one of these blocks."""
+        self._blocks = blocks
+        self._borders: dict[tuple[int, int], list[int]] = {}
+        self._kinds: set[tuple[object, ...]] = set()
+
+    def leaves(self, route: Route) -> bool:
+        """Whether this route stays, in a list of which it is the next."""
+        family, network, length = route.prefix
+        count = len(self._kinds)
+        self._kinds.add((family, length, *route[1:]))  # what routes have in common that differ in their first address
+        borders = self.borders_for(route)
+        return borders is None or len(self._kinds) > count or bisect_right(borders, network) % 2 == 1
+
+    def borders_for(self, route: Route) -> list[int] | None:
+        """Where the networks of this kind of route begin and end, in turn, that stay; None if it stays anywhere."""
+        family, _, length = route.prefix
+        is_by_gateway = any(leg.gateway for leg in route.legs)
+        can_be_far = is_by_gateway and route.type == "unicast" and length > 1 and route.protocol != OURS
+        if self._blocks is None or not can_be_far:
+            return None
+        if (family, length) not in self._borders:
+            self._borders[family, length] = _borders_of(self._blocks, family, length)
+        return self._borders[family, length]
 
 
-def kind_of(route: Route) -> tuple[object, ...]:
-    """What routes have in common that differ only in their first address."""
-    return (route.prefix.family, route.prefix.length, *route[1:])
-
-
-def is_kept(route: Route) -> bool:
-    """Whether `near` leaves the route wherever it leads."""
-    is_by_gateway = any(leg.gateway for leg in route.legs)
-    return not is_by_gateway or route.type != "unicast" or route.prefix.length <= 1 or route.protocol == OURS
-
-
-def borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
+def _borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
     """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
     borders: list[int] = []
     blocks = (block for block in near if block.family == family)

@@ -27,7 +27,7 @@ from functools import cache
 from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, borders_of, is_kept, kind_of
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, Verb
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
@@ -178,10 +178,8 @@ class RouteReader:
 
     def __init__(self, names: Mapping[int, str], near: Collection[Prefix] | None = None) -> None:
         """`near` is that of `RouteBackend.snapshot`."""
-        self._names, self._near = names, near
+        self._names, self._near = names, Near(near)
         self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
-        self._seen: set[tuple[object, ...]] = set()
-        self._borders: dict[tuple[int, int], list[int]] = {}
 
     def read(self, run: bytes, size: int) -> Iterator[Route]:
         """The wanted routes of messages of this size."""
@@ -193,21 +191,14 @@ class RouteReader:
                 kind, last_head, last_tail = self._kinds.get((head, tail)), head, tail
             if kind is None:
                 route = decode(bytes(HEADER.size) + head + destination + tail, self._names)
-                like = _Kind(route, self._borders_of(route))
                 if head.startswith(_TABLE_HEAD, _RTMSG.size) and head.endswith(_DST_HEADS[number]):
-                    kind = self._kinds[head, tail] = like
-                if self._is_new(route) or like.borders is None or bisect_right(like.borders, route.prefix.network) & 1:
+                    kind = self._kinds[head, tail] = _Kind(route, self._near.borders_for(route))
+                if self._near.leaves(route):  # messages that differ may be of one kind
                     yield route
             elif kind.borders is None or bisect_right(kind.borders, int.from_bytes(destination, "big")) & 1:
                 family, _, length = kind.route.prefix
                 prefix = Prefix(family, int.from_bytes(destination, "big"), length)
                 yield Route._make((prefix, *kind.route[1:]))
-
-    def _is_new(self, route: Route) -> bool:
-        """Whether a route is the first of its kind; messages that differ may be of one kind."""
-        count = len(self._seen)
-        self._seen.add(kind_of(route))
-        return len(self._seen) > count
 
     def is_about(self, message: bytes, tables: Collection[int] | None) -> bool:
         """Whether a change of the route in a message can change what is read of these tables.
@@ -219,20 +210,11 @@ class RouteReader:
         family, network, _ = route.prefix
         if tables is not None and route.table not in tables:
             return False
-        if self._near is None or is_kept(route):
-            return True
         width = width_of(family)
         last_bit = (network | 1 << width) & -(network | 1 << width)
-        return bisect_right(borders_of(self._near, family, width + 1 - last_bit.bit_length()), network) % 2 == 1
-
-    def _borders_of(self, route: Route) -> list[int] | None:
-        """Where wanted networks of this kind begin and end; None if all are wanted."""
-        if self._near is None or is_kept(route):
-            return None
-        size = route.prefix.family, route.prefix.length
-        if size not in self._borders:
-            self._borders[size] = borders_of(self._near, *size)
-        return self._borders[size]
+        widest = Prefix(family, network, width + 1 - last_bit.bit_length())
+        borders = self._near.borders_for(route._replace(prefix=widest))
+        return borders is None or bisect_right(borders, network) % 2 == 1
 
 
 _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}

@@ -32,24 +32,21 @@ def test_an_image_has_the_files_of_a_real_one(make: Callable[[], FakeHost], tmp_
 
 def test_a_manager_that_has_yet_to_read() -> None:
     """A unit needs a reload from the moment when its file or a drop-in changes, until the reload."""
-    host = FakeHost(files=FakeFiles(texts={"/etc/systemd/system/a.service": "[Service]\n"}))
+    unit = "/etc/systemd/system/a.service"
+    host = FakeHost(files=FakeFiles(texts={unit: "[Service]\n"}))
     manager = host.manager
     assert manager is not None
-
-    def needs() -> str:
-        return manager.show(("NeedDaemonReload",), "a.service")[0]["NeedDaemonReload"]
-
-    assert needs() == "no"
-    host.files.write("/etc/other/a.service", "")
-    assert needs() == "no"
-    host.files.write("/etc/systemd/system/b@.service.d/a.conf", "[Unit]\n")
-    assert needs() == "no"
-    host.files.write("/etc/systemd/system/a.service.d/a.conf", "[Unit]\n")
-    assert needs() == "yes"
-    manager.reload()
-    assert needs() == "no"
-    host.files.remove("/etc/systemd/system/a.service")
-    assert needs() == "yes"
+    steps: list[tuple[Callable[[], object], str]] = [
+        (list, "no"),
+        (lambda: host.files.write("/etc/other/a.service", ""), "no"),
+        (lambda: host.files.write("/etc/systemd/system/b@.service.d/a.conf", "[Unit]\n"), "no"),
+        (lambda: host.files.write(f"{unit}.d/a.conf", "[Unit]\n"), "yes"),
+        (manager.reload, "no"),
+        (lambda: host.files.remove(unit), "yes"),
+    ]
+    for step, needs_reload in steps:
+        step()
+        assert manager.show(("NeedDaemonReload",), "a.service")[0]["NeedDaemonReload"] == needs_reload
 
 
 @pytest.mark.parametrize("units", [("kubelet.service", "m@.service"), ("m@.service",)])
