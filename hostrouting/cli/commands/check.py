@@ -1,7 +1,7 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Without --config, the installed configuration is used. CIDRs that are typed replace those in it. Unless it names the
-expected devices, they are those of the default route. Only routing tables and rules are checked, as they are now: not
+Without --config, the installed configuration is used. CIDRs that are typed replace those in it. The expected devices
+are those that it names, or those of the default route. Only routing tables and rules are checked, as they are now: not
 firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
