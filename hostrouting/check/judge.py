@@ -158,7 +158,7 @@ class Judge:
         """What is to be said of packets that end so."""
         route, kind = decision.route, decision.kind
         if route is None:
-            return Opinion(ESCAPE, kind, str(decision.rule or ""))
+            return Opinion(ESCAPE, kind)
         if kind in REFUSING:
             if route not in self._refusals:
                 self._refusals[route] = self._of_refusal(route)

@@ -60,6 +60,11 @@ def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
 
+def test_a_device_that_vanished_while_it_was_read() -> None:
+    """Routes may name a device that is no longer listed."""
+    assert reported(node(Route.to(CIDR, dev="gone"))).verdict == "overlap"
+
+
 def test_one_next_hop_without_a_gateway() -> None:
     """A part of the connections asks the link for hosts that are behind a router."""
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
