@@ -122,7 +122,7 @@ def hostrouting(system: System, *words: str) -> subprocess.CompletedProcess[str]
 def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> str:
     """Apply the configuration, which must end with this exit code; return the output."""
     system.lay(CONFIG, settings.to_json())
-    done = hostrouting(system, "apply", "--config", CONFIG, "--wait", str(wait))
+    done = hostrouting(system, "apply", "--config", CONFIG, "--allow-removal", "--wait", str(wait))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -18,7 +18,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import GetHost, read_config
-from hostrouting.errors import ConfigError, HostRoutingError, is_denied
+from hostrouting.errors import ConfigError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
     findings: list[Finding] = []
-    if not (outcome.report.ok or any(map(is_denied, outcome.errors))):
+    if not outcome.report.ok:
         with suppress(HostRoutingError):
             faults = (fault for fault in find_faults(here, config) if fault.name == "gate-open")
             findings += (fault._replace(remedy="") for fault in faults)  # to apply, which has failed
