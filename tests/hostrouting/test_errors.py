@@ -117,7 +117,9 @@ def test_an_error_as_a_finding() -> None:
     assert str(file) == "cannot be read; nothing was changed"
     late = Finding("requirement", "error", "late", can_retry=True)
     assert BackendError("late", kind="timeout").findings == (late,)
-    assert HostError("no", what="nft").findings[0].name == "requirement"
+    refused = HostError("no", what="nft", words="it cannot").findings[0]
+    assert (refused.name, refused.sentence, refused.target) == ("requirement", "no (nft: it cannot)", "nft")
+    assert str(BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
     assert NotReady("held", kind="busy").findings[0].name == "lock"
     assert ConfigError([MODE]).findings == ()
 
