@@ -11,7 +11,8 @@ It leaves out the rest, and it does not notice if a test relies on that:
 - link-local addresses are only there if a test adds them, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires, and one that leads nowhere has no next hop;
-- a gateway is looked up in the tables local and main and in that of its route, whatever the rules say;
+- a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
+  gateway without a device, Linux may choose another device, or none;
 - a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
 - lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
