@@ -272,8 +272,7 @@ def test_storm() -> None:
             ends = [path for path, _ in seen.ends]
             assert seen.starts == [] or ends[-1] == "all", vars(seen)
             assert set(seen.starts) <= set(ends) and len(ends) <= 6, vars(seen)
-        last = [str(seen.ends[-1][1]) for seen in runs if seen.ends]
-        print(threads, last.count("ok"), last.count("cancelled"), len(runs) - len(last))
+        print(threads, [str(seen.ends[-1][1]) for seen in runs if seen.ends].count("cancelled"))
     """
     program, chance = Program(code), random.Random()  # noqa: S311  it protects nothing
     for _ in range(SIGNALS):
@@ -281,6 +280,6 @@ def test_storm() -> None:
         time.sleep(chance.random() * 0.01)
     code_, out, err = program.end(signal.SIGUSR2)
     assert code_ == 0, err
-    threads, ok, cancelled, unstarted = out.rsplit(maxsplit=3)
+    threads, cancelled = out.rsplit(maxsplit=1)
     assert threads == "{1}"
-    assert min(int(ok), int(cancelled)) >= SIGNALS // 20, (ok, cancelled, unstarted)
+    assert int(cancelled) >= SIGNALS // 20
