@@ -163,7 +163,7 @@ TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREA
 def boot_row(bench: Bench) -> Iterator[Row]:
     """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing to do."""
     networks = [f"172.16.{16 * number}.0/20" for number in range(10)]
-    config = HostRoutingConfig(StaticRoutesConfig(True, map(StaticRoute, networks)), RouteOverlapConfig(networks))
+    config = HostRoutingConfig(StaticRoutesConfig(True, [*map(StaticRoute, networks)]), RouteOverlapConfig(networks))
 
     def script(name: str, text: str) -> Method:
         path = bench.folder / name
