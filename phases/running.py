@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Clock, Context, guarded
-from phases.errors import Cancelled, InvalidTask, TaskFailed
+from phases.errors import Cancelled, TaskFailed
 from phases.observers import LOGGER, LogObserver, live_tree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, Skip, Task, left_out, valid_task
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DEEPEST = 100  # each group takes up to seven frames of Python's stack, which has 1,000
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -192,8 +191,6 @@ def _take_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
 def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
     """A step for the task inside the context, not yet started."""
     step = Step((*ctx.path, valid_task(task).name), run=ctx.run_id, action=action)
-    if len(step.path) > DEEPEST:
-        raise InvalidTask(f"{step.name!r} is nested too deep: {DEEPEST} groups are the most that work")
     if ctx.step is not None:
         ctx.step.children.append(step)
     return step

@@ -1,14 +1,14 @@
 """Step: what happened to one task in a run. Observers get it when it starts and ends, and the first is the report.
 
-How a step is worded in a log is decided in `logs`.
+How a step is worded in a log is decided in `observers`.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,8 +16,6 @@ from phases.errors import TaskFailed, describe_error, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-N = TypeVar("N")
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -129,7 +127,7 @@ class Step:
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; of a plan, what each would do."""
-        steps, lines = list(draw_tree(self, children=lambda step: step.children)), list[str]()
+        steps, lines = list(_drawn(self)), list[str]()
         width = max(len(drawn + step.name) for drawn, _, step in steps)
         for drawn, further, step in steps:
             ended = "" if self.action == "plan" else f"{step.status:9}  {step.took:>8}  "
@@ -194,15 +192,13 @@ def seconds_in_words(seconds: float) -> str:
     return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
 
 
-def draw_tree(
-    root: N, children: Callable[[N], Sequence[N]], *, indent: str = "", branch: str = ""
-) -> Iterator[tuple[str, str, N]]:
-    """Every node from the root down, with the text before its first line and before its further lines."""
+def _drawn(step: Step, *, indent: str = "", branch: str = "") -> Iterator[tuple[str, str, Step]]:
+    """Every step from this one down, with the text before its first line and before its further lines."""
     further = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-    yield indent + branch, further, root
-    members = children(root)
+    yield indent + branch, further, step
+    members = tuple(step.children)
     for place, child in enumerate(members, start=1):
-        yield from draw_tree(child, children, indent=further, branch="└─ " if place == len(members) else "├─ ")
+        yield from _drawn(child, indent=further, branch="└─ " if place == len(members) else "├─ ")
 
 
 def as_data(value: object) -> object:

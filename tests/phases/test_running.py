@@ -103,23 +103,3 @@ def test_what_is_no_exception(stop: BaseException, group: Callable[..., phases.T
     report = phases.run(tree, clock=FakeClock(), observers=[])
     assert (report.status, report.exit_code) == (Status.FAILED, 1)
     assert [(failure.name, failure.error) for failure in report.failures] == [("a", stop)]
-
-
-@pytest.mark.parametrize("around", [phases.serial, phases.parallel])
-def test_depth(around: Callable[[phases.AnyTask], phases.AnyTask]) -> None:
-    """Groups that are nested too deep for Python's stack fail and are reported; the deepest others work."""
-
-    def nested(depth: int) -> phases.AnyTask:
-        task: phases.AnyTask = StubTask("a")
-        for _ in range(depth):
-            task = around(phases.retry(phases.deadline(task, 60)))
-        return task
-
-    deepest, seen = nested(phases.running.DEEPEST - 1), Recorder()
-    report = phases.run(deepest, observers=[])
-    assert report.ok, str(report)
-    assert len(str(report).splitlines()) == len(list(report.walk()))
-    assert report.to_json()
-    report = phases.run(nested(phases.running.DEEPEST), observers=[seen])
-    assert "InvalidTask: 'a' is nested too deep" in str(report)
-    assert len(seen.starts) == len(seen.ends) == phases.running.DEEPEST
