@@ -35,7 +35,6 @@ from tests.support.own_routes import (
     entry,
     fake,
     hosts,
-    owned,
     put,
     table,
     wishes,
@@ -153,7 +152,7 @@ def test_a_fault_at_any_request(
     """
     kernel = faulty()
     put(kernel, there)
-    theirs = owned(kernel, FOREIGN)
+    theirs = both(kernel)[FOREIGN]
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
@@ -181,7 +180,7 @@ def test_a_fault_at_any_request(
         assert not planned(kernel, wanted)[0].changes
     else:
         assert is_true(after_of(raised), now, before), raised
-    assert owned(kernel, FOREIGN) == theirs
+    assert both(kernel)[FOREIGN] == theirs
 
 
 somebodys = st.builds(
