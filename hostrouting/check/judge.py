@@ -37,8 +37,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hostrouting.config.settings import RouteOverlapConfig
-    from hostrouting.config.values import Network
+    from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
 

@@ -9,12 +9,12 @@ import pytest
 from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
+    Mode,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
     gated_units,
 )
-from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute
 from hostrouting.errors import ConfigError
 from tests.support.config_strategies import near_texts
 
