@@ -35,7 +35,6 @@ class Link(NamedTuple):
     # The ARPHRD number: the type of its link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback).
     type: int = 1
     up: bool = True
-    carrier: bool = True
     master: str | None = None
     # Whether an XDP program sees its packets first.
     xdp: bool = False

@@ -288,10 +288,7 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 @cache
 def links() -> SearchStrategy[tuple[Link, ...]]:
     """The devices of the routes."""
-    every = (
-        _made(Link, name=st.just(name), index=st.just(index), carrier=st.booleans())
-        for index, name in enumerate(DEVICES, start=2)
-    )
+    every = (_made(Link, name=st.just(name), index=st.just(index)) for index, name in enumerate(DEVICES, start=2))
     return st.tuples(*every)
 
 

@@ -166,7 +166,6 @@ def _link(entry: dict[str, Any]) -> Link:
         kind=entry.get("linkinfo", {}).get("info_kind", ""),
         type=int(entry["link_type"].strip("[]")),
         up="UP" in entry["flags"],
-        carrier="LOWER_UP" in entry["flags"],
         master=entry.get("master"),
     )
 

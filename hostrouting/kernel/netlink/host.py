@@ -49,7 +49,7 @@ def text_of(packed: bytes) -> str:
 # Devices.
 
 LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
-IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER, _XDP = 3, 10, 18, 26, 29, 33, 43
+IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _XDP = 3, 10, 18, 26, 29, 43
 _XDP_ATTACHED = 2
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
 _INFO_KIND, _UP = 1, 0x1
@@ -78,7 +78,6 @@ def _link(hardware: int, index: int, flags: int, attributes: Mapping[int, bytes]
         kind=kind_of(attributes),
         type=hardware,
         up=bool(flags & _UP),
-        carrier=n.number_in(attributes, _CARRIER) != 0,
         master=names.get(n.number_in(attributes, _MASTER) or 0),
         xdp=any(attributes_of(attributes.get(_XDP, b"")).get(_XDP_ATTACHED, b"")),
         ipv6_disabled=not ipv6 or any(ipv6[_DISABLE_IPV6 * 4 : _DISABLE_IPV6 * 4 + 4]),

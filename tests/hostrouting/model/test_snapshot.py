@@ -34,7 +34,7 @@ def test_there_and_back(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(
     ("cls", "values"),
     [
-        (Link, ["", 1, True, True, None, False, False]),
+        (Link, ["", 1, True, None, False, False]),
         (Address, [0, None, None, 0, True]),
         (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None, 0]),
         (NextHop, [None, None, 1, False, False, False, False]),

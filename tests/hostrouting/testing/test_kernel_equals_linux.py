@@ -341,7 +341,7 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
         if not any(dev.startswith(FAR) for dev in route.devs):
             places.setdefault(f"{route.table} {route.prefix}", []).append(route)
     return {
-        "links": {link.name: (link.up, link.carrier) for link in links},
+        "links": {link.name: link.up for link in links},
         "addresses": {(str(address.ip), address.length, address.dev) for address in snapshot.addresses},
         "rules": list(snapshot.rules),
         "routes": places,
