@@ -61,11 +61,6 @@ class Address(NamedTuple):
     dev: str
     scope: int = 0
     peer: IP | None = None
-    broadcast: IP | None = None
-    # The metric of the route to its network that the kernel adds for it; 0 if none was set.
-    metric: int = 0
-    # Whether the kernel adds that route: it does not with `noprefixroute`.
-    prefix_route: bool = True
 
     @property
     def network(self) -> Prefix:

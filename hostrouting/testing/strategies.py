@@ -303,8 +303,6 @@ def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Se
         ip=st.just(ip_at(family, within.first + 1)),
         length=st.sampled_from([width_of(family), within.length]),
         dev=st.just("eth0"),
-        metric=st.sampled_from([0, 0, 100]),
-        prefix_route=st.booleans(),
     )
     return _made(
         Snapshot,

@@ -177,9 +177,6 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
         dev=dev,
         scope=int(entry["scope"]),
         peer=_ip(entry.get("address")),
-        broadcast=_ip(entry.get("broadcast")),
-        metric=entry.get("metric", 0),
-        prefix_route=not entry.get("noprefixroute", False),
     )
 
 
@@ -197,7 +194,7 @@ def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
             hop.get("dev"),
             gateway=_ip(hop.get("gateway") or hop.get("via", {}).get("host")),
             weight=hop.get("weight", 1),
-            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead", "pervasive")},
+            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead")},
         )
         for hop in entry.get("nexthops") or ([entry] if "dev" in entry else [])
     )

@@ -101,8 +101,7 @@ def forwards_ipv6() -> bool | None:
 # Addresses.
 
 _ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_PRIORITY = 1, 2, 4, 8, 9
-_NO_PREFIX_ROUTE = 0x200
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
 def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
@@ -123,19 +122,10 @@ def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
     # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or other
-    ip, flags = n.ip_of(local), n.number_in(attributes, _IFA_FLAGS) or 0
+    ip = n.ip_of(local)
     if ip is None:
         return None
-    return Address(
-        ip=ip,
-        length=length,
-        dev=names[index],
-        scope=scope,
-        peer=None if other == local else n.ip_of(other),
-        broadcast=n.ip_of(attributes.get(_IFA_BROADCAST)),
-        metric=n.number_in(attributes, _IFA_PRIORITY) or 0,
-        prefix_route=not flags & _NO_PREFIX_ROUTE,
-    )
+    return Address(ip=ip, length=length, dev=names[index], scope=scope, peer=None if other == local else n.ip_of(other))
 
 
 # Rules.
