@@ -252,7 +252,6 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
         suppress_prefixlength=entry.get("suppress_prefixlen"),
         suppress_ifgroup=int(entry["suppress_ifgroup"]) if "suppress_ifgroup" in entry else None,
-        protocol=int(entry.get("protocol", 0)),
     )
 
 

@@ -173,7 +173,6 @@ def decode_rule(message: bytes) -> Rule:
         l3mdev=bool(n.number_in(attributes, _FRA_L3MDEV)),
         suppress_prefixlength=prefixlen,
         suppress_ifgroup=ifgroup,
-        protocol=n.number_in(attributes, _FRA_PROTOCOL) or 0,
     )
 
 

@@ -36,7 +36,7 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     [
         (Link, ["", 1, True, None, False, False]),
         (Address, [0, None]),
-        (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None, 0]),
+        (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None]),
         (NextHop, [None, None, 1, False, False, False]),
         (Route, [(), 254, 0, 0, "unicast", 0, 0, None, None, None, None, None, "medium", None, ()]),
         (Snapshot, [(), (), (), (), None, (), None, False]),
