@@ -9,7 +9,6 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.kernel.ebtables import read_listing
 from hostrouting.tasks.cleanup.judge import active_file, pod_rule, read_state
 
-
 READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
     "ebtables": (
         lambda words: [pod_rule(rule.text) for rule in read_listing(words, "ebtables")],
