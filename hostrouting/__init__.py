@@ -28,10 +28,10 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.check.report import check_document as check_document
     from hostrouting.check.report import check_findings as check_findings
     from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig
+    from hostrouting.config.settings import Mode as Mode
     from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig
     from hostrouting.config.settings import StaticRoute as StaticRoute
     from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
-    from hostrouting.config.values import Mode as Mode
     from hostrouting.errors import ApplyError as ApplyError
     from hostrouting.errors import BackendError as BackendError
     from hostrouting.errors import ConfigError as ConfigError
@@ -74,8 +74,7 @@ Tasks for phases, each made from a configuration and a host
     tasks.results            CheckResult Plan
     host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
-    config.settings          HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
-    config.values            Mode
+    config.settings          HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig Mode
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError
     errors                   NotReady HostError BackendError

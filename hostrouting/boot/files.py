@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator
 
 from hostrouting.boot import scripts, units
-from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import HostRoutingConfig, Mode, gated_units
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import DROP_IN, HostLayout

@@ -22,7 +22,7 @@ is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
@@ -37,8 +37,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hostrouting.config.settings import RouteOverlapConfig
-    from hostrouting.config.values import Network
+    from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
 
@@ -238,10 +237,10 @@ class Judge:
         legs = (leg for default in self.uplinks.defaults for leg in default.route.legs if leg.dev == dev)
         return any(leg.gateway for leg in legs)
 
-    def _rows(self, dev: str) -> list[tuple[Cni, Device]]:
+    def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
         """The rows of the table of CNIs that the device fits."""
         link = self.links.get(dev)
-        return [] if link is None else _rows_of(dev, link.kind)
+        return () if link is None else devices_of(dev, link.kind)
 
     def _is_of(self, dev: str, cni: Cni) -> bool:
         return any(row is cni for row, _ in self._rows(dev))
@@ -374,8 +373,3 @@ class Judge:
         routes = (route for route, _ in self.uplinks.defaults if devs.issuperset(route.devs))
         sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
         return next(sources, None) or next(iter(held), None)
-
-
-@cache
-def _rows_of(dev: str, kind: str) -> list[tuple[Cni, Device]]:
-    return list(devices_of(dev, kind))

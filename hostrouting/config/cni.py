@@ -6,9 +6,9 @@ its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To ad
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import NamedTuple
 
 from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
@@ -135,9 +135,8 @@ CNIS = (
 )
 
 
-def devices_of(name: str, kind: str) -> Iterator[tuple[Cni, Device]]:
+@cache
+def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
     """The rows that a device with this name and kind fits."""
-    for cni in CNIS:
-        for device in cni.devices:
-            if kind in device.kinds and fnmatchcase(name, device.pattern):
-                yield cni, device
+    rows = ((cni, device) for cni in CNIS for device in cni.devices)
+    return tuple((cni, row) for cni, row in rows if kind in row.kinds and fnmatchcase(name, row.pattern))

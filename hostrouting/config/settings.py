@@ -1,18 +1,18 @@
-"""The configuration: every setting as a field of a frozen value, which is always valid; and the rules about several.
+"""The configuration: every setting as a field of a frozen value, with its rules; and the rules about several.
 
 Each argument of a constructor is the typed value or its JSON form. Values from Python and from a file follow the same
-rules (`config.values`), and are refused with the same faults, all at once.
+rules, and are refused with the same faults, all at once.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from enum import Enum
+from functools import partial
+from ipaddress import IPv4Network, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from hostrouting.config import values as v
-from hostrouting.config.values import MACHINES, Mode, Network
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import LINK_LOCAL, Prefix
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
 from hostrouting.model.reader import Section, camel, must, name_of, parse, path_of, read, read_bytes
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.text import nearest, show
@@ -20,18 +20,143 @@ from hostrouting.text import nearest, show
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Network: TypeAlias = IPv4Network | IPv6Network
+
+MACHINES = "systemd-nspawn@.service"
+"""The template of the machines that systemd-nspawn runs."""
+
 _IN_AGENTS_FILE = "hostRouting"
 _REMEDY = "write a JSON object, {} for no settings: with double quotes, without comments and trailing commas, in UTF-8"
 _STEPS = ("static_routes", "route_overlap", "probe_rewrite")
+
+_ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_NAME_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-")
+_NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
+_RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/: ")
+_UNIT_LETTERS = frozenset(f"{_ALPHANUMERIC}:_.\\-@")
+_LONGEST_UNIT = 255 - len("00.d")  # of a file name, for the folder of its drop-ins
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_LENGTHS = {str(length): length for length in range(129)}  # int() also reads 08, and digits of other alphabets
+_WIDEST = {4: 8, 6: 32}  # networks of pods
+
+# Units that cannot wait for the gate; of the early ones, how their names begin.
+_OWN = ("static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "hostrouting-guard.service")
+_EARLY = (
+    *("systemd-", "dbus", "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
+    *("wpa_supplicant", "cloud-init", "openibd.", "nftables"),
+)
+
+
+# The rules of single values.
+
+
+def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> Network:
+    """A network; its host bits are masked, or refused if it has to be exact. One address may do without a length."""
+    host, slash, length = text.partition("/")
+    try:
+        address = as_ip(host)
+        bits = _LENGTHS[length] if slash else address.max_prefixlen
+        prefix = Prefix.around(address.version, int(address), bits)
+    except (ValueError, KeyError):
+        raise ValueError("is not a network", 'write an address, a slash and a length: "10.0.0.0/8"') from None
+    if has_length and not slash:
+        raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
+    if is_exact and prefix.ip != address:
+        raise ValueError("has host bits set", f'write "{prefix}", or "{Prefix.of(address)}" for that one address')
+    return prefix.to_network()
+
+
+def _is_ordinary(network: Network) -> bool:
+    return not is_reserved(network.version, int(network.network_address), int(network.broadcast_address))
+
+
+def _can_route(address: IP) -> bool:
+    return address in LINK_LOCAL or not is_reserved(address.version, int(address), int(address))
+
+
+def _is_device(name: str) -> bool:
+    return 1 <= len(name) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(name) and name not in {".", ".."}
+
+
+def _bare(pattern: str) -> str:
+    return pattern.replace("*", "").replace("?", "")
+
+
+def _is_pattern(text: str) -> bool:
+    # Only * and ?, which mean the same in Python and in the shell of the boot check.
+    return 1 <= len(text.replace("*", "") or text) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(_bare(text))
+
+
+def _is_service(unit: str) -> bool:
+    name = unit.removesuffix(".service")
+    is_named = name[:1] not in {"", "@"} and _UNIT_LETTERS.issuperset(name) and len(unit) <= _LONGEST_UNIT
+    return is_named and unit.endswith(".service")
+
+
+def _can_wait(unit: str) -> bool:
+    return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
+
+
+def _is_selection(text: str) -> bool:
+    return _RULE_LETTERS.issuperset(text) and len(text.split()) > 1
+
+
+def _is_line(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= 200 and text.isprintable()
+
+
+class Mode(str, Enum):
+    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
+
+    WARN = "WARN"
+    STRICT = "STRICT"
+
+    __str__ = str.__str__  # the word itself, as with StrEnum of Python 3.11
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Mode":
+        """In upper or lower case; empty is as good as absent."""
+        for mode in cls:
+            if mode.lower() == str(value or "WARN").lower():
+                return mode
+        raise ValueError(f"is not one of {', '.join(cls)}")
+
+
+Masked: TypeAlias = Annotated[Network, _network]
+Exact: TypeAlias = Annotated[Network, partial(_network, has_length=False, is_exact=True)]
+Pods: TypeAlias = Annotated[
+    Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
+]
+Device: TypeAlias = Annotated[
+    str, must(_is_device, f"is not a device name: 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'")
+]
+Pattern: TypeAlias = Annotated[
+    str,
+    must(_is_pattern, "is not a device pattern", 'write one such as "cali*"'),
+    must(_bare, "allows every device, so no overlap would ever be found"),
+]
+Unit: TypeAlias = Annotated[
+    str,
+    must(_is_service, "is not the name of a service", f'write one such as "kubelet.service" or "{MACHINES}"'),
+    must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
+]
+
+
+# The settings.
 
 
 class StaticRoute(Section):
     """One route that the host must have."""
 
-    destination: v.Destination
-    gateway: v.Router | None = None
+    destination: Annotated[
+        Network,
+        partial(_network, is_exact=True),
+        must(lambda network: network.prefixlen, "is the default route", "list the networks that need a static route"),
+        must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
+    ]
+    gateway: Annotated[IP, must(_can_route, "lies in a reserved range, which has no routers")] | None = None
     """None means the default gateway on the device."""
-    dev: v.Device | None = None
+    dev: Device | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
@@ -84,24 +209,26 @@ class StaticRoutesConfig(Section):
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
-    rule: v.Selection
+    rule: Annotated[
+        str, must(_is_selection, "is not a list of selectors", 'write it as "ip rule" does, such as "fwmark 0x1/0xff"')
+    ]
     """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
-    reason: v.Line
+    reason: Annotated[str, must(_is_line, "is not one line of 1 to 200 characters")]
 
 
 class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
-    expected_cidrs: tuple[v.Masked, ...] = ()
+    expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
     mode: Mode = Mode.WARN
-    expected_devs: tuple[v.Device, ...] = ()
+    expected_devs: tuple[Device, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
-    allowed_devs: tuple[v.Pattern, ...] = ()
+    allowed_devs: tuple[Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of known CNIs."""
-    service_cidrs: tuple[v.Masked, ...] = ()
+    service_cidrs: tuple[Masked, ...] = ()
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie in them."""
-    pod_cidrs: tuple[v.Masked, ...] = ()
+    pod_cidrs: tuple[Masked, ...] = ()
     """The addresses of pods: what these send is checked, too."""
     intended_rules: tuple[IntendedRule, ...] = ()
     """The rules that may send some packets elsewhere without leaving the verdict undecided."""
@@ -116,11 +243,17 @@ class ProbeRewriteConfig(Section):
     """The rewrite of the load balancer's probes over IPv6, and the switch that enables it."""
 
     enabled: bool = False
-    interfaces: tuple[v.Uplink, ...] = ()
+    interfaces: tuple[
+        Annotated[Device, must(lambda name: name != "lo", "is the loopback device, where no probe arrives")], ...
+    ] = ()
     """The uplinks that probes arrive on."""
-    link_local: v.ProbeSource = IPv6Address("fe80::1234:5678:9abc")
+    link_local: Annotated[IPv6Address, must(lambda ip: ip in LINK_LOCAL, f"is not in {LINK_LOCAL}")] = IPv6Address(
+        "fe80::1234:5678:9abc"
+    )
     """The source address of the probes; the default is that of Azure's load balancer."""
-    global_address: v.Global = IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
+    global_address: Annotated[IPv6Address, must(lambda ip: ip in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")] = (
+        IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
+    )
     """The source address after the rewrite; the default is one that Azure reserves for this."""
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave by the uplink."""
@@ -142,12 +275,12 @@ class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
     managed: Annotated[
-        tuple[v.Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
+        tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
     ]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
-    protect: tuple[v.Exact, ...] = ()
+    protect: tuple[Exact, ...] = ()
     """Addresses and networks whose rules and entries are kept."""
-    uplinks: tuple[v.Device, ...] = ()
+    uplinks: tuple[Device, ...] = ()
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
     dry_run: bool = True
     """Whether the task only reports; on the command line, --apply turns this off."""
@@ -162,7 +295,7 @@ class GuardConfig(Section):
 class GateConfig(Section):
     """The units that wait for the gate."""
 
-    units: Annotated[tuple[v.Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
+    units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
     """A template (`NAME@.service`) means each of its instances."""
 
 

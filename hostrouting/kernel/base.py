@@ -40,7 +40,7 @@ class RouteRequest(NamedTuple):
       of the request.
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference, an end and a
-    nexthop object, which are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single
+    nexthop object, which are only read. The state of a next hop (linkdown, dead) and the weight of a single
     one are ignored: a route can be passed back as it was read.
     """
 

@@ -81,7 +81,6 @@ class NextHop(NamedTuple):
     onlink: bool = False
     linkdown: bool = False
     dead: bool = False
-    pervasive: bool = False
 
     def __str__(self) -> str:
         words = []
@@ -90,7 +89,7 @@ class NextHop(NamedTuple):
             words.append(str(self.gateway))
         if self.dev is not None:
             words += ["dev", self.dev]
-        words += [flag for flag in ("onlink", "dead", "pervasive", "linkdown") if getattr(self, flag)]
+        words += [flag for flag in ("onlink", "dead", "linkdown") if getattr(self, flag)]
         return " ".join(words)
 
 

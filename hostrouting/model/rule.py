@@ -41,7 +41,6 @@ class Rule(NamedTuple):
     l3mdev: bool = False
     suppress_prefixlength: int | None = None
     suppress_ifgroup: int | None = None
-    protocol: int = 0
 
     def __str__(self) -> str:
         words = ["not"] if self.invert else []
@@ -93,7 +92,7 @@ def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""
     places = ((0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT))[: 3 if family == IPV4 else 2]
-    return tuple(Rule(family=family, priority=place, table=table, protocol=2) for place, table in places)
+    return tuple(Rule(family=family, priority=place, table=table) for place, table in places)
 
 
 def reached_tables(rules: Iterable[Rule]) -> frozenset[int] | None:

@@ -35,7 +35,6 @@ class Link(NamedTuple):
     # The ARPHRD number: the type of its link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback).
     type: int = 1
     up: bool = True
-    carrier: bool = True
     master: str | None = None
     # Whether an XDP program sees its packets first.
     xdp: bool = False
@@ -62,11 +61,6 @@ class Address(NamedTuple):
     dev: str
     scope: int = 0
     peer: IP | None = None
-    broadcast: IP | None = None
-    # The metric of the route to its network that the kernel adds for it; 0 if none was set.
-    metric: int = 0
-    # Whether the kernel adds that route: it does not with `noprefixroute`.
-    prefix_route: bool = True
 
     @property
     def network(self) -> Prefix:

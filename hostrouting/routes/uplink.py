@@ -37,7 +37,7 @@ def leads_out(link: Link | None) -> bool:
 
 def bare_leg(leg: NextHop) -> NextHop:
     """The next hop without the state that the kernel reports, as in a request."""
-    return leg._replace(linkdown=False, dead=False, pervasive=False)
+    return leg._replace(linkdown=False, dead=False)
 
 
 class Uplink:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import phases
 from hostrouting.check.check import check_host
 from hostrouting.check.report import check_document, check_findings
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import Mode
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
 from hostrouting.host.fileset import File

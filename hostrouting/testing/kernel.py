@@ -127,7 +127,7 @@ class FakeKernel(RouteBackend):
             if link.name in self._links:
                 raise KernelError(errno.EEXIST, "the device exists already")
             index = link.index or max((other.index for other in self._links.values()), default=0) + 1
-            self._links[link.name] = link._replace(index=index, up=False, carrier=False)
+            self._links[link.name] = link._replace(index=index, up=False)
         if link.up:
             self.set_up(link.name)
         return self._links[link.name]
@@ -149,7 +149,7 @@ class FakeKernel(RouteBackend):
         with self._changing(f"set {name} up"):
             if self._link(name).up:
                 return
-            self._links[name] = self._links[name]._replace(up=True, carrier=True)
+            self._links[name] = self._links[name]._replace(up=True)
             if self._links[name].loopback:
                 for text in ("127.0.0.1/8", "::1/128"):
                     address = _address(name, text, scope=SCOPE_HOST)

@@ -26,12 +26,12 @@ from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
     IntendedRule,
+    Mode,
     ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
 )
-from hostrouting.config.values import Mode
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, width_of
 from hostrouting.model.route import (
     OURS,
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.config import values
+    from hostrouting.config.settings import Network
+    from hostrouting.model.prefix import IP
 
 T = TypeVar("T")
 
@@ -65,21 +66,21 @@ _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
 # Configurations
 
 
-def networks(family: int | None = None) -> SearchStrategy[values.Network]:
+def networks(family: int | None = None) -> SearchStrategy[Network]:
     """Any network of this family; without one, of either family."""
     if family is None:
         return networks(4) | networks(6)
     return prefixes(Prefix(family, 0, 0)).map(Prefix.to_network)
 
 
-def destinations(family: int) -> SearchStrategy[values.Network]:
+def destinations(family: int) -> SearchStrategy[Network]:
     """Networks that are valid as the destination of a static route."""
     blocks = prefixes(Prefix(family, 0, 0))
     valid = blocks.filter(lambda block: block.length and not is_reserved(family, block.first, block.last))
     return valid.map(Prefix.to_network)
 
 
-def gateways(family: int = 4) -> SearchStrategy[values.Address]:
+def gateways(family: int = 4) -> SearchStrategy[IP]:
     """Addresses that are valid as a gateway; in IPv6 not only link-local ones, so a device is needed."""
     if family == 4:
         numbers = st.integers(1 << 24, (224 << 24) - 1).filter(lambda number: number >> 24 != 127)
@@ -287,10 +288,7 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 @cache
 def links() -> SearchStrategy[tuple[Link, ...]]:
     """The devices of the routes."""
-    every = (
-        _made(Link, name=st.just(name), index=st.just(index), carrier=st.booleans())
-        for index, name in enumerate(DEVICES, start=2)
-    )
+    every = (_made(Link, name=st.just(name), index=st.just(index)) for index, name in enumerate(DEVICES, start=2))
     return st.tuples(*every)
 
 
@@ -305,8 +303,6 @@ def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Se
         ip=st.just(ip_at(family, within.first + 1)),
         length=st.sampled_from([width_of(family), within.length]),
         dev=st.just("eth0"),
-        metric=st.sampled_from([0, 0, 100]),
-        prefix_route=st.booleans(),
     )
     return _made(
         Snapshot,

@@ -52,10 +52,8 @@ def vpn_node() -> FakeKernel:
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
     kernel.add_address("wg0", "10.8.0.2/32")
     _install(kernel, Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=_STATIC))
-    kernel.add_rule(
-        Rule(family=4, priority=32764, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820, protocol=3)
-    )
-    kernel.add_rule(Rule(family=4, priority=32763, table=254, suppress_prefixlength=0, protocol=3))
+    kernel.add_rule(Rule(family=4, priority=32764, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820))
+    kernel.add_rule(Rule(family=4, priority=32763, table=254, suppress_prefixlength=0))
     return kernel
 
 

@@ -28,8 +28,7 @@ import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.check.check import check_host, check_snapshot
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend

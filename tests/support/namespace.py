@@ -166,7 +166,6 @@ def _link(entry: dict[str, Any]) -> Link:
         kind=entry.get("linkinfo", {}).get("info_kind", ""),
         type=int(entry["link_type"].strip("[]")),
         up="UP" in entry["flags"],
-        carrier="LOWER_UP" in entry["flags"],
         master=entry.get("master"),
     )
 
@@ -178,9 +177,6 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
         dev=dev,
         scope=int(entry["scope"]),
         peer=_ip(entry.get("address")),
-        broadcast=_ip(entry.get("broadcast")),
-        metric=entry.get("metric", 0),
-        prefix_route=not entry.get("noprefixroute", False),
     )
 
 
@@ -198,7 +194,7 @@ def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
             hop.get("dev"),
             gateway=_ip(hop.get("gateway") or hop.get("via", {}).get("host")),
             weight=hop.get("weight", 1),
-            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead", "pervasive")},
+            **{flag: flag in hop.get("flags", []) for flag in ("onlink", "linkdown", "dead")},
         )
         for hop in entry.get("nexthops") or ([entry] if "dev" in entry else [])
     )
@@ -256,7 +252,6 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
         suppress_prefixlength=entry.get("suppress_prefixlen"),
         suppress_ifgroup=int(entry["suppress_ifgroup"]) if "suppress_ifgroup" in entry else None,
-        protocol=int(entry.get("protocol", 0)),
     )
 
 

@@ -6,8 +6,7 @@ from threading import Thread
 
 import pytest
 
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig, Mode, StaticRoute
 from tests.support.gate import (
     CONFIG,
     HALVES,

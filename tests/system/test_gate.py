@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import HostRoutingConfig, Mode, StaticRoute, StaticRoutesConfig
 from tests.support.gate import (
     CIDR,
     HALVES,

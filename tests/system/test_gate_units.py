@@ -1,7 +1,6 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, Mode, ProbeRewriteConfig
 from tests.support.gate import HALVES, apply, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for

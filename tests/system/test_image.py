@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import GuardConfig, Mode, ProbeRewriteConfig
 from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
 from tests.support.waiting import wait_for
 

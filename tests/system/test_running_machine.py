@@ -1,7 +1,6 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
-from hostrouting.config.settings import GuardConfig, StaticRoute
-from hostrouting.config.values import Mode
+from hostrouting.config.settings import GuardConfig, Mode, StaticRoute
 from tests.support.gate import (
     CIDR,
     HALVES,

@@ -49,7 +49,7 @@ def text_of(packed: bytes) -> str:
 # Devices.
 
 LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
-IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER, _XDP = 3, 10, 18, 26, 29, 33, 43
+IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _XDP = 3, 10, 18, 26, 29, 43
 _XDP_ATTACHED = 2
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
 _INFO_KIND, _UP = 1, 0x1
@@ -78,7 +78,6 @@ def _link(hardware: int, index: int, flags: int, attributes: Mapping[int, bytes]
         kind=kind_of(attributes),
         type=hardware,
         up=bool(flags & _UP),
-        carrier=n.number_in(attributes, _CARRIER) != 0,
         master=names.get(n.number_in(attributes, _MASTER) or 0),
         xdp=any(attributes_of(attributes.get(_XDP, b"")).get(_XDP_ATTACHED, b"")),
         ipv6_disabled=not ipv6 or any(ipv6[_DISABLE_IPV6 * 4 : _DISABLE_IPV6 * 4 + 4]),
@@ -102,8 +101,7 @@ def forwards_ipv6() -> bool | None:
 # Addresses.
 
 _ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_PRIORITY = 1, 2, 4, 8, 9
-_NO_PREFIX_ROUTE = 0x200
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
 def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
@@ -124,19 +122,10 @@ def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
     # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or other
-    ip, flags = n.ip_of(local), n.number_in(attributes, _IFA_FLAGS) or 0
+    ip = n.ip_of(local)
     if ip is None:
         return None
-    return Address(
-        ip=ip,
-        length=length,
-        dev=names[index],
-        scope=scope,
-        peer=None if other == local else n.ip_of(other),
-        broadcast=n.ip_of(attributes.get(_IFA_BROADCAST)),
-        metric=n.number_in(attributes, _IFA_PRIORITY) or 0,
-        prefix_route=not flags & _NO_PREFIX_ROUTE,
-    )
+    return Address(ip=ip, length=length, dev=names[index], scope=scope, peer=None if other == local else n.ip_of(other))
 
 
 # Rules.
@@ -184,7 +173,6 @@ def decode_rule(message: bytes) -> Rule:
         l3mdev=bool(n.number_in(attributes, _FRA_L3MDEV)),
         suppress_prefixlength=prefixlen,
         suppress_ifgroup=ifgroup,
-        protocol=n.number_in(attributes, _FRA_PROTOCOL) or 0,
     )
 
 

@@ -52,7 +52,7 @@ _NEXTHOP = struct.Struct("=HBBI")  # struct rtnexthop: length, flags, weight min
 _DST, _SRC, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _METRICS, _MULTIPATH = 1, 2, 4, 5, 6, 7, 8, 9
 _CACHEINFO, _TABLE, _VIA, _PREF, _ENCAP, _NH_ID = 12, 15, 18, 20, 21, 30
 _MTU, _ADVMSS = 2, 8  # RTAX_…
-_DEAD, _PERVASIVE, ONLINK, _LINKDOWN = 0x1, 0x2, 0x4, 0x10
+_DEAD, ONLINK, _LINKDOWN = 0x1, 0x4, 0x10
 _LOOKUP_TABLE, _FIB_MATCH = 0x1000, 0x2000
 _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _PREFERENCES: dict[int, Preference] = {1: "high", 3: "low"}
@@ -137,7 +137,6 @@ def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, n
         onlink=bool(flags & ONLINK),
         linkdown=bool(flags & _LINKDOWN),
         dead=bool(flags & _DEAD),
-        pervasive=bool(flags & _PERVASIVE),
     )
 
 

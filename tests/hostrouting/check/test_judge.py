@@ -97,6 +97,13 @@ def test_the_order_of_addresses_decides_nothing(order: int) -> None:
     assert reported(host._replace(addresses=tuple(held[::order]))).verdict == "undecided"
 
 
+def test_the_address_of_the_node() -> None:
+    """Of several on the expected device, Linux writes the one in the network of the gateway."""
+    host = node().with_routes([Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)])
+    more = Address(ip=as_ip("10.1.0.4"), length=24, dev="eth0")
+    assert reported(host._replace(addresses=(*host.addresses, more))).node_ips == (more.ip,)
+
+
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded packets.
 

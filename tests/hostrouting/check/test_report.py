@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
+from hostrouting.check.report import check_findings, repair_commands, verdict_sentence
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, plain_vm, vpn_node
 
 CIDR = "172.16.0.0/16"
 INSIDE = Prefix.parse("172.16.5.0/24")
@@ -52,16 +52,8 @@ def no_default() -> Snapshot:
 
 
 DOCKER = Link(name="docker0", index=9, kind="bridge")
-MARK = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=7)
 ETH1 = Link(name="eth1", index=9)
 LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
-    "overlap": (
-        node(Route(INSIDE, (NextHop("docker0"),), protocol=2), links=(DOCKER,)),
-        (
-            "OVERLAP: 172.16.5.0/24 leaves by docker0 [172.16.5.0/24 dev docker0 proto kernel]; expected: eth0; "
-            'if docker0 (bridge) is intended, add to routeOverlap.allowedDevs: ["docker0"]'
-        ),
-    ),
     "own-range": (
         node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
         (
@@ -84,13 +76,6 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "expected: eth0; if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
-    "prohibit": (
-        node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
-        (
-            "REFUSED: 172.16.5.0/24 is refused as prohibited [rule 100: from all to 172.16.5.0/24 prohibit]; "
-            "expected: eth0; if it is not intended, as root: ip rule del pref 100 to 172.16.5.0/24 prohibit"
-        ),
-    ),
     "no-default-route": (
         no_default,
         (
@@ -109,13 +94,6 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         node(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
         ('ACTION: 1 static route repairs it; add to staticRoutes.routes: [{"destination": "172.16.5.0/24"}]'),
     ),
-    "unsafe": (
-        node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
-        (
-            "UNSAFE: no route repairs 172.16.5.0/24: [rule 100: from all to 172.16.5.0/24 prohibit] comes before table "
-            "main"
-        ),
-    ),
     "unsafe-own-range": (
         node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
         (
@@ -123,33 +101,11 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "own"
         ),
     ),
-    "repair-cost": (
-        lambda: h200().snapshot(),
-        (
-            "REPAIR-COST: the repair takes a part of 172.16.0.0/16: neighbours there are no longer reached by ib0 "
-            "over IP"
-        ),
-    ),
-    "default-routes": (
-        lambda: vpn_node().snapshot(),
-        (
-            "DEFAULT-ROUTES: packets to 172.16.0.0/16 should leave by one of eth0 and wg0, but it is not "
-            "known by which; name the devices that are meant in routeOverlap.expectedDevs"
-        ),
-    ),
     "competing-defaults": (
         second_default(200),
         (
             "DEFAULT-ROUTES: eth1 also has a default route, but Linux prefers that of eth0; if eth1 is meant, name it in "
             "routeOverlap.expectedDevs"
-        ),
-    ),
-    "other-packets": (
-        node(Route.to("0.0.0.0/0", dev="eth1", table=7), rules=(MARK,), links=(ETH1,)),
-        (
-            "OTHER-PACKETS: some packets to 172.16.0.0/16 are routed differently, by rule 100: from all "
-            "fwmark 0x1/0x1 lookup 7; if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
-            '"fwmark 0x1/0x1"'
         ),
     ),
     "not-judged": (
@@ -226,12 +182,6 @@ def test_a_tunnel_does_not_compete() -> None:
     assert findings(node(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))()) == ()
 
 
-def test_what_allowed_which_range() -> None:
-    """What leaves by a CNI's device is named once for each device, with its ranges."""
-    lines = [finding.line for finding in findings(cni_node().snapshot(), "10.244.0.0/16") if finding.name == "allowed"]
-    assert lines == ["ALLOWED: 10.244.0.0/24 leaves by cni0 (bridge)"]
-
-
 def test_services_that_hold_the_host() -> None:
     """An address, a gateway and a name server inside a service network are errors, beside the verdict.
 
@@ -252,33 +202,6 @@ def test_the_same_thing_is_said_once() -> None:
     """One doubt about several CIDRs is one finding, and so is one reason for several ranges."""
     doubts = findings(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
     assert [finding.name for finding in doubts] == ["default-routes"]
-
-
-def test_the_document() -> None:
-    """The facts of an escape: its range, its prefixes, and the way that it takes."""
-    report = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/12"]}))
-    document = check_document(report, mode="STRICT")
-    escape = document["findings"][0]
-    assert (document["verdict"], document["verdicts"]) == ("overlap", {"ipv4": "overlap"})
-    assert (document["mode"], document["expectedDevs"]) == ("STRICT", {"ipv4": ["eth0"]})
-    assert document["nodeIps"] == {"ipv4": "10.0.0.4"}
-    assert escape["name"] in ESCAPES
-    assert escape["facts"] == {
-        "cidr": "172.16.0.0/12",
-        "first": "172.16.0.0",
-        "last": "172.16.255.255",
-        "prefixes": ["172.16.0.0/16"],
-        "devs": ["ib0"],
-        "via": {
-            "dev": "ib0",
-            "gateway": None,
-            "route": "172.16.0.0/16",
-            "table": "main",
-            "protocol": "kernel",
-            "rule": 32766,
-        },
-    }
-    assert [route["destination"] for route in document["repair"]] == ["172.16.0.0/17", "172.16.128.0/17"]
 
 
 def test_no_line_is_long_without_a_need() -> None:

@@ -22,7 +22,7 @@ MAIN = default_rules(4)[1]
         ({"iif": "lo"}, "iif lo"),
         ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
         ({"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"}, "iif a oif ib0 dport 9 new 7"),
-        ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "protocol": 7, "table": 9}, ""),
+        ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
 )
 def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any], text: str) -> None:

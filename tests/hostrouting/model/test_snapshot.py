@@ -34,10 +34,10 @@ def test_there_and_back(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(
     ("cls", "values"),
     [
-        (Link, ["", 1, True, True, None, False, False]),
-        (Address, [0, None, None, 0, True]),
-        (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None, 0]),
-        (NextHop, [None, None, 1, False, False, False, False]),
+        (Link, ["", 1, True, None, False, False]),
+        (Address, [0, None]),
+        (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None]),
+        (NextHop, [None, None, 1, False, False, False]),
         (Route, [(), 254, 0, 0, "unicast", 0, 0, None, None, None, None, None, "medium", None, ()]),
         (Snapshot, [(), (), (), (), None, (), None, False]),
     ],
@@ -45,6 +45,12 @@ def test_there_and_back(snapshot: Snapshot) -> None:
 def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
     """A field that is left out has the same value in every release, or a saved snapshot would mean another host."""
     assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
+
+
+def test_the_network_of_an_address() -> None:
+    """Its own, or that of its peer, as Linux routes it."""
+    own = Address(as_ip("10.0.0.4"), 24, "eth0")
+    assert [str(own.network), str(own._replace(peer=as_ip("10.9.0.1")).network)] == ["10.0.0.0/24", "10.9.0.0/24"]
 
 
 def message_about(text: Any) -> str:

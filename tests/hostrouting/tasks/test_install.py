@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.config.values import MACHINES, Mode
+from hostrouting.config.settings import MACHINES, HostRoutingConfig, Mode, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.programs import Rights

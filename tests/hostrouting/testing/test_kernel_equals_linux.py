@@ -138,7 +138,7 @@ def _rule_words(of: Rule) -> dict[str, Any]:
     words: dict[str, Any] = {
         "family": AF[of.family],
         "priority": of.priority,
-        "protocol": of.protocol,
+        "protocol": 3,
         "action": ACTIONS[of.action],
     }
     words |= {"table": of.table} if of.action == "to_table" else {}
@@ -206,7 +206,6 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         dst=draw(prefixes(family).filter(lambda block: block.length) | st.none()) if is_lookup else ASIDE[family],
         src=draw(st.sampled_from([None, None, ASIDE[family]])),
         suppress_prefixlength=draw(st.sampled_from([None, None, 0])) if is_lookup else None,
-        protocol=3,
     )
 
 
@@ -341,7 +340,7 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
         if not any(dev.startswith(FAR) for dev in route.devs):
             places.setdefault(f"{route.table} {route.prefix}", []).append(route)
     return {
-        "links": {link.name: (link.up, link.carrier) for link in links},
+        "links": {link.name: link.up for link in links},
         "addresses": {(str(address.ip), address.length, address.dev) for address in snapshot.addresses},
         "rules": list(snapshot.rules),
         "routes": places,
