@@ -185,7 +185,7 @@ class TestOnLinux:
         """A list that changed while it was read is read again, a few times."""
         left, dump = times, NetlinkSocket.dump
 
-        def interrupted(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
+        def interrupted(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
             nonlocal left
             if kind == RTM_GETLINK and left:
                 left, self.is_torn = left - 1, True
@@ -204,7 +204,7 @@ class TestOnLinux:
         asked: list[str] = []
         dump = NetlinkSocket.dump
 
-        def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
+        def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
             asked.append(f"{kind} {body[0]}")
             if kind == RTM_GETLINK:
                 node.batch(["link del gone"])
