@@ -209,18 +209,20 @@ class Near:
 
     def leaves(self, route: Route) -> bool:
         """Whether this route stays, in a list of which it is the next."""
+        borders = self.borders_for(route)
+        if borders is None:
+            return True
         family, network, length = route.prefix
         count = len(self._kinds)
         self._kinds.add((family, length, *route[1:]))  # what routes have in common that differ in their first address
-        borders = self.borders_for(route)
-        return borders is None or len(self._kinds) > count or bisect_right(borders, network) % 2 == 1
+        return len(self._kinds) > count or bisect_right(borders, network) % 2 == 1
 
     def borders_for(self, route: Route) -> list[int] | None:
         """Where the networks of this kind of route begin and end, in turn, that stay; None if it stays anywhere."""
         family, _, length = route.prefix
-        is_by_gateway = any(leg.gateway for leg in route.legs)
-        can_be_far = is_by_gateway and route.type == "unicast" and length > 1 and route.protocol != OURS
-        if self._blocks is None or not can_be_far:
+        if self._blocks is None or length <= 1 or route.type != "unicast" or route.protocol == OURS:
+            return None
+        if not any(leg.gateway for leg in route.legs):
             return None
         if (family, length) not in self._borders:
             self._borders[family, length] = _borders_of(self._blocks, family, length)

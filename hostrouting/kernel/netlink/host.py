@@ -29,8 +29,7 @@ _UNSET = 0xFFFFFFFF
 def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
     """Each message of a list; of none if the kernel was built without it."""
     try:
-        for run, size in netlink.dump(kind, body):
-            yield from (run[at : at + size] for at in range(0, len(run), size))
+        yield from netlink.dump(kind, body)
     except KernelError as error:
         if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
             raise
@@ -141,6 +140,7 @@ _ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "black
 _UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 _WORDS = {25: "dscp", 17: "oif", 20: "uidrange", 22: "ipproto", 23: "sport", 24: "dport"}
+_NAMED = _TYPED | _WORDS.keys()
 _NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # of ports and dscp
 
 
@@ -181,7 +181,7 @@ def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
         if number in attributes:
             yield word, _value(word, attributes[number])
     for number, value in sorted(attributes.items()):
-        if number not in {*_TYPED, *_WORDS} and (number, value) not in _NO_MASKS:
+        if number not in _NAMED and (number, value) not in _NO_MASKS:
             yield f"attribute-{number}", value.hex() or "set"
 
 

@@ -59,6 +59,7 @@ _PREFERENCES: dict[int, Preference] = {1: "high", 3: "low"}
 _IN_ATTRIBUTE = 252  # RT_TABLE_COMPAT: the table is in its attribute
 
 _REALM = 11
+_MAY_BE_UNREAD = {_METRICS, _REALM, _MULTIPATH, _ENCAP}
 _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
 """The types of encapsulation by number, as `ip` names them."""
 
@@ -93,7 +94,7 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     attributes = attributes_of(message, HEADER.size + _RTMSG.size)
     metrics = attributes_of(attributes[_METRICS]) if _METRICS in attributes else {}
     family, kind = n.FAMILY_OF[family], ROUTE_TYPES[type_]
-    hops = tuple(_hops(attributes, flags))
+    hops = _hops(attributes, flags)
     # IPv6 lists the loopback device with a route that leads nowhere.
     legs = () if kind in PATHLESS else tuple(_leg(*hop, names) for hop in hops)
     return Route(
@@ -112,32 +113,29 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
         source=n.prefix_of(family, attributes.get(_SRC), src_len) if src_len else None,
         preference=_PREFERENCES.get(attributes.get(_PREF, b"\0")[0], "medium"),
         expired=_expired(attributes.get(_CACHEINFO)),
-        unread=tuple(_unread(attributes, metrics, hops)),
+        unread=() if _MAY_BE_UNREAD.isdisjoint(attributes) else tuple(_unread(attributes, metrics, hops)),
     )
 
 
-def _hops(attributes: Mapping[int, bytes], flags: int) -> Iterator[tuple[Mapping[int, bytes], int, int, int]]:
+def _hops(attributes: Mapping[int, bytes], flags: int) -> list[tuple[Mapping[int, bytes], int, int, int]]:
     """The attributes of each next hop, its device, its flags and its weight."""
-    packed, at = attributes.get(_MULTIPATH, b""), 0
+    if _MULTIPATH not in attributes:
+        index = n.number_in(attributes, _OIF) or 0
+        return [(attributes, index, flags, 1)] if index or _GATEWAY in attributes or _VIA in attributes else []
+    hops: list[tuple[Mapping[int, bytes], int, int, int]] = []
+    packed, at = attributes[_MULTIPATH], 0
     while at + _NEXTHOP.size <= len(packed):
         length, flags, weight, index = _NEXTHOP.unpack_from(packed, at)
-        yield attributes_of(packed[at + _NEXTHOP.size : at + length]), index, flags, weight + 1
+        hops.append((attributes_of(packed[at + _NEXTHOP.size : at + length]), index, flags, weight + 1))
         at += max((length + 3) & ~3, _NEXTHOP.size)
-    index = n.number_in(attributes, _OIF) or 0
-    if not packed and (index or _GATEWAY in attributes or _VIA in attributes):
-        yield attributes, index, flags, 1
+    return hops
 
 
 def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, names: Mapping[int, str]) -> NextHop:
-    other = attributes.get(_VIA, b"")[2:]  # behind its family
-    return NextHop(
-        names[index] if index else None,
-        gateway=n.ip_of(other or attributes.get(_GATEWAY)),
-        weight=weight,
-        onlink=bool(flags & ONLINK),
-        linkdown=bool(flags & _LINKDOWN),
-        dead=bool(flags & _DEAD),
-    )
+    gateway = attributes[_VIA][2:] if _VIA in attributes else attributes.get(_GATEWAY)  # behind its family
+    dev = names[index] if index else None
+    state = (bool(flags & flag) for flag in (ONLINK, _LINKDOWN, _DEAD)) if flags else ()
+    return NextHop(dev, n.ip_of(gateway), weight, *state)
 
 
 def _expired(cacheinfo: bytes | None) -> bool | None:
@@ -168,7 +166,7 @@ class _Kind(NamedTuple):
 
     route: Route
     """One of them."""
-    borders: list[int] | None
+    borders: list[bytes] | None
     """Where wanted networks begin and end, in turn; None if all of them are wanted."""
 
 
@@ -180,24 +178,38 @@ class RouteReader:
         self._names, self._near = names, Near(near)
         self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
 
-    def read(self, run: bytes, size: int) -> Iterator[Route]:
-        """The wanted routes of messages of this size."""
-        kind, last_head, last_tail = None, b"", b""
-        number = run[HEADER.size]
-        for head, destination, tail in _parts(_WIDTHS[number], size).iter_unpack(run):
-            # Neighbours are mostly of one kind, and comparing bytes is faster than hashing them.
-            if head != last_head or tail != last_tail:
-                kind, last_head, last_tail = self._kinds.get((head, tail)), head, tail
-            if kind is None:
-                route = decode(bytes(HEADER.size) + head + destination + tail, self._names)
-                if head.startswith(_TABLE_HEAD, _RTMSG.size) and head.endswith(_DST_HEADS[number]):
-                    kind = self._kinds[head, tail] = _Kind(route, self._near.borders_for(route))
-                if self._near.leaves(route):  # messages that differ may be of one kind
-                    yield route
-            elif kind.borders is None or bisect_right(kind.borders, int.from_bytes(destination, "big")) & 1:
-                family, _, length = kind.route.prefix
-                prefix = Prefix(family, int.from_bytes(destination, "big"), length)
-                yield Route._make((prefix, *kind.route[1:]))
+    def read(self, part: bytes, size_at: Callable[[bytes, int], int]) -> Iterator[Route]:
+        """The wanted routes of a part of a list; `size_at` is that of its socket."""
+        at = 0
+        while size := size_at(part, at):
+            # As if all that follow had this header: the first message that has another one ends the loop.
+            header, number = part[at : at + HEADER.size], part[at + HEADER.size]
+            rest = memoryview(part)[at : len(part) - (len(part) - at) % size]
+            kind, borders, last_head, last_tail = None, None, b"", b""
+            for head, destination, tail in _layout(_WIDTHS[number], size).iter_unpack(rest):
+                # Neighbours are mostly of one kind, and comparing bytes is faster than hashing them.
+                if head != last_head or tail != last_tail:
+                    if not head.startswith(header):
+                        break
+                    kind, last_head, last_tail = self._kinds.get((head, tail)), head, tail
+                    borders = kind and kind.borders
+                at += size
+                if kind is None:
+                    route = decode(head + destination + tail, self._names)
+                    if head.startswith(_TABLE_HEAD, HEADER.size + _RTMSG.size) and head.endswith(_DST_HEADS[number]):
+                        kind = self._kinds[head, tail] = _Kind(route, self._packed_borders(route))
+                        borders = kind.borders
+                    if self._near.leaves(route):  # messages that differ may be of one kind
+                        yield route
+                elif borders is None or bisect_right(borders, destination) & 1:
+                    family, _, length = kind.route.prefix
+                    prefix = Prefix(family, int.from_bytes(destination, "big"), length)
+                    yield Route._make((prefix, *kind.route[1:]))
+
+    def _packed_borders(self, route: Route) -> list[bytes] | None:
+        borders, bits = self._near.borders_for(route), width_of(route.prefix.family)
+        # An end behind the last address has no bytes, and stands behind every destination.
+        return None if borders is None else [end.to_bytes(bits // 8, "big") for end in borders if not end >> bits]
 
     def is_about(self, message: bytes, tables: Collection[int] | None) -> bool:
         """Whether a change of the route in a message can change what is read of these tables.
@@ -219,15 +231,14 @@ class RouteReader:
 _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}
 _TABLE_HEAD = ATTRIBUTE.pack(8, _TABLE)
 _DST_HEADS = {number: ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for number, width in _WIDTHS.items()}
-_BEFORE = _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size  # the usual place of a destination
+_BEFORE = HEADER.size + _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size  # the usual place of a destination
 
 
 @cache
-def _parts(width: int, size: int) -> struct.Struct:
+def _layout(width: int, size: int) -> struct.Struct:
     """What stands before, in and behind the destination of a message of this size, which may be too short for one."""
-    behind = size - HEADER.size - _BEFORE - width
-    parts = f"{_BEFORE}s{width}s{behind}s" if behind >= 0 else f"{size - HEADER.size}s0s0s"
-    return struct.Struct(f"={HEADER.size}x{parts}")
+    behind = size - _BEFORE - width
+    return struct.Struct(f"{_BEFORE}s{width}s{behind}s" if behind >= 0 else f"{size}s0s0s")
 
 
 def list_routes(
@@ -238,8 +249,8 @@ def list_routes(
     each = [b""] if tables is None else [attribute(_TABLE, NUMBER.pack(table)) for table in sorted(tables)]
     for table in each:
         try:
-            for run, size in netlink.dump(n.RTM_GETROUTE, body + table):
-                yield from reader.read(run, size)
+            for part in netlink.parts(n.RTM_GETROUTE, body + table):
+                yield from reader.read(part, netlink.size_at)
         except KernelError as error:
             if error.number != errno.ENOENT:  # there is no such table
                 raise
@@ -259,20 +270,20 @@ def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> d
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
     indexes = cache(index_of)
-    pack: Callable[[int, int, int], bytes] | None = None
-    how: tuple[str, int] = ("", 0)
-    alike: tuple[object, ...] = ()
+    packed: Callable[[int, int, int], bytes] | None = None
+    last_verb, last_family = "", 0
+    last_fields: tuple[object, ...] = ()
     for place, (verb, route) in enumerate(requests):
         family, network, length = route.prefix
         fields = route[1:]  # all but the prefix
-        if pack is None or fields != alike or (verb, family) != how:
-            pack, alike, how = None, fields, (verb, family)
+        if packed is None or fields != last_fields or verb != last_verb or family != last_family:
+            packed, last_verb, last_family, last_fields = None, verb, family, fields
             try:
-                pack = _packer(verb, route, indexes)
+                packed = _packer(verb, route, indexes)
             except KernelError as error:
                 refused[place] = error
                 continue
-        messages.append(pack(place, length, network))
+        messages.append(packed(place, length, network))
     return refused | netlink.batch(messages)
 
 
@@ -290,10 +301,10 @@ def _packer(verb: Verb, route: Route, index_of: Callable[[str], int]) -> Callabl
     whole = message(*_VERBS[verb], _RTMSG.pack(n.AF_OF[family], *fixed) + destination + attributes)
     at = HEADER.size + _RTMSG.size + ATTRIBUTE.size
     begin, middle, end = whole[:8], whole[18:at], whole[at + width :]
-    pack = struct.Struct(f"=8sI4x2B{len(middle)}s{width}s{len(end)}s").pack
+    pack, number_of_family = struct.Struct(f"=8sI4x2B{len(middle)}s{width}s{len(end)}s").pack, n.AF_OF[family]
 
     def packed(number: int, length: int, network: int) -> bytes:
-        return pack(begin, number, n.AF_OF[family], length, middle, network.to_bytes(width, "big"), end)
+        return pack(begin, number, number_of_family, length, middle, network.to_bytes(width, "big"), end)
 
     return packed
 

@@ -167,19 +167,37 @@ class NetlinkSocket:
             self._is_waiting = False
         return errors
 
-    def dump(self, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
-        """The kernel's list of something, as runs: messages of one length back to back, and that length."""
+    def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
+        """The messages of the kernel's list of something."""
+        for part in self.parts(kind, body):
+            at = 0
+            while size := self.size_at(part, at):
+                yield part[at : at + size]
+                at += size
+
+    def parts(self, kind: int, body: bytes) -> Iterator[bytes]:
+        """The kernel's list of something, as messages back to back, which end where `size_at` says so."""
         self._send([message(kind, _DUMP, body)])
         while self._is_waiting:
             part = self.receive()
-            for head, flags, begin, size, count in _runs(part):
-                self.is_torn |= bool(flags & _DUMP_INTR)
-                if head not in {_NLMSG_ERROR, _NLMSG_DONE}:
-                    yield part[begin : begin + count * size].ljust(count * size, b"\0"), size
-                    continue
-                self._is_waiting = False
-                if (error := error_of(part, begin)).number:
-                    raise error
+            yield part + bytes(-len(part) % 4)
+
+    def size_at(self, part: bytes, at: int) -> int:
+        """The size of a message of a list; 0 at the end of the part or of the list, KernelError if that failed.
+
+        It may be left out for a message whose header equals that of the message before.
+        """
+        if at + HEADER.size > len(part):
+            return 0
+        length, kind, flags, _, _ = HEADER.unpack_from(part, at)
+        self.is_torn |= bool(flags & _DUMP_INTR)
+        if kind in {_NLMSG_ERROR, _NLMSG_DONE}:
+            self._is_waiting = False
+            if (error := error_of(part, at)).number:
+                raise error
+            return 0
+        size: int = (length + 3) & ~3
+        return size if HEADER.size <= size <= len(part) - at else 0
 
     def _send(self, messages: Sequence[bytes]) -> None:
         """Begin a conversation."""
@@ -196,22 +214,13 @@ class NetlinkSocket:
             raise KernelError(error.errno or errno.EIO) from error
 
 
-def _runs(part: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """Messages back to back of one kind, with the same flags and length: kind, flags, offset, size and number."""
+def messages_in(part: bytes) -> Iterator[bytes]:
+    """Each message of a report."""
     at = 0
     while at + HEADER.size <= len(part):
-        length, kind, flags, _, _ = HEADER.unpack_from(part, at)
-        size, count, begin = max((length + 3) & ~3, HEADER.size), 1, at
-        head, at = part[at : at + 8], at + size
-        while part.startswith(head, at):
-            count, at = count + 1, at + size
-        yield kind, flags, begin, size, count
-
-
-def messages_in(part: bytes) -> Iterator[bytes]:
-    """Each message of a part."""
-    for _, _, begin, size, count in _runs(part):
-        yield from (part[at : at + size] for at in range(begin, begin + size * count, size))
+        (length,) = NUMBER.unpack_from(part, at)
+        yield part[at : at + length]
+        at += max((length + 3) & ~3, HEADER.size)
 
 
 def kind_of(message: bytes) -> int:

@@ -11,27 +11,16 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeKernel, FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
-from phases.testing import FakeClock
 
 CHANGES = [RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213)) for number in (8, 9)]
 
 
 class TestFakeKernel(BackendContract):
-    """The contract on the fake kernel."""
+    """The contract on the fake kernel, in a backend that could fail, and does not."""
 
     @contextmanager
     def make(self) -> Iterator[RouteBackend]:
         """The fake kernel of the suite."""
-        with contract_host() as backend:
-            yield backend
-
-
-class TestFaultyBackend(BackendContract):
-    """The contract on a backend that could fail, and does not."""
-
-    @contextmanager
-    def make(self) -> Iterator[RouteBackend]:
-        """The same, wrapped."""
         with FaultyBackend(contract_host()) as backend:
             yield backend
 
@@ -52,27 +41,15 @@ def test_a_suite_says_what_is_wrong() -> None:
         Suite().test_snapshot_holds_the_host()
 
 
-class TestWatch:
-    """A wait of a fake watch takes no time."""
-
-    def test_planned_changes(self) -> None:
-        """A wait calls the planned functions until one changes something; then the next wait goes on."""
-        kernel, calls = h200(), list[str]()
-        with kernel.watch() as watch:
-            kernel.later(lambda: calls.append("nothing"))
-            kernel.later(lambda: kernel.delete_link("ib0"))
-            kernel.later(lambda: kernel.delete_link("ib1"))
-            assert [watch.wait(60), kernel.snapshot().link("ib1") is None] == [True, False]
-            assert [watch.wait(60), watch.wait(60), calls] == [True, False, ["nothing"]]
-
-    def test_the_clock_of_the_run(self) -> None:
-        """Without planned changes, the time of the run passes; a closed watch is of no use."""
-        clock, watch = FakeClock(), FakeKernel().watch()
-        assert not watch.wait(7, clock=clock)
-        assert clock.now() == 7
-        watch.close()
-        with pytest.raises(BackendError, match="closed"):
-            watch.wait(0)
+def test_planned_changes() -> None:
+    """A wait calls the planned functions until one changes something; then the next wait goes on."""
+    kernel, calls = h200(), list[str]()
+    with kernel.watch() as watch:
+        kernel.later(lambda: calls.append("nothing"))
+        kernel.later(lambda: kernel.delete_link("ib0"))
+        kernel.later(lambda: kernel.delete_link("ib1"))
+        assert [watch.wait(60), kernel.snapshot().link("ib1") is None] == [True, False]
+        assert [watch.wait(60), watch.wait(60), calls] == [True, False, ["nothing"]]
 
 
 class TestFaults:

@@ -229,12 +229,6 @@ def test_any_bytes_as_attributes(data: bytes, at: int) -> None:
     assert all(len(value) <= len(data) for value in attributes_of(data, at).values())
 
 
-@given(st.dictionaries(st.integers(1, 0x3FFF), st.binary(max_size=40), max_size=6))
-def test_attributes_are_read_back(attributes: dict[int, bytes]) -> None:
-    """What was packed is read."""
-    assert attributes_of(b"".join(attribute(number, value) for number, value in attributes.items()), 0) == attributes
-
-
 @given(st.integers(0, 200), st.text(max_size=30), st.booleans())
 def test_an_error_has_the_kernels_words(number: int, words: str, is_capped: bool) -> None:  # noqa: FBT001  drawn
     """The text stands behind the refused message, or behind its header alone."""
