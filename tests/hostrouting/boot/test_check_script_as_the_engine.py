@@ -27,7 +27,7 @@ from hostrouting.testing.strategies import blocks, prefixes, rules
 from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check
-from tests.support.commands import furnish, ports, route_command, rule_command, wishes
+from tests.support.commands import default_routes, furnish, ports, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nodes import block_of, nodes
@@ -36,33 +36,6 @@ from tests.support.nodes import prefixes as node_prefixes
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 BLOCK = Prefix.parse("172.20.0.0/24")
-ETH0, LATER = "route add default via 10.0.0.1 dev eth0", "route add default via 10.0.0.1 dev eth0 metric 9"
-ROUTER = "route add default via fe80::1 dev eth0"
-UPLINKS: dict[int, list[list[str]]] = {
-    IPV4: [
-        [ETH0],
-        [ETH0],
-        [],
-        ["route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink"],
-        ["route add default dev wg0 metric 5", LATER],
-        ["route add default via 10.9.9.9 dev eth0 onlink", "route append default via 10.0.0.7 dev eth1 onlink"],
-        ["route add default via inet6 fe80::1 dev eth0"],
-        ["route add unreachable default", LATER],
-        [f"{ETH0} table 253"],
-    ],
-    IPV6: [
-        [ROUTER],
-        [ROUTER],
-        [],
-        ["route add default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"],
-        ["route add default dev wg0 metric 5", f"{ROUTER} metric 9"],
-        ["route add default dev eth1 pref low", "route append default dev eth0"],
-        [f"{ROUTER} proto ra", "route append default via fe80::2 dev eth1 proto ra"],
-        ["route add unreachable default", f"{ROUTER} metric 2000"],
-        ["route add default from fd00:99::/64 via fe80::1 dev eth0", "route add default via fe80::1 dev eth1"],
-        [f"{ROUTER} table 100"],
-    ],
-}
 # What random rules and routes seldom are. {block} is the block, {half} a part of it, {spare} an address elsewhere.
 ODDITIES: tuple[list[str], ...] = (
     ["rule add pref 50 goto 39999", "rule add pref 40000 lookup 100"],
@@ -140,7 +113,7 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
         low, high = Prefix(family, 0, 0).halves()
         places = {"block": block, "half": block.halves()[draw(st.integers(0, 1))], "low": low, "high": high}
         odd = draw(st.lists(st.sampled_from(ODDITIES), max_size=3))
-        batches[family] = [*ports("cali1"), *draw(st.sampled_from(UPLINKS[family]))]
+        batches[family] = [*ports("cali1"), *draw(default_routes(family))]
         batches[family] += [
             line.format(spare="1.1.1.1" if family == IPV4 else "8000::1", **places) for lines in odd for line in lines
         ]
@@ -173,7 +146,14 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     @settings(max_examples=scaled(300), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
     @example(
-        RandomHost({IPV4: [*ports("cali1"), ETH0, *REFUSED]}, frozenset(), True, check(str(BLOCK)), AWKS[0], TREES[0])
+        RandomHost(
+            {IPV4: [*ports("cali1"), "route add default via 10.0.0.1 dev eth0", *REFUSED]},
+            frozenset(),
+            True,
+            check(str(BLOCK)),
+            AWKS[0],
+            TREES[0],
+        )
     )
     @given(random_hosts())
     def law(host: RandomHost) -> None:
@@ -378,7 +358,7 @@ a pod's device takes a network
   {pods}; route add 172.20.8.0/24 dev cali1
   overlap: routes via cali1 [172.20.8.0/24 proto boot]
 a route like a CNI's, for all of it
-  route add blackhole 172.20.0.0/16 proto 80
+  {pods}; route add blackhole 172.20.0.0/16 proto 80
   overlap: REFUSED:
 a blackhole around a pod
   {pods}; route add blackhole 172.20.40.0/26 proto static; route add 172.20.40.9 dev cali1
