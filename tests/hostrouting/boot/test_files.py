@@ -1,6 +1,5 @@
 """files_of: every file for the boot, as laws for any configuration, and against the programs that read the files."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -190,33 +189,6 @@ class TestReaders:
             ["shellcheck", "--shell=bash", "-"], input=text_of(FULL, path), text=True, capture_output=True, check=False
         )
         assert done.stdout == ""
-
-    @pytest.mark.needs("systemd-analyze")
-    def test_systemd(self, tmp_path: Path) -> None:
-        """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
-        program = tmp_path / "program"
-        program.touch(mode=0o755)
-        units = {
-            file.path.removeprefix("/etc/systemd/system/"): file.text for file in files_of(FULL) if not file.target
-        }
-        units = {name: text for name, text in units.items() if not name.startswith("/")}
-        units["systemd-nspawn@kube1.service"] = "[Service]\nExecStart=/bin/true\n"
-        for name, text in units.items():
-            (tmp_path / "units" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "units" / name).write_text(text)
-        done = subprocess.run(
-            [
-                "systemd-analyze",
-                "verify",
-                *(str(tmp_path / "units" / name) for name in units if name.endswith(".service")),
-            ],
-            # Without it, the drop-ins that an administrator of this host has written count, too.
-            env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_unit_pulls_another() -> None:
