@@ -13,7 +13,7 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -34,7 +34,6 @@ from tests.support.nodes import prefixes as node_prefixes
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-BLOCK = Prefix.parse("172.20.0.0/24")
 # What random rules and routes seldom are. {block} is the block, {half} a part of it, {spare} an address elsewhere.
 ODDITIES: tuple[list[str], ...] = (
     ["rule add pref 50 goto 39999", "rule add pref 40000 lookup 100"],
@@ -68,14 +67,11 @@ ODDITIES: tuple[list[str], ...] = (
     ["route add local default dev eth0 table local"],
 )
 
-REFUSED = ["route append blackhole 172.20.0.8/29 proto 4", "route append 172.20.0.9 dev cali1"]
-"""A range refused beside a pod, by no CNI that is known: the script leaves it open."""
-
 
 def ipv6_command(route: Route) -> str:
     """The command that appends the route, with what only IPv6 has: sources, a preference, an end in time."""
     words = [f"from {route.source}"] * (route.source is not None)
-    if route.prefix.length:  # the default routes of UPLINKS have their own
+    if route.prefix.length:  # default routes have their own
         words += [f"pref {route.preference}", *["expires 600"] * (route.expired is not None)]
     return route_command(route).replace(" table ", f" {' '.join(words)} table ", 1)
 
@@ -144,16 +140,6 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
     reached: Counter[tuple[str, str]] = Counter()
 
     @settings(max_examples=scaled(300), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-    @example(
-        RandomHost(
-            {IPV4: [*ports("cali1"), "route add default via 10.0.0.1 dev eth0", *REFUSED]},
-            frozenset(),
-            True,
-            check(str(BLOCK)),
-            AWKS[0],
-            TREES[0],
-        )
-    )
     @given(random_hosts())
     def law(host: RandomHost) -> None:
         with private_namespace() as namespace:
@@ -223,8 +209,8 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
         reached[checked.verdict, engines.verdict] += 1
 
     law()
-    assert reached["ok", "ok"], reached
     assert reached["overlap", "overlap"], reached
+    assert {"ok", "undecided"} & {verdict for verdict, _ in reached}, reached
 
 
 def _as_dressed(links: Iterable[Link]) -> str:
@@ -244,6 +230,7 @@ WORDS = {
     "both": f"{TUNNEL}; route append default via 10.0.0.1 dev eth0 metric 9",
     "halves": "route add 0.0.0.0/1 dev wg0; route add 128.0.0.0/1 dev wg0",
     "pods": "; ".join(ports("cali1")),
+    "lxc": "; ".join(ports("lxc1")),
     "flannel": "; ".join(ports("flannel-wg")),
 }
 STORIES = """\
@@ -325,6 +312,15 @@ a block like Flannel's that is not this node's
 the block of a CNI whose protocol others use, too
   {pods}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev cali1
   ok
+the block of a CNI around another CNI's pod
+  {pods}; {lxc}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev lxc1
+  undecided: UNDECIDED: it is not known whether 172.20.40.0 is refused for pods
+the block of a CNI, and a route of another type that it hides
+  {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
+  ok
+a wide blackhole around a pod
+  {pods}; route add blackhole 172.20.0.0/18 proto static; route add 172.20.40.9 dev cali1
+  overlap: REFUSED:
 an address range that this host takes for its own
   route add local 172.20.8.0/24 dev lo
   overlap: OWN-RANGE: expected CIDR 172.20.0.0/16 (172.20.8.0\u2013172.20.8.255) does not leave this host:
@@ -344,7 +340,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 29
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 32
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

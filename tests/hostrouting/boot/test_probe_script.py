@@ -1,8 +1,8 @@
 """probe-rewrite.sh, run in private namespaces: what nft has after it, and what it says where it fails."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +10,6 @@ from hostrouting.boot.probe_table import TABLE, probe_comments, render_probe_tab
 from hostrouting.boot.scripts import render_probe_script
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from tests.support.namespace import Namespace, private_namespace
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 

@@ -152,6 +152,13 @@ class TestWhichDefaultRoute:
         plan = plan_static_routes(configured(wish), namespace.snapshot(IPV4))
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
+    def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Not one that has expired; of two with the same metric, the one that its router prefers."""
+        expired, other = "via fe80::9 dev eth1 metric 5 expires 0", "via fe80::8 dev eth1 metric 7"
+        namespace.batch(f"route append ::/0 {way}" for way in (expired, other, "dev eth0 metric 7 pref high"))
+        assert Ran(namespace, PAIR[1:], tmp_path).lines == []
+        assert namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.startswith("fd00:16::/64 dev eth0 ")
+
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
         for name in ("group", "UP", "inet", "altname"):
@@ -202,17 +209,6 @@ class TestWrites:
             assert (ran.lines, ran.changes) == ([], changes)
         assert listed(namespace) == before
         assert namespace.ip("route", "show", "table", "100").stdout
-
-    @pytest.mark.parametrize("awk", AWKS)
-    def test_next_hops_of_ours(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """IPv6 next hops of ours come and go with those of the default route, whichever Linux lists first."""
-        for hops in (["::1", "::2"], ["::2"], ["::2", "::3", "::4"], ["::5"]):
-            way = " ".join(f"nexthop via fe80{hop} dev eth0" for hop in hops)
-            namespace.ip("-6", "route", "flush", "exact", "default")
-            namespace.batch([f"route add ::/0 {way}"])
-            assert Ran(namespace, PAIR[1:], tmp_path, awk=awk).lines == []
-            (route,) = (route for route in namespace.routes(IPV6) if route.protocol == 213)
-            assert sorted(str(leg.gateway)[4:] for leg in route.legs) == hops
 
 
 class TestConflicts:

@@ -116,11 +116,8 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         furnish(namespace, lost=data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         for family, routes in by_family.items():
             standing = data.draw(standing_routes(data.draw(blocks(family)), routes))
-            batch = [
-                f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100",
-                *data.draw(default_routes(family)),
-                *standing,
-            ]
+            uplinks = data.draw(default_routes(family))
+            batch = [f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100", *uplinks, *standing]
             namespace.batch(batch, force=True, family=family)
         before = state_of(namespace)
         ran = Ran(namespace, wanted, folder, awk=awk, tree=tree)
