@@ -128,14 +128,17 @@ class EnginesCheck:
             and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
         )
 
-    def objections(self, checked: Checked) -> list[object]:
-        """What the verdict of the script breaks of its two laws; and where its ranges differ, if it has no doubts."""
+    def broken_laws(self, checked: Checked) -> list[str]:
+        """What the verdict of the script breaks of its two laws."""
         refusing = {"undecided", "overlap", "no-default-route"}
         right = {"ok": {"ok", "undecided"}, "undecided": {"ok", *refusing}, "overlap": refusing}
         right["no-default-route"] = refusing
-        broken = [] if self.verdict in right.get(checked.verdict, ()) else [f"{checked.verdict}, not {self.verdict}"]
+        return [] if self.verdict in right.get(checked.verdict, ()) else [f"{checked.verdict}, not {self.verdict}"]
+
+    def objections(self, checked: Checked) -> list[object]:
+        """The laws that are broken; and where the ranges of the script differ, if it has no doubts."""
         compared = checked.verdict == self.verdict == "overlap" and "UNDECIDED" not in checked.said and self.is_certain
-        return [*broken, *(self._differences(checked) if compared else ())]
+        return [*self.broken_laws(checked), *(self._differences(checked) if compared else ())]
 
     def _differences(self, checked: Checked) -> list[tuple[str, int]]:
         """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared.

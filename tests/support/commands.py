@@ -6,7 +6,7 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.testing import FakeKernel
@@ -72,6 +72,45 @@ def commands_of(kernel: FakeKernel) -> list[str]:
         *(route_command(route, onlink="") for route in host.routes if route.protocol != PROTOCOL_KERNEL),
         *(rule_command(rule) for rule in host.rules if rule not in default_rules(4)),
     ]
+
+
+_DEFAULTS = {
+    IPV4: (
+        *[["default via 10.0.0.1 dev eth0"]] * 4,
+        ["default dev wg0"],
+        ["default dev wg0 metric 5", "default via 10.0.0.1 dev eth0 metric 9"],
+        ["default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
+        ["default via 10.0.0.1 dev eth0 metric 100", "default dev ib0 metric 50"],
+        ["default via 10.0.0.7 dev eth0 proto 213", "default via 10.0.0.1 dev eth0 metric 9"],
+        ["default via 10.0.0.1 dev eth0 onlink", "default via 10.0.0.7 dev eth1 onlink"],
+        ["default via 10.0.0.1 dev eth0 onlink", "default via 10.0.0.9 dev eth1 table 100 onlink"],
+        ["default via 10.0.0.1 dev eth0 table 100"],
+        ["default via 10.0.0.1 dev eth0 table 253"],
+        ["default via inet6 fe80::1 dev eth0"],
+        ["unreachable default", "default via 10.0.0.1 dev eth0 metric 9"],
+        [],
+    ),
+    IPV6: (
+        *[["default via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"]] * 4,
+        ["default nexthop via fe80::1 dev eth0 weight 2 nexthop via fe80::2 dev eth1"],
+        ["default dev wg0 metric 5", "default via fe80::1 dev eth0 metric 9"],
+        ["default via fe80::1 dev eth0 proto ra", "default via fe80::2 dev eth1 proto ra"],
+        ["default via fe80::1 dev eth0 metric 5", "default via fe80::2 dev eth1 metric 9", "default dev ib0 metric 12"],
+        ["default via fe80::1 dev eth0", "default dev eth1 pref high"],
+        ["default dev eth1 pref low", "default dev eth0"],
+        ["default via fe80::7 dev eth0 proto 213", "default via fe80::1 dev eth0 metric 2000"],
+        ["default from fd00:99::/64 via fe80::1 dev eth0 metric 5", "default via fe80::2 dev eth0 metric 9"],
+        ["default via fe80::1 dev eth0", "default via fe80::2 dev ib0 table 100"],
+        ["default via fe80::1 dev eth0 table 100"],
+        ["unreachable default", "default via fe80::1 dev eth0 metric 2000"],
+        [],
+    ),
+}
+
+
+def default_routes(family: int) -> st.SearchStrategy[list[str]]:
+    """The commands that add the default routes of a host, which are often one by eth0."""
+    return st.sampled_from(_DEFAULTS[family]).map(lambda routes: [f"route append {route}" for route in routes])
 
 
 def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:

@@ -80,6 +80,7 @@ def host(
     then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
@@ -98,7 +99,7 @@ def host(
     with booted(
         {network: _NETWORK_UNIT.format(type="exec" if is_late else "oneshot"), **(more or {})},
         scripts={"/etc/test-network.sh": _NETWORK.format(late=_LATE if is_late else "", then=then), **(scripts or {})},
-        links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
+        links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network, **(links or {})},
         machines=machines,
         furnish=furnish,
     ) as system:

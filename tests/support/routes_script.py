@@ -1,7 +1,6 @@
 """static-routes.sh, run in a private namespace with a /run of its own."""
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model.prefix import IPV4
 from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.check_script import command
 from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST
 
@@ -23,7 +23,7 @@ def words(
     awk: str = AWKS[0],
     tree: Path = THIS_HOST,
     tools: Mapping[str, str] | None = None,
-    before: str = ":",
+    before: str = "",
     rewrite: ProbeRewriteConfig | None = None,
 ) -> list[str]:
     """The command that runs the script for these routes, as the gate does.
@@ -37,17 +37,8 @@ def words(
     text = put_before(render_static_routes_script(config), tools, directory)
     script = directory / "static-routes.sh"
     script.write_text(text if "awk" in tools else only_awk(text, awk, directory, tree=tree))
-    (directory / "run").mkdir(exist_ok=True)
-    run = [
-        "bash",
-        "-pc",
-        '. "$0"; echo "the script has no exit" >&2; exit 1',
-        str(script),
-        "kubelet.service",
-        str(wait),
-    ]
-    ready = f"mount --bind {directory}/run /run && {before} && exec {shlex.join(run)}"
-    return ["setsid", "--wait", "unshare", "--mount", "bash", "-c", ready]  # a test may signal all its processes
+    # A test may signal all its processes.
+    return ["setsid", "--wait", *command(script, "kubelet.service", str(wait), before=before)]
 
 
 class Ran:

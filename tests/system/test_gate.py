@@ -30,10 +30,6 @@ from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-# What an agent gives the machine, so that it is tried again by itself: what docs/operators.md says, and no more.
-RESTART = {
-    "/etc/systemd/system/systemd-nspawn@.service.d/10-restart.conf": "[Service]\nRestart=on-failure\nRestartSec=1\n"
-}
 RANGE = "172.16.0.0/16 (172.16.0.0–172.16.255.255)"  # noqa: RUF001  a dash between addresses
 # The IPv6 default route, as from a router that advertises itself.
 IPV6 = """\
@@ -75,17 +71,6 @@ def test_strict() -> None:
             assert start(system) == code
             assert markers(system) == {LAYOUT.detected_path if code else LAYOUT.ok_path}
             end(system)
-
-
-def test_it_heals_by_itself() -> None:
-    """A machine with Restart=on-failure starts by itself once the overlap is gone, however long that takes."""
-    with host(more=RESTART) as system:
-        apply(system, config(mode=Mode.STRICT), code=1)
-        assert start(system) == 1
-        wait_for("two more attempts", lambda: int(system.show(KUBE1, "NRestarts")) > 1)
-        assert system.show(KUBE1, "ActiveState") != "active"
-        system.must("ip", "address", "del", "172.16.1.5/16", "dev", "ib0")
-        wait_for("the machine to start", lambda: system.show(KUBE1, "ActiveState") == "active")
 
 
 def test_warn_and_undecided() -> None:
@@ -154,26 +139,3 @@ def test_boot() -> None:
             assert "via fe80::1 dev eth0" in system.must("ip", "-6", "route", "show", "proto", "213")
             # The check says so if routes still change while it looks, as they may at boot.
             assert markers(system) == {LAYOUT.ok_path} or "UNDECIDED" in system.journal(KUBE1)
-
-
-def test_programs_that_are_gone() -> None:
-    """A check that cannot be made refuses in STRICT, and in WARN starts the machine."""
-    repaired = config(*HALVES, mode=Mode.STRICT)
-    with host(repaired) as system:
-        awk, ip = (system.must("readlink", "--canonicalize", f"/usr/bin/{name}").strip() for name in ("awk", "ip"))
-        if awk != "/usr/bin/mawk":
-            system.run("rm", "-f", "/usr/bin/mawk")  # which the scripts would take as well
-        for program in (awk, ip):
-            system.must("mv", program, "/root/kept")
-            assert start(system) == 1
-            assert not pid(system)
-            system.must("/bin/mv", "/root/kept", program)
-            system.run("systemctl", "reset-failed", KUBE1)
-        system.must("ip", "route", "flush", "proto", "213")
-        apply(system, config(mode=Mode.WARN))
-        for text in ("exit 1\n", "kill -9 $$\n", None):
-            script = f"{LAYOUT.gate_directory}/{LAYOUT.check_step}.sh"
-            system.must("rm", script) if text is None else system.lay(script, text)
-            assert start(system) == 0
-            assert pid(system)
-            end(system)

@@ -1,13 +1,11 @@
 """The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a refusal refuses."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.support.gate import KUBE1, end, gate_tests, pid
-from tests.support.gate import start as start_machine
+from tests.support.gate import gate_tests
 from tests.support.inline_gate import MAY, STEP, STEPS, gate_files
 from tests.support.systemd import System, booted
 from tests.support.waiting import wait_for
@@ -40,12 +38,10 @@ SLOW = f"echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n{STEP}"
 
 
 @contextmanager
-def system_with(
-    *units: str, steps: dict[str, str] | None = None, required: str = "10-a", machines: tuple[str, ...] = ()
-) -> Iterator[System]:
+def system_with(*units: str, steps: dict[str, str], required: str = "10-a") -> Iterator[System]:
     """A booted system in which these units are gated."""
-    names = [name if "." in name else f"{name}.service" for name in units]
-    with booted({**FILES, **gate_files(*names, steps=steps, required=required)}, machines=machines) as system:
+    names = [f"{name}.service" for name in units]
+    with booted({**FILES, **gate_files(*names, steps=steps, required=required)}) as system:
         system.settled()
         yield system
 
@@ -147,41 +143,6 @@ def test_files_that_change() -> None:
         assert (system.read("/run/ran") or "").split() == ["second"] * 2
 
 
-def test_running_units_stay() -> None:
-    """Nothing that is done to ours touches a running unit; one that ends is held back, and heals when it may start."""
-    again = "[Service]\nRestart=always\nRestartSec=100ms\n[Unit]\nStartLimitIntervalSec=0\n"
-    machine = "systemd-nspawn@.service"
-    with system_with("plain", machine, machines=("kube1",)) as system:
-        system.lay("/etc/systemd/system/plain.service.d/50.conf", again)
-        system.must("systemctl", "daemon-reload")
-        assert start_machine(system) == 1
-        assert not pid(system)
-        system.lay(MAY, "")
-        system.must("systemctl", "start", "plain.service")
-        assert start_machine(system) == 0
-        running = ("systemctl", "show", "-p", "MainPID,InvocationID,NRestarts", "plain.service", KUBE1)
-        before = system.must(*running)
-        system.must("rm", MAY)
-        for unit in ("static-routes", "check-route-overlap"):
-            system.lay(f"/etc/systemd/system/{unit}.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n")
-        for command in ("daemon-reload", "daemon-reexec", "restart static-routes", "stop check-route-overlap"):
-            system.run("systemctl", *command.split())
-        assert system.must(*running) == before
-        end(system)
-        system.must("systemctl", "kill", "--signal=KILL", "plain.service")
-        wait_for("three attempts", lambda: int(system.show("plain.service", "NRestarts")) > 2)
-        assert system.show("plain.service", "MainPID") == "0"
-        assert start_machine(system) == 1
-        system.lay(MAY, "")
-        wait_for("the unit to heal", lambda: system.show("plain.service", "ActiveState") == "active")
-        before = system.must(*running)
-        system.must(
-            "rm", MAY, *(f"/etc/systemd/system/{unit}.d/00-host-routing.conf" for unit in ("plain.service", machine))
-        )
-        system.must("systemctl", "daemon-reload")
-        assert system.must(*running) == before
-
-
 def test_eight_starts_at_once() -> None:
     """Starts at the same moment all get the same answer, also where /run is read-only or has no room."""
     units = [kind for kind in KINDS if kind != "namespace"][:8]
@@ -195,20 +156,3 @@ def test_eight_starts_at_once() -> None:
                 assert set(await_end(system, *units).values()) == {state}
                 system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
                 system.must("systemctl", "reset-failed")  # systemd refuses a sixth start in ten seconds
-
-
-def test_break_glass() -> None:
-    """A reason in the file starts the unit at once, though the lock is held; each use is logged, and a reboot ends it."""
-    with system_with("plain") as system:
-        assert system.run("systemctl", "start", "plain.service").returncode == 1
-        [command] = re.findall("unchecked: (.*)", system.journal("plain.service"))
-        system.must("systemd-run", "flock", "/run/hostrouting/turn", "sleep", "infinity")
-        system.must("sh", "-c", command)
-        for count in (1, 2):
-            system.must("systemctl", "restart", "plain.service")
-            assert system.journal("plain.service").count("plain.service starts UNCHECKED: ") == count
-        warnings = system.must("journalctl", "--quiet", "--priority=warning", "--output=cat", "-u", "plain.service")
-        assert "starts UNCHECKED: /run/hostrouting/gate.open: REASON" in warnings
-        system.reboot()
-        system.settled()
-        assert system.run("systemctl", "start", "plain.service").returncode == 1

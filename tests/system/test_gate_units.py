@@ -10,13 +10,13 @@ pytestmark = gate_tests
 KUBELET, K3S, AGENT, LATER = "kubelet.service", "k3s.service", "agent@.service", "later.service"
 STARTED = (KUBELET, K3S, "agent@a.service")
 
-# As kubeadm, k3s and others install them; only RestartSec= is shorter.
-_AGAIN = "Restart=always\nRestartSec=1\n"
+# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md names both.
+_AGAIN = "RestartSec=1\nRestart="
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
-    KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}",
+    KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}always\n",
     K3S: "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\n"
-    f"ExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}",
+    f"ExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}on-failure\n",
     AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
 }
 _FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}

@@ -6,26 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hostrouting.boot.units import UNITS
-from tests.support.gate import gate_tests
+from tests.support.gate import gate_tests, host
 from tests.support.inline_gate import GUARD, asset, gate_files
-from tests.support.systemd import System, booted
+from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
 UNIT, ROUTE = "hostrouting-guard.service", "10.99.0.0/16"
-FOREIGN = ("172.20.0.0/16", "172.21.0.0/16")
 ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || ip route add {ROUTE} via 10.0.0.1 proto 213\nexit 0\n"
 CHECK = "echo check >>/run/hostrouting/passes\n[[ -e /run/good ]] && exit 0\necho an address escapes\nexit 1\n"
-NETWORK = f"""\
-link add eth0 type veth peer name peer
-link set eth0 up
-link set peer up
-address add 10.0.0.4/24 dev eth0
-route add default via 10.0.0.1
-route add {FOREIGN[0]} via 10.0.0.9 proto static
-route add {FOREIGN[1]} dev eth0 metric 7
-"""
+FOREIGN = "route add 172.20.0.0/16 via 10.0.0.9 proto static", "route add 172.21.0.0/16 dev eth0 metric 7"
 
 
 def guard_text(*, every: int = 10, idle: int = 58) -> str:
@@ -47,18 +38,10 @@ def guarded(*, check: str = CHECK, every: int = 10, limit: int = 75) -> Iterator
         limit=limit,
     )
     files |= {GUARD: guard_text(every=every), f"/etc/systemd/system/{UNIT}": UNITS[UNIT]}
-    with booted(files) as system:
-        system.settled()
-        batch(system, NETWORK)
+    with host(more=files, then="\n".join(f"ip {line}" for line in FOREIGN), machines=()) as system:
         system.must("systemctl", "start", UNIT)
         await_route(system)
         yield system
-
-
-def batch(system: System, commands: str) -> None:
-    """Run commands of `ip`."""
-    done = system.run("ip", "-batch", "-", stdin=commands)
-    assert not done.returncode, done.stderr
 
 
 def passes(system: System) -> list[str]:
@@ -92,10 +75,9 @@ def test_a_route_comes_back() -> None:
     """A route that is deleted, flushed, or lost with its device is set again; routes of others stay as they are."""
     with guarded() as system:
         before = foreign(system)
-        for change in (f"route del {ROUTE}", "route flush proto 213", "link set eth0 down"):
-            system.must("ip", *change.split())
-            if change.startswith("link"):
-                batch(system, "link set eth0 up\n" + NETWORK.partition("10.0.0.4/24 dev eth0\n")[2])
+        lost = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1", *FOREIGN]
+        for changes in ([f"route del {ROUTE}"], ["route flush proto 213"], lost):
+            system.run("ip", "-batch", "-", stdin="\n".join(changes)).check_returncode()
             await_route(system)
         assert foreign(system) == before
 

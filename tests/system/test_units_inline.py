@@ -7,25 +7,13 @@ from pathlib import Path
 
 from hostrouting.boot.units import UNITS
 from hostrouting.host.layout import HostLayout
-from tests.support.gate import gate_tests
+from tests.support.gate import gate_tests, host
 from tests.support.inline_gate import gate_files
-from tests.support.systemd import System, booted
+from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-NETWORK = """\
-[Unit]
-DefaultDependencies=no
-Before=network.target
-[Service]
-Type=oneshot
-ExecStart=ip link add eth0 type veth peer name peer
-ExecStart=ip address add 10.0.0.4/24 dev eth0
-ExecStart=ip link set eth0 up
-ExecStart=ip link set peer up
-ExecStart=ip route add default via 10.0.0.1
-"""
 ROUTE = "10.99.0.0/16"
 STEPS = {
     HostLayout.routes_step: f"[[ $(ip route show {ROUTE}) ]] || ip route add {ROUTE} via 10.0.0.1 proto 213 && exit 0\n",
@@ -37,22 +25,19 @@ _NEEDED = {"route get", f"write in {HostLayout.runtime_directory}"}
 
 
 @contextmanager
-def host(**texts: str) -> Iterator[System]:
+def host_with_units() -> Iterator[System]:
     """A host with a default route and all units, of which those are enabled that are to be."""
     files = {f"/etc/systemd/system/{name}": text for name, text in UNITS.items()}
-    files |= gate_files(steps=STEPS, required=HostLayout.routes_step, wanted=HostLayout.check_step) | texts
-    files["/etc/systemd/system/test-network.service"] = NETWORK
+    files |= gate_files(steps=STEPS, required=HostLayout.routes_step, wanted=HostLayout.check_step)
     wants = "/etc/systemd/system/multi-user.target.wants"
     links = {f"{wants}/{unit}": f"../{unit}" for unit, text in UNITS.items() if "WantedBy=multi-user.target" in text}
-    links["/etc/systemd/system/sysinit.target.wants/test-network.service"] = "../test-network.service"
-    with booted(files, links=links) as system:
-        system.settled()
+    with host(more=files, links=links, machines=()) as system:
         yield system
 
 
 def test_at_boot_and_by_hand() -> None:
     """At boot the routes and the probe's table are set and the guard runs; each unit does its work in its sandbox."""
-    with host() as system:
+    with host_with_units() as system:
         assert system.must("ip", "route", "show", ROUTE)
         wait_for("the table", lambda: "hostrouting" in system.must("nft", "list", "tables"))
         assert system.show(HostLayout.guard_unit, "ActiveState") == "active"
@@ -90,7 +75,7 @@ def test_at_boot_and_by_hand() -> None:
 def test_the_sandbox() -> None:
     """A unit can read the routing and write its results and, but for the check, change routes; the guard can end a step."""
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
-    with host() as system:
+    with host_with_units() as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)
         system.lay("/root/file", "")

@@ -1,9 +1,7 @@
 """files_of: every file for the boot, as laws for any configuration, and against the programs that read the files."""
 
-import os
 import re
 import subprocess
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,9 @@ from hypothesis import strategies as st
 from hostrouting.boot import files as boot_files
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config
 from hostrouting.boot.scripts import asset, filled, render_check_script
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, gated_units
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.model.prefix import Prefix
-from hostrouting.routes.plan import reply_routes
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
 
@@ -54,12 +50,6 @@ def block_of(text: str) -> tuple[list[str], list[str]]:
     opening = lines.index("configuration=(") + 1
     closing = lines.index(")", opening)
     return lines[opening:closing], lines[:opening] + lines[closing:]
-
-
-def settings_of(config: HostRoutingConfig, step: str) -> list[list[str]]:
-    """The words of each setting in the data block of a step; empty without that step."""
-    text = text_of(config, LAYOUT.step_path(step))
-    return [line[3:-1].split() for line in (block_of(text)[0] if text else ())]
 
 
 class TestFiles:
@@ -173,41 +163,6 @@ class TestValuesAreData:
         assert f"  'device {text}'" in block_of(script)[0]
         assert not set(text) & set("'\\$`&|<>()[]~#\n\t")
 
-    @given(configs())
-    def test_routes_are_read_back(self, config: HostRoutingConfig) -> None:
-        """The words of the routes mean the routes that are wanted."""
-        routes: list[StaticRoute] = []
-        replies: list[StaticRoute] = []
-        for key, destination, *words in settings_of(config, LAYOUT.routes_step):
-            if key == "route":
-                is_reply = words[-2:] == ["link", "optional"]
-                values = dict(zip(words[: len(words) - 2 * is_reply : 2], words[1::2], strict=False))
-                route = StaticRoute(destination, values.get("via"), values.get("dev"), int(values["metric"]))
-                (replies if is_reply else routes).append(route)
-        for read, wanted in ((routes, config.static_routes.routes), (replies, reply_routes(config))):
-            assert read == [route._replace(metric=route.key.metric) for route in wanted]
-
-    @given(configs())
-    def test_the_check_is_read_back(self, config: HostRoutingConfig) -> None:
-        """The words of the check mean its mode, its CIDRs with their borders, and its devices."""
-        check, lines = config.route_overlap, settings_of(config, LAYOUT.check_step)
-        if not lines:
-            assert not check.cidrs
-            return
-        assert [words[0] for words in lines[:3]] == ["mode", "state", "families"]
-        assert lines[0][1] == check.mode
-        cidrs = [
-            (Prefix.parse(words[1]), int(ip_address(words[2])), int(ip_address(words[3])))
-            for words in lines
-            if words[0] == "cidr"
-        ]
-        assert [prefix for prefix, _, _ in cidrs] == [Prefix.of(cidr) for cidr in check.cidrs]
-        for prefix, first, last in cidrs:
-            assert last == prefix.last
-            assert first - prefix.first == (prefix.family == 4 and prefix.first == 0)
-        assert tuple(words[1] for words in lines if words[0] == "device") == check.expected_devs
-        assert tuple(words[4] for words in lines if words[:2] == ["allow", "any"]) == check.allowed_devs
-
 
 @pytest.mark.linux
 class TestReaders:
@@ -234,33 +189,6 @@ class TestReaders:
             ["shellcheck", "--shell=bash", "-"], input=text_of(FULL, path), text=True, capture_output=True, check=False
         )
         assert done.stdout == ""
-
-    @pytest.mark.needs("systemd-analyze")
-    def test_systemd(self, tmp_path: Path) -> None:
-        """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
-        program = tmp_path / "program"
-        program.touch(mode=0o755)
-        units = {
-            file.path.removeprefix("/etc/systemd/system/"): file.text for file in files_of(FULL) if not file.target
-        }
-        units = {name: text for name, text in units.items() if not name.startswith("/")}
-        units["systemd-nspawn@kube1.service"] = "[Service]\nExecStart=/bin/true\n"
-        for name, text in units.items():
-            (tmp_path / "units" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "units" / name).write_text(text)
-        done = subprocess.run(
-            [
-                "systemd-analyze",
-                "verify",
-                *(str(tmp_path / "units" / name) for name in units if name.endswith(".service")),
-            ],
-            # Without it, the drop-ins that an administrator of this host has written count, too.
-            env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_unit_pulls_another() -> None:

@@ -1,22 +1,15 @@
 """probe-rewrite.sh, run in private namespaces: what nft has after it, and what it says where it fails."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hostrouting.boot.probe_table import TABLE, probe_comments, render_probe_table
 from hostrouting.boot.scripts import render_probe_script
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from tests.support.namespace import Namespace, private_namespace
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
@@ -102,15 +95,3 @@ def test_no_nft(node: Namespace, tmp_path: Path) -> None:
     """Without nft, the error names the package."""
     done = run(node, tmp_path, SCRIPT.replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", f" PATH={tmp_path}"))
     assert (done.returncode, "install the package nftables" in done.stderr) == (1, True)
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(place=st.floats(0, 1, exclude_max=True))
-def test_cut_short(node: Namespace, tmp_path: Path, place: float) -> None:
-    """A script without its end, or without its settings, fails wherever it was cut, unless the table is in force."""
-    start, script = SCRIPT.index("configuration=("), tmp_path / "cut.sh"
-    for text in (SCRIPT[: start + int(place * (len(SCRIPT.rstrip()) - start))], SCRIPT.replace("  'nft ", "# '")):
-        put(node, "")
-        script.write_text(text)
-        done = node.run("/bin/bash", "-pc", '. "$0"; exit 1', str(script))  # as gate.sh runs it
-        assert done.returncode or probe_comments(REWRITE)[0] in listed(node)

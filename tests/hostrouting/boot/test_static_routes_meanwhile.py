@@ -26,6 +26,7 @@ from tests.support.waiting import await_file, leaving_word, wait_for
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 PAIR = [HALVES[0], StaticRoute("fd00:16::/64")]
+ETH0 = "via 10.0.0.1 dev eth0"
 ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
 REFUSED = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
 REPLY = ProbeRewriteConfig(enabled=True, interfaces=["eth1"])
@@ -124,30 +125,18 @@ class TestWhichDefaultRoute:
     @pytest.mark.parametrize(
         ("routes", "wish", "by"),
         [
-            (["default dev wg0 table 51820", "default via 10.0.0.1 dev eth0"], HALVES[0], "via 10.0.0.1 dev eth0"),
-            (
-                ["default via 10.0.0.1 dev eth0", "default dev wg0 table 100", "rule add pref 50 lookup 100"],
-                HALVES[0],
-                "via 10.0.0.1 dev eth0",
-            ),
+            (["default dev wg0 table 51820", f"default {ETH0}"], HALVES[0], ETH0),
+            ([f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"], HALVES[0], ETH0),
             (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
-            (["default via 10.0.0.1 dev eth0", "default dev wg0 tos 4"], HALVES[0], "via 10.0.0.1 dev eth0"),
-            (["unreachable default", "default via 10.0.0.1 dev eth0 metric 9"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            ([f"default {ETH0}", "default dev wg0 tos 4"], HALVES[0], ETH0),
+            (["unreachable default", f"default {ETH0} metric 9"], HALVES[0], ETH0),
+            (["default dev ib0 metric 9", f"default {ETH0} metric 9"], HALVES[0], ETH0),
+            ([f"default nexthop {ETH0} nexthop dev ib0"], HALVES[0], ETH0),
+            (["default nhid 10"], HALVES[0], f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7"),
             (
-                ["default dev ib0 metric 9", "default via 10.0.0.1 dev eth0 metric 9"],
-                HALVES[0],
-                "via 10.0.0.1 dev eth0",
-            ),
-            (["default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"], HALVES[0], "via 10.0.0.1 dev eth0"),
-            (
-                ["default nhid 10"],
-                HALVES[0],
-                "nexthop via 10.0.0.1 dev eth0 weight 4 nexthop via 10.0.0.2 dev eth0 weight 7",
-            ),
-            (
-                ["default nexthop via 10.0.0.1 dev eth0 onlink nexthop via 10.0.0.1 dev eth0 onlink"],
+                [f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"],
                 StaticRoute("172.16.0.0/17", "10.0.0.1"),
-                "via 10.0.0.1 dev eth0 onlink",
+                f"{ETH0} onlink",
             ),
         ],
     )
@@ -162,6 +151,13 @@ class TestWhichDefaultRoute:
         assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
         plan = plan_static_routes(configured(wish), namespace.snapshot(IPV4))
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
+
+    def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Not one that has expired; of two with the same metric, the one that its router prefers."""
+        expired, other = "via fe80::9 dev eth1 metric 5 expires 0", "via fe80::8 dev eth1 metric 7"
+        namespace.batch(f"route append ::/0 {way}" for way in (expired, other, "dev eth0 metric 7 pref high"))
+        assert Ran(namespace, PAIR[1:], tmp_path).lines == []
+        assert namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.startswith("fd00:16::/64 dev eth0 ")
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
@@ -214,17 +210,6 @@ class TestWrites:
         assert listed(namespace) == before
         assert namespace.ip("route", "show", "table", "100").stdout
 
-    @pytest.mark.parametrize("awk", AWKS)
-    def test_next_hops_of_ours(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """IPv6 next hops of ours come and go with those of the default route, whichever Linux lists first."""
-        for hops in (["::1", "::2"], ["::2"], ["::2", "::3", "::4"], ["::5"]):
-            way = " ".join(f"nexthop via fe80{hop} dev eth0" for hop in hops)
-            namespace.ip("-6", "route", "flush", "exact", "default")
-            namespace.batch([f"route add ::/0 {way}"])
-            assert Ran(namespace, PAIR[1:], tmp_path, awk=awk).lines == []
-            (route,) = (route for route in namespace.routes(IPV6) if route.protocol == 213)
-            assert sorted(str(leg.gateway)[4:] for leg in route.legs) == hops
-
 
 class TestConflicts:
     """A route of another program with the key of one is never changed."""
@@ -253,50 +238,41 @@ class TestConflicts:
         ]
         assert (ran.status, listed(namespace)) == (1, before)
 
-    @pytest.mark.parametrize("wanted", [PAIR[1:], [StaticRoute("fd00:16::/64", "fe80::7", "eth0")]], ids=str)
-    def test_a_next_hop_of_another_program(
-        self, namespace: Namespace, tmp_path: Path, wanted: list[StaticRoute]
-    ) -> None:
-        """One that has joined our IPv6 route is a conflict: nothing at all is written."""
-        namespace.batch([ROUTER])
-        assert Ran(namespace, PAIR[1:], tmp_path).lines == []
-        namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
+    @pytest.mark.parametrize("gateway", [None, "fe80::7"])
+    @pytest.mark.parametrize(
+        "held",
+        [
+            ["via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird"],
+            ["via fe80::9 dev eth0 proto bird"],
+            ["dev ib0 proto bird"],
+        ],
+        ids=str,
+    )
+    def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, held: list[str], gateway: str | None) -> None:
+        """A next hop that has joined our route is a conflict, and ours never joins another route: nothing is written."""
+        namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
+        wanted = [StaticRoute("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:
-            ran = Ran(namespace, [*wanted, HALVES[0]], tmp_path, wait=60)
-        assert ran.status == 1
+            ran = Ran(namespace, wanted, tmp_path, wait=60)
         (line,) = ran.lines
-        assert line.startswith("<3>static-routes: ROUTE-CONFLICT: ")
-        assert "fd00:16::/64" in line
+        assert ran.status == 1
+        assert re.match("<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.*: delete .* another metric", line)
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
-    def test_an_on_link_route_of_ours_beside_another_programs_next_hop(
-        self, namespace: Namespace, tmp_path: Path
-    ) -> None:
-        """In IPv6, Linux deletes all next hops beside the first that a request without a gateway matches: theirs stays."""
-        place = "route append fd00:17::/64 metric 5"
-        hops = ("via fe80::1 dev eth0 proto 213", "via fe80::2 dev eth0 proto static", "dev eth0 proto 213")
-        namespace.batch(f"{place} {hop}" for hop in hops)
-        assert Ran(namespace, HALVES, tmp_path).status == 0
-        shown = namespace.ip("-6", "route", "show", "fd00:17::/64").stdout
-        assert shown.startswith("fd00:17::/64 via fe80::2 dev eth0 ")
+    @pytest.mark.parametrize(
+        "more", [["dev eth0 proto 213"], []], ids=["and one of ours on the link", "and no other of ours"]
+    )
+    def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path, more: list[str]) -> None:
+        """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays.
 
-    def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays."""
-        namespace.batch([ROUTER, "route append fd00:16::/64 via fe80::1 dev eth0 proto 213"])
-        namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
+        Linux would delete all next hops beside the first that a request without a gateway matches.
+        """
+        hops = ["via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird", *more]
+        namespace.batch([ROUTER, *(f"route append fd00:17::/64 metric 5 {hop}" for hop in hops)])
         assert [Ran(namespace, HALVES, tmp_path).lines for _ in range(2)] == [[], []]
-        assert "fd00:16::/64 via fe80::9 dev eth0 proto bird" in namespace.ip("-6", "route").stdout
+        shown = namespace.ip("-6", "route", "show", "fd00:17::/64").stdout
+        assert shown.startswith("fd00:17::/64 via fe80::9 dev eth0 proto bird")
         assert ours(namespace, IPV6) == []
-
-    @pytest.mark.parametrize("holder", ["proto bird via fe80::9 dev eth0", "proto bird dev ib0"])
-    def test_a_route_of_another_program_in_ipv6(self, namespace: Namespace, tmp_path: Path, holder: str) -> None:
-        """Ours does not become a next hop of it."""
-        namespace.batch([ROUTER, f"route add fd00:16::/64 {holder}"])
-        before = listed(namespace)
-        ran = Ran(namespace, [*PAIR[1:], HALVES[0]], tmp_path, wait=60)
-        (line,) = ran.lines
-        assert "delete that, or choose another metric" in line
-        assert (ran.status, listed(namespace)) == (1, before)
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     @pytest.mark.parametrize("held", [(), ("route add 172.16.0.0/17 via 10.0.0.7 dev eth0 proto 213",)])
@@ -445,13 +421,7 @@ class TestTheOptionalRoute:
         assert ours(namespace, IPV6) == []
 
     @pytest.mark.parametrize(
-        "state",
-        [
-            "link set eth1 down",
-            "link del eth1",
-            f"route add {REPLY.global_address} dev ib0 proto static",
-            "IPv6 is off",
-        ],
+        "state", ["link set eth1 down", "link del eth1", f"route add {REPLY.global_address} dev ib0", "IPv6 is off"]
     )
     def test_not_now(self, namespace: Namespace, tmp_path: Path, state: str) -> None:
         """Without its device, or with another program's route in its place, the others are set, and nothing is said."""

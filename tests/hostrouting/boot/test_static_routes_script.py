@@ -16,7 +16,7 @@ from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
-from tests.support.commands import furnish, route_command
+from tests.support.commands import default_routes, furnish, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.own_routes import configured
@@ -24,30 +24,6 @@ from tests.support.routes_script import Ran
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-UPLINKS = {
-    IPV4: (
-        *[["via 10.0.0.1 dev eth0"]] * 3,
-        ["dev wg0"],
-        ["nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.0.0.2 dev eth1 onlink"],
-        ["via 10.0.0.1 dev eth0 metric 100", "dev ib0 metric 50"],
-        ["via 10.0.0.7 dev eth0 proto 213", "via 10.0.0.1 dev eth0 metric 9"],
-        ["via 10.0.0.1 dev eth0 onlink", "via 10.0.0.9 dev eth1 table 100 onlink"],
-        *[["via 10.0.0.1 dev eth0 table 100"]] * 2,
-        ["via inet6 fe80::1 dev eth0"],
-        [],
-    ),
-    IPV6: (
-        *[["via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"]] * 3,
-        ["nexthop via fe80::1 dev eth0 weight 2 nexthop via fe80::2 dev eth1"],
-        ["via fe80::1 dev eth0 metric 5 expires 0", "via fe80::2 dev eth1 metric 9", "dev ib0 metric 12"],
-        ["via fe80::1 dev eth0", "dev eth1 pref high"],
-        ["via fe80::7 dev eth0 proto 213", "via fe80::1 dev eth0 metric 2000"],
-        ["from fd00::/8 via fe80::1 dev eth0 metric 5", "via fe80::2 dev eth0 metric 9"],
-        ["via fe80::1 dev eth0", "via fe80::2 dev ib0 table 100"],
-        [],
-    ),
-}
-"""The default routes of a host."""
 FAMILIES = ((IPV4,), (IPV6,), (IPV4, IPV6))
 GATEWAYS = ("10.0.0.1", "10.0.0.9", "10.5.0.1", "172.16.0.5", "fd00:99::1", "fd00:99::4", "fd00:5::1", "fd00:16::5")
 WAYS = {
@@ -139,8 +115,8 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     with private_namespace() as namespace:
         furnish(namespace, lost=data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         for family, routes in by_family.items():
-            uplinks = [f"route append default {way}" for way in data.draw(st.sampled_from(UPLINKS[family]))]
             standing = data.draw(standing_routes(data.draw(blocks(family)), routes))
+            uplinks = data.draw(default_routes(family))
             batch = [f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100", *uplinks, *standing]
             namespace.batch(batch, force=True, family=family)
         before = state_of(namespace)
