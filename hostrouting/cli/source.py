@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -57,16 +57,6 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
         remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
         raise bad_input("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
-
-
-def written(config: HostRoutingConfig) -> dict[str, Any]:
-    """The configuration as somebody would write it: without what is the default."""
-    usual = HostRoutingConfig().to_mapping()
-    sections = {name: part for name, part in config.to_mapping().items() if part != usual.get(name)}
-    for name, part in sections.items():
-        if isinstance(part, dict) and (defaults := usual.get(name)):
-            sections[name] = {key: value for key, value in part.items() if value != defaults[key]}
-    return sections
 
 
 def repair_command(arguments: argparse.Namespace) -> str:

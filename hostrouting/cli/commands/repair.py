@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import GetHost, find_config, with_cidrs, written
+from hostrouting.cli.source import GetHost, find_config, with_cidrs
 from hostrouting.errors import NotReady, RouteOverlapError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     for finding in limits:
         say(str(finding))
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
-    printed = written(config)
+    printed = config.to_mapping()
     commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()

@@ -19,7 +19,6 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check
 from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.cli.source import written
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
@@ -27,7 +26,6 @@ from hostrouting.model.prefix import ip_at, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
-from hostrouting.testing.strategies import configs
 from tests.support.cli import say
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
@@ -195,13 +193,6 @@ def test_exit_codes_of_errors(error: Exception, code: int) -> None:
     """A bug, or a missing permission, is never taken for a verdict; docs/findings.md has the other errors."""
     assert code_of(error) == code
     assert (worst_code(3, code, 0), worst_code(3, 2, 1), worst_code(0)) == (min(3, code), 1, 0)
-
-
-@given(configs())
-def test_a_configuration_as_it_is_written(config: HostRoutingConfig) -> None:
-    """What repair prints is read again as the same configuration, without what is the default."""
-    assert HostRoutingConfig.from_mapping(written(config)) == config
-    assert written(HostRoutingConfig()) == {}
 
 
 @given(nodes(), st.frozensets(st.sampled_from(NAMES)))
