@@ -212,7 +212,7 @@ class InstallTask:
         host, path = self.host, HostLayout.config_path
         self._replaced.append(readable_installed(host))
         before, parts = host.files.read(path), self.parts()
-        plan = self._possible_plan(parts)
+        plan = self.possible_plan(parts)
         if plan is None:
             return None
         if not plan.needs_install:
@@ -220,11 +220,11 @@ class InstallTask:
         with host.locked(ctx):
             if host.files.read(path) != before:  # another run was faster: its sections count
                 parts = self.parts()
-                if self._possible_plan(parts) is None:
+                if self.possible_plan(parts) is None:
                     return None
             return install(host, parts[0].config, parts[0].former), parts
 
-    def _possible_plan(self, parts: Parts) -> Plan | None:
+    def possible_plan(self, parts: Parts) -> Plan | None:
         """The plan of these parts; None if there is nothing to do. Raises what must fail."""
         host, config = self.host, parts[0].config
         plan, is_installed = planned(host, config, parts), bool(owned_paths(host.files))

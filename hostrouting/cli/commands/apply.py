@@ -24,7 +24,11 @@ from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.host.host import Host
+    from hostrouting.tasks.install import Parts
+    from hostrouting.tasks.results import Plan
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 
@@ -32,9 +36,10 @@ ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     config, here = read_config(arguments.config), host()
-    if not arguments.allow_removal and (losses := tuple(find_losses(read_installed(here), config))):
-        raise ConfigError(losses)
-    outcome = run_task(Configure(config, host=here, wait=arguments.wait), here)
+    if not arguments.allow_removal:
+        _require_no_losses(here, config)
+    kind = Configure if arguments.allow_removal else _WithoutLosses
+    outcome = run_task(kind(config, host=here, wait=arguments.wait), here)
     # Both a result and a RouteOverlapError have the report of the check.
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
@@ -49,3 +54,17 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, check and check.report)
+
+
+class _WithoutLosses(Configure):
+    """Also under the lock, for which it may have waited: another run may have installed what must not go."""
+
+    def possible_plan(self, parts: Parts) -> Plan | None:
+        """See Configure."""
+        _require_no_losses(self.host, self.config)
+        return super().possible_plan(parts)
+
+
+def _require_no_losses(host: Host, config: HostRoutingConfig) -> None:
+    if losses := tuple(find_losses(read_installed(host), config)):
+        raise ConfigError(losses)

@@ -308,3 +308,19 @@ class TestAsAProgram:
         environment |= {"COMP_LINE": "hostrouting check --sn", "COMP_POINT": "22", "_ARGCOMPLETE_IFS": "\n"}
         completed([sys.executable, "-m", "hostrouting"], env={**os.environ, **environment})
         assert (tmp_path / "words").read_text().split() == ["--snapshot", "--snapshots"]
+
+
+def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
+    """While apply waits for the lock, another run installs STRICT: that is refused as if it had been there before."""
+    host = FakeHost(kernel=h200())
+    halves = {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]}
+    strict, warn = (
+        json.dumps({"staticRoutes": halves, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": mode}})
+        for mode in ("STRICT", "WARN")
+    )
+    host.faults.meanwhile("snapshot", lambda: say("apply", "--config", "-", host=host, stdin=strict.encode()))
+    said = say("apply", "--config", "-", host=host, stdin=warn.encode())
+    assert said.code == 2
+    assert "STRICT is installed" in said.out
+    assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
+    assert say("apply", "--config", "-", "--allow-removal", host=host, stdin=warn.encode()).code == 0
