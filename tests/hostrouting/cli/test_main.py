@@ -22,8 +22,9 @@ from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
-from hostrouting.model.prefix import ip_at, width_of
+from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -324,3 +325,15 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert "STRICT is installed" in said.out
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
     assert say("apply", "--config", "-", "--allow-removal", host=host, stdin=warn.encode()).code == 0
+
+
+def test_a_failure_for_pods_promises_nothing_about_units() -> None:
+    """The boot check judges packets of the host only: if those of pods escape, apply fails, and units start."""
+    host = FakeHost(kernel=plain_vm())
+    host.kernel.add_link(Link(name="ib0", index=9, type=32))
+    host.kernel.add_rule(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16")))
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", table=100))
+    check = {"expectedCidrs": ["172.16.0.0/16"], "podCidrs": ["10.244.1.0/24"], "mode": "STRICT"}
+    said = say("apply", "--config", "-", host=host, stdin=json.dumps({"routeOverlap": check}).encode())
+    sentence = "the verdict is overlap, and the mode is STRICT; the gate checks again before each start of a gated unit"
+    assert (said.code, said.lines[0]) == (1, f"FAILED: {sentence}")
