@@ -213,3 +213,14 @@ def test_packets_without_a_mark_are_no_vpns(mark: int, verdict: str) -> None:
     )
     way = Route.to("0.0.0.0/0", dev="antrea-ext.5", table=100)
     assert reported(node(way, rules=rules, links=links)).verdict == verdict
+
+
+@pytest.mark.parametrize(("dev", "verdict"), [("cali1", "ok"), ("lxc1", "undecided"), ("eth1", "undecided")])
+def test_a_refused_block_with_things_of_another_cni_inside(dev: str, verdict: str) -> None:
+    """BIRD refuses blocks for Calico: only a pod of Calico inside shows that, beside a device of Calico."""
+    links = tuple(
+        Link(name=name, index=10 + place, kind="veth") for place, name in enumerate(["cali1", "lxc1", "eth1"])
+    )
+    block = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=12)
+    host = node(block, Route.to("172.16.5.7/32", dev=dev), links=links)
+    assert reported(host, "172.16.5.128/25").verdict == verdict
