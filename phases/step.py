@@ -1,6 +1,6 @@
 """Step: what happened to one task in a run. Observers get it when it starts and ends, and the first is the report.
 
-How a step is worded in a log is decided in `logs`.
+How a step is worded in a log is decided in `observers`.
 """
 
 from __future__ import annotations
