@@ -337,3 +337,17 @@ def test_a_failure_for_pods_promises_nothing_about_units() -> None:
     said = say("apply", "--config", "-", host=host, stdin=json.dumps({"routeOverlap": check}).encode())
     sentence = "the verdict is overlap, and the mode is STRICT; the gate checks again before each start of a gated unit"
     assert (said.code, said.lines[0]) == (1, f"FAILED: {sentence}")
+
+
+def test_status_says_what_it_can() -> None:
+    """Somebody who may not list nftables still learns what escapes, and what is not known; alone, that is exit code 3."""
+    host, allowed = FakeHost(kernel=h200()), {"expectedCidrs": [CIDR], "allowedDevs": ["ib*"]}
+    refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
+    for check, code, verdict in (({"expectedCidrs": [CIDR]}, 1, "OVERLAP"), (allowed, 3, "OK")):
+        config = {"routeOverlap": check, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
+        assert say("apply", "--config", "-", host=host, stdin=json.dumps(config).encode()).code == 0
+        host.nftables.fault = refusal
+        said = say("status", host=host)
+        host.nftables.fault = None
+        assert (said.code, said.lines[0]) == (code, "REQUIREMENT: nft could not list the table")
+        assert any(line.startswith(f"{verdict}: ") for line in said.lines)
