@@ -104,15 +104,14 @@ class ConfigError(HostRoutingError, ValueError):
     def __init__(self, faults: Iterable[Fault], source: str = "") -> None:
         self.faults, self.source = tuple(faults), source
         super().__init__()
-        self.args = (self.summary(len(self.faults)),)
+        self.args = (self._summary(),)
 
-    def summary(self, most: int) -> str:
-        """The message with at most this many of the faults, and the number of all of them."""
+    def _summary(self) -> str:
         where, count = self.source or "the configuration", len(self.faults)
         if count == 1:
             (fault,) = self.faults
             return f"{where}: {fault}" if self.source or not fault.path else str(fault)
-        return "\n".join([f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults[:most])])
+        return "\n".join([f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults)])
 
 
 class RequirementError(HostRoutingError):

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Plan
 
+# Not that no unit starts: the boot script does not judge the packets of pods.
+_AGAIN = "the gate checks again before each start of a gated unit"
+
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """What would be changed, and what there is to tell about it."""
@@ -66,7 +69,7 @@ class Run(NamedTuple):
         for error in self.errors:
             words = str(error) or type(error).__name__
             if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
-                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT; no gated unit starts"
+                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT; {_AGAIN}"
             first, *others = words.splitlines()
             yield from (f"FAILED: {first}", *(f"  {line}" for line in others))
         if self.report.ok:

@@ -102,15 +102,15 @@ class KernelLinkLayer:
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
-        place = (neighbour.ip, neighbour.dev)
-        present = [entry for entry in self.look().neighbours if (entry.ip, entry.dev) == place]
-        if present != [neighbour]:
-            return not present
+        family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:
-                where = _NEIGHBOUR.pack(AF_OF[neighbour.ip.version], index_of(neighbour.dev), 0, 0)
-                request = message(_RTM_DELNEIGH, 0, where + attribute(_DST, neighbour.ip.packed))
-                for error in netlink.batch([request]).values():
+                index = index_of(neighbour.dev)
+                present = [tuple(state) for dev, dst, *state in _entries(netlink, family) if (dev, dst) == (index, ip)]
+                if present != [(neighbour.mac, neighbour.permanent)]:
+                    return not (present or netlink.is_torn)
+                where = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_DST, ip)
+                for error in netlink.batch([message(_RTM_DELNEIGH, 0, where)]).values():
                     raise error
             except KernelError as error:
                 if error.number not in _ABSENT:

@@ -99,11 +99,6 @@ class RoutePlan(NamedTuple):
         """The steps for routes that cannot be added because a route that is not ours holds their key."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
-    @property
-    def kept(self) -> int:
-        """The number of routes that already exist as wanted, at least in part."""
-        return len({step.route.key for step in self.steps if step.action == "keep"})
-
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
         if conflicts := self.conflicts:

@@ -32,7 +32,7 @@ from hostrouting.host.effects import Effects, Operation, effects_of, having_chan
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.tasks.requirements import find_requirements
+from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
 
@@ -174,6 +174,8 @@ class InstallTask:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
+    allow_removal: bool = attrs.field(default=True, kw_only=True)
+    """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
     _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
     """What was installed before each run of this task, for undo(); None if it could not be read."""
 
@@ -200,7 +202,7 @@ class InstallTask:
         if (former := self._replaced[0]) is None:
             sentence = "what was installed before could not be read, so it cannot be installed again"
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        result = attrs.evolve(self, config=former, wait=0).do(ctx)
+        result = attrs.evolve(self, config=former, wait=0, allow_removal=True).do(ctx)
         self._replaced.clear()
         return result
 
@@ -232,6 +234,8 @@ class InstallTask:
             return None
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
+        if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
+            raise ConfigError(losses)
         if plan.routes is not None and is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:

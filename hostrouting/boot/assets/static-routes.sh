@@ -22,7 +22,8 @@ BEGIN {
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
 /^Command failed / { next } # the line before says why
 /^[0-9]+: / {
-  sub(/(@[^@]*)?:$/, "", $2); is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)/ || $2 in is_up # or a dead end
+  # Its alias, which comes later, can be any text. Devices that are listed twice are dead ends.
+  sub(/(@[^@]*)?:$/, "", $2); is_fabric[$2] = /^[^\\]*\\ +link\/(\[(32|772)\]|infini|loop)/ || $2 in is_up
   is_up[$2] = $3 ~ /[<,]UP[,>]/; next
 }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
@@ -114,7 +115,7 @@ function plan(   i, n) {
 }
 '
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
-lists=('link show' 'link show type '{dummy,ifb,vrf} 'route show table all') # devices that are listed twice lead nowhere
+lists=('link show' 'link show type '{dummy,ifb,vrf} 'route show table all')
 list() { ip -N -o -batch - 2>&1 < <(printf '%s\n' "${lists[@]}") && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() next=0 stopped='' && trap 'stopped=143' TERM INT HUP

@@ -18,10 +18,8 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import GetHost, read_config
-from hostrouting.errors import ConfigError, HostRoutingError
+from hostrouting.errors import HostRoutingError
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import read_installed
-from hostrouting.tasks.requirements import find_losses
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
@@ -32,9 +30,7 @@ ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     config, here = read_config(arguments.config), host()
-    if not arguments.allow_removal and (losses := tuple(find_losses(read_installed(here), config))):
-        raise ConfigError(losses)
-    outcome = run_task(Configure(config, host=here, wait=arguments.wait), here)
+    outcome = run_task(Configure(config, host=here, wait=arguments.wait, allow_removal=arguments.allow_removal), here)
     # Both a result and a RouteOverlapError have the report of the check.
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]

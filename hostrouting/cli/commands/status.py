@@ -1,22 +1,24 @@
 """`status`: whether this host is as the installed configuration asks: files, routes, units, and the verdict now.
 
 Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes now. 3: the verdict is
-undecided.
+undecided, or a part of the host does not answer; the rest is said.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import find_faults
 from hostrouting.cli.check import make_check
-from hostrouting.cli.output import FINE, PROBLEM, Answer, worst_code
+from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, worst_code
 from hostrouting.cli.running import plan_lines
-from hostrouting.finding import worst_first
+from hostrouting.errors import HostRoutingError
+from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
@@ -26,18 +28,32 @@ from hostrouting.tasks.results import Plan
 if TYPE_CHECKING:
     from hostrouting.cli.source import GetHost
 
+T = TypeVar("T")
+
 
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     here, path, plan, check = host(), HostLayout.config_path, Plan(), None
+    unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
+
+    def ask(question: Callable[[], T], otherwise: T) -> T:
+        """The answer; what one part of the host does not answer does not keep the others from being asked."""
+        try:
+            return question()
+        except HostRoutingError as error:
+            unanswered.append(error)
+            return otherwise
+
     if (config := read_installed(here)) is not None:
-        plan = Configure(config, host=here).plan()
+        plan = ask(Configure(config, host=here).plan, plan)
         if writer_of(here.files.read(path) or "") != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
-        plan = attrs.evolve(plan, findings=worst_first((*find_faults(here, config), *plan.findings)))
-        check = make_check(config, host) if config.route_overlap.cidrs else None
+        plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(here, config), none), *plan.findings))
+        check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
     is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in plan.findings)
-    code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE)
+    code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
+    unknown = (finding for error in unanswered for finding in error.findings)
+    plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
     lines = [f"INSTALLED: this host is as {path} asks"] if code == FINE else []
     if config is None:
         lines = ["NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"]

@@ -109,6 +109,12 @@ class TestWaiting:
 class TestWhichDefaultRoute:
     """Gateway and device are those of the default route of table main, in the order of Linux."""
 
+    def test_an_alias_that_reads_like_a_kind(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The alias of a link is any text, such as the name of the cable: only the link's own type counts."""
+        namespace.ip("link", "set", "eth0", "alias", "uplink/infiniband link/infiniband")
+        ran = Ran(namespace, HALVES, tmp_path)
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is known by the type of the device, however that is listed, and has to be named; so are dead ends."""
         namespace.batch(["route del default"])

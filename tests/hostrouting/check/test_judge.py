@@ -220,3 +220,27 @@ def test_packets_without_a_mark_are_no_vpns(mark: int, verdict: str) -> None:
     )
     way = Route.to("0.0.0.0/0", dev="antrea-ext.5", table=100)
     assert reported(node(way, rules=rules, links=links)).verdict == verdict
+
+
+@pytest.mark.parametrize(("dev", "verdict"), [("cali1", "ok"), ("lxc1", "undecided"), ("eth1", "undecided")])
+def test_a_refused_block_with_things_of_another_cni_inside(dev: str, verdict: str) -> None:
+    """BIRD refuses blocks for Calico: only a pod of Calico inside shows that, beside a device of Calico."""
+    links = tuple(
+        Link(name=name, index=10 + place, kind="veth") for place, name in enumerate(["cali1", "lxc1", "eth1"])
+    )
+    block = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=12)
+    host = node(block, Route.to("172.16.5.7/32", dev=dev), links=links)
+    assert reported(host, "172.16.5.128/25").verdict == verdict
+
+
+def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
+    """A route in table main is used before the later rules: a wide one would take what these send by a fine device."""
+    rules = (
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
+        Rule(family=4, priority=200, table=200, dst=Prefix.parse("172.16.5.0/24")),
+        Rule(family=4, priority=300, table=300),
+    )
+    ways = Route.to("0.0.0.0/0", dev="ib0", table=200), Route.to(CIDR, dev="wg1", table=300)
+    host = node(*ways, rules=rules, links=(IB0, Link(name="wg1", index=10, kind="wireguard", type=65534)))
+    report = reported(host, allowedDevs=["wg1"])
+    assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]

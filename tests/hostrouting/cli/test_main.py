@@ -22,8 +22,9 @@ from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
-from hostrouting.model.prefix import ip_at, width_of
+from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -308,3 +309,45 @@ class TestAsAProgram:
         environment |= {"COMP_LINE": "hostrouting check --sn", "COMP_POINT": "22", "_ARGCOMPLETE_IFS": "\n"}
         completed([sys.executable, "-m", "hostrouting"], env={**os.environ, **environment})
         assert (tmp_path / "words").read_text().split() == ["--snapshot", "--snapshots"]
+
+
+def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
+    """While apply waits for the lock, another run installs STRICT: that is refused as if it had been there before."""
+    host = FakeHost(kernel=h200())
+    halves = {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]}
+    strict, warn = (
+        json.dumps({"staticRoutes": halves, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": mode}})
+        for mode in ("STRICT", "WARN")
+    )
+    host.faults.meanwhile("snapshot", lambda: say("apply", "--config", "-", host=host, stdin=strict.encode()))
+    said = say("apply", "--config", "-", host=host, stdin=warn.encode())
+    assert said.code == 2
+    assert "STRICT is installed" in said.out
+    assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
+    assert say("apply", "--config", "-", "--allow-removal", host=host, stdin=warn.encode()).code == 0
+
+
+def test_a_failure_for_pods_promises_nothing_about_units() -> None:
+    """The boot check judges packets of the host only: if those of pods escape, apply fails, and units start."""
+    host = FakeHost(kernel=plain_vm())
+    host.kernel.add_link(Link(name="ib0", index=9, type=32))
+    host.kernel.add_rule(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16")))
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", table=100))
+    check = {"expectedCidrs": ["172.16.0.0/16"], "podCidrs": ["10.244.1.0/24"], "mode": "STRICT"}
+    said = say("apply", "--config", "-", host=host, stdin=json.dumps({"routeOverlap": check}).encode())
+    sentence = "the verdict is overlap, and the mode is STRICT; the gate checks again before each start of a gated unit"
+    assert (said.code, said.lines[0]) == (1, f"FAILED: {sentence}")
+
+
+def test_status_says_what_it_can() -> None:
+    """Somebody who may not list nftables still learns what escapes, and what is not known; alone, that is exit code 3."""
+    host, allowed = FakeHost(kernel=h200()), {"expectedCidrs": [CIDR], "allowedDevs": ["ib*"]}
+    refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
+    for check, code, verdict in (({"expectedCidrs": [CIDR]}, 1, "OVERLAP"), (allowed, 3, "OK")):
+        config = {"routeOverlap": check, "probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
+        assert say("apply", "--config", "-", host=host, stdin=json.dumps(config).encode()).code == 0
+        host.nftables.fault = refusal
+        said = say("status", host=host)
+        host.nftables.fault = None
+        assert (said.code, said.lines[0]) == (code, "REQUIREMENT: nft could not list the table")
+        assert any(line.startswith(f"{verdict}: ") for line in said.lines)
