@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -154,3 +155,14 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 
 
 _NO_CHANGES = '[[ "$*" == *" -o "* ]] && exec ip "$@"; echo "a second run writes" >&2; exit 3'
+
+
+def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:
+    """A route of ours with the wanted next hop, and an mtu that we never set, is as before after a run that fails."""
+    with private_namespace() as namespace:
+        furnish(namespace)
+        old = "route append 172.16.0.0/30 proto 213 via"
+        namespace.batch(["route add default via 10.0.0.1", f"{old} 10.0.0.9", f"{old} 10.0.0.1 mtu 1400"])
+        before = state_of(namespace)
+        ran = Ran(namespace, [StaticRoute("172.16.0.0/30"), StaticRoute("172.16.0.0/28", "10.5.0.1")], tmp_path)
+        assert (ran.status, state_of(namespace).routes) == (1, before.routes)
