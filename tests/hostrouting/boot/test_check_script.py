@@ -32,10 +32,6 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
         *("STRICT", ["route del default"], FABRIC, 1, 3, "no-default-route"),
         {MADE_DETECTED: "no-default-route\n"},
     ),
-    "no default route in WARN": (
-        *("WARN", ["route del default"], FABRIC, 0, 4, "no-default-route"),
-        {MADE_DETECTED: "no-default-route\n"},
-    ),
     "undecided": ("STRICT", COMPETING, HEALTHY, 0, 4, "undecided", {}),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }
