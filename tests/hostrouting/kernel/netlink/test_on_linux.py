@@ -80,6 +80,18 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
     assert part == part_of(snapshot, **asked)
 
 
+def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
+    """Of routes of two kinds in turn, ours are read, and of the others those in one of the blocks, and the first."""
+    wanted = [
+        Route.to(f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=(OURS, 12)[place % 2])
+        for place in range(64)
+    ]
+    backend.change(RouteRequest("add", route) for route in wanted)
+    near = [*map(Prefix.parse, ("20.0.4.0/22", "20.0.16.0/23", "240.0.0.0/4"))]
+    read = [route for route in backend.snapshot(family=4, near=near).routes if route in wanted]
+    assert read == [route for place, route in enumerate(wanted) if not place % 2 or place in {1, 5, 7, 17}]
+
+
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
     """Masters, peers, weights, metrics, gateways of the other family, sources, ends, nexthop objects and encaps are read."""
     namespace.batch(
