@@ -95,10 +95,11 @@ def verdict_sentence(family: FamilyReport) -> str:
         route = f"IPv{family.family} default route{_passed_over(family)}"
         return f"there is no {route}, so no device is expected for {cidrs}"
     if family.verdict == "overlap":
-        ranges = {(escape.first, escape.last) for escape in family.escapes}
-        size = "all" if all((cidr.first, cidr.last) in ranges for cidr in family.cidrs) else "a part"
-        ways = dict.fromkeys(_way(escape) for escape in family.escapes)
-        return f"{size} of {cidrs} {spoken([*ways])}; expected: {devs}"
+        size = "all" if all(_escapes_whole(cidr, family.escapes) for cidr in family.cidrs) else "a part"
+        lost_by = dict.fromkeys(dev for escape in family.escapes if escape.kind == "overlap" for dev in escape.devs)
+        ways = [f"leaves by {spoken([*lost_by])}"] if lost_by else []
+        ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
+        return f"{size} of {cidrs} {spoken(ways)}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
@@ -122,6 +123,13 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
     for label, first, last in ranges:
         extents.setdefault(label, {})[extent(family, first, last)] = None
     return {label: [*texts] for label, texts in extents.items()}
+
+
+def _escapes_whole(cidr: Prefix, escapes: Iterable[Escape]) -> bool:
+    behind = cidr.first  # everything before this address escapes
+    for first, last in sorted((escape.first, escape.last) for escape in escapes):
+        behind = max(behind, last + 1) if first <= behind else behind
+    return behind > cidr.last
 
 
 def _way(escape: Escape) -> str:

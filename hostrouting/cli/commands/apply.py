@@ -2,8 +2,8 @@
 
 The file is complete: what is installed and not in the file is removed. A file that takes away a route, a CIDR, the mode
 STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If an address
-escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. After a failure, the answer
-says whether units start unchecked.
+escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. If units start unchecked,
+the answer says so.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
     findings: list[Finding] = []
-    if not outcome.report.ok:
-        with suppress(HostRoutingError):
-            faults = (fault for fault in find_faults(here, config) if fault.name == "gate-open")
-            findings += (fault._replace(remedy="") for fault in faults)  # to apply, which has failed
+    with suppress(HostRoutingError):
+        faults = [fault for fault in find_faults(here, config) if fault.name == "gate-open"]
+        # After a failure, the remedy would be to apply.
+        findings += faults if outcome.report.ok else [fault._replace(remedy="") for fault in faults]
     done = "this host is as the configuration asks"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}

@@ -211,3 +211,11 @@ def test_no_line_is_long_without_a_need() -> None:
         for finding in findings(make()):
             assert len(finding.sentence) < 160 or "[" in finding.sentence or "rule" in finding.sentence
     assert findings(kernel.snapshot())[0].name == "no-default-route"
+
+
+def test_a_network_that_escapes_by_several_devices() -> None:
+    """All of it escapes, and the devices are one list."""
+    ways = [Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1")]
+    host = plain_vm().snapshot().with_routes(ways)
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})).families
+    assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"

@@ -351,3 +351,14 @@ def test_status_says_what_it_can() -> None:
         host.nftables.fault = None
         assert (said.code, said.lines[0]) == (code, "REQUIREMENT: nft could not list the table")
         assert any(line.startswith(f"{verdict}: ") for line in said.lines)
+
+
+def test_apply_says_that_the_gate_is_open() -> None:
+    """The configuration is in force then, and units start unchecked nevertheless."""
+    host, text = FakeHost(kernel=h200()), json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}).encode()
+    opening = "/run/hostrouting/gate.open"
+    host.files.texts[opening], host.files.modes[opening] = "ticket 4711\n", 0o600
+    said = say("apply", "--config", "-", host=host, stdin=text)
+    (line,) = [line for line in said.lines if line.startswith("GATE-OPEN: ")]
+    assert line.endswith("ticket 4711; to end this: rm /run/hostrouting/gate.open")
+    assert said.lines[0] == "DONE: this host is as the configuration asks"
