@@ -295,7 +295,7 @@ class GuardConfig(Section):
 class GateConfig(Section):
     """The units that wait for the gate."""
 
-    units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
+    units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
 
 

@@ -76,7 +76,7 @@ function way_for(gateway, dev,   i, hops, hop) { # the next hops for a configure
   if (hop[1] != "" || (dev == "" && hops == "")) return alone(hop[1])
   return " via " gateway " dev " (dev == "" ? dev_of(hops) : dev)
 }
-function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, theirs, other, h, need) {
+function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, theirs, other, stale, h, need) {
   n = split(wish, word, " "); family = word[1] ~ /:/ ? 6 : 4; given["via"] = given["dev"] = "" # gawk 5.2 would crash
   for (i = 2; i <= n; i++) { name = word[i]; given[name] = name ~ /^(link|optional)$/ ? 1 : word[++i] }
   place = word[1] " proto " ours " metric " given["metric"]; name = wish; sub(/ metric .*/, "", name)
@@ -96,8 +96,9 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     "delete that, or " (family == 6 ? "choose another metric" : "configure longer prefixes, which are used before it"))
   for (i = 1; i <= n; i++) if (need[bare(word[i])]) {
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
-    for (h = 1; h <= holders[place]; h++) # one of ours with this next hop goes first: Linux deletes it by that alone
-      if (is_ours[holder[place, h]] && index(way[holder[place, h]], bare(word[i]) " ") == 1) step_of[holder[place, h]] = 1
+    for (h = 1; h <= holders[place]; h++) { # one of ours with this next hop goes first: Linux deletes it by that alone
+      stale = holder[place, h]; if (is_ours[stale] && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1
+    }
     # Not "replace", which would hit a route that another program sets at this moment.
     change(r, (holders[place] || i > 1 ? "append " : "add ") want, deletion(place bare(word[i])))
   }

@@ -134,20 +134,19 @@ def test_what_is_written() -> None:
 
 def test_defaults_do_not_change() -> None:
     """config.json leaves them out: with another default, what is installed on hosts would ask for something else."""
-    config = HostRoutingConfig(gate={}, azure_vnet_cleanup={"managed": ["10.240.0.0/16"]}, static_routes={"routes": []})
+    config = HostRoutingConfig(azure_vnet_cleanup={"managed": ["10.240.0.0/16"]}, static_routes={"routes": []})
     route = StaticRoute("10.0.0.0/8")
     assert (route.gateway, route.dev, route.metric) == (None, None, 0)
-    assert config.gate is not None
     assert config.azure_vnet_cleanup is not None
     sections = (config.static_routes, config.route_overlap, config.probe_rewrite, config.azure_vnet_cleanup)
-    settings = [value for section in (*sections, config.guard, config.gate) for value in vars(section).values()]
+    settings = [value for section in (*sections, config.guard) for value in vars(section).values()]
     source, rewritten = map(IPv6Address, ("fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"))
     assert settings == [
         *(False, ()),
         *((), Mode.WARN, (), (), (), (), ()),
         *(False, (), source, rewritten, True),
         *((IPv4Network("10.240.0.0/16"),), (), (), True),
-        *(False, ("systemd-nspawn@.service",)),
+        False,
     ]
     assert config.manage_foreign == "leave"
     assert HostRoutingConfig().gate is None
