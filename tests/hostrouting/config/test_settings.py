@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import (
@@ -336,6 +336,7 @@ def test_refused(key: str, rule: str, values: list[Any]) -> None:
 
 
 @given(st.text(max_size=17) | st.text("eE0_.-\n/", max_size=17))
+@example("e" * 15)
 def test_dev_is_what_the_pattern_says(text: str) -> None:
     """A device name is accepted exactly if the pattern of the specification matches it; empty means none."""
     right = bool(re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", text)) and text not in {".", ".."}
