@@ -88,6 +88,12 @@ class TestWhatItSaysAndLeaves:
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert [devs for *_, devs in sorted(checked.escapes)] == [frozenset({name}) for name in names]
 
+    def test_what_is_allowed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A device of allowedDevs is fine; a pattern is for the whole name."""
+        configs = [check(FABRIC, allowed_devs=[pattern]) for pattern in ("ib*", "i?")]
+        verdicts = [Checked(namespace, config, tmp_path).verdict for config in configs]
+        assert verdicts == ["ok", "overlap"]
+
     def test_only_what_is_expected_is_read(self, namespace: Namespace, tmp_path: Path) -> None:
         """Without a CIDR of a family, nothing is read about that family: the kernel may not have it."""
         tools = {"ip": f'echo "$*" >>{tmp_path}/asked; exec ip "$@"'}
