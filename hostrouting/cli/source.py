@@ -44,7 +44,11 @@ def find_config(arguments: argparse.Namespace, host: GetHost) -> HostRoutingConf
         return HostRoutingConfig()
     from hostrouting.tasks.install import read_installed  # noqa: PLC0415  few hosts that are checked have it
 
-    return read_installed(host()) or HostRoutingConfig()
+    try:
+        return read_installed(host()) or HostRoutingConfig()
+    except ConfigError as error:
+        more = "to use another configuration here: --config FILE"
+        raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}") for fault in error.faults]) from error
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
