@@ -1,6 +1,6 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration includes the installed one, or the one that is named. Where the gateway and the device of the default
+The configuration includes the installed one, or that of --config. Where the gateway and the device of the default
 route are right, its routes name neither, so it fits other nodes with the same problem. What it costs, and what it
 cannot repair, is written to standard error. Without a repair nothing is printed, and the exit code is 1.
 """
