@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config")
+        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config file")
     if report.escapes and not report.routes:
         reasons = [str(finding) for finding in unsafe] or ["a rule decides, before table main"]
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
