@@ -119,7 +119,7 @@ class RequirementError(HostRoutingError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed."""
+    """Routes cannot be added: other programs' routes have the same destination and metric. Nothing was changed."""
 
 
 class ApplyError(HostRoutingError):

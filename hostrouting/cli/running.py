@@ -35,6 +35,21 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from finding_lines(finding for finding in plan.findings if finding.name != "route-conflict")  # a step
 
 
+def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
+    """How this host compares with its installed configuration; nothing if other lines say all of it."""
+    path, routes = HostLayout.config_path, plan.routes
+    if not is_installed:
+        yield "NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
+    elif routes is not None and routes.conflicts:
+        yield f"CONFLICT: this host is not as {path} asks, and apply would fail; the lines that begin with ! say why"
+    elif not plan.is_empty:
+        yield f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"
+    elif routes is not None and routes.pending:
+        yield f"NOT READY: a route that {path} asks for waits for what is missing"
+    elif is_fine:
+        yield f"INSTALLED: this host is as {path} asks"
+
+
 def _blocks(*blocks: Iterable[object]) -> Iterator[str]:
     for block in blocks:
         yield from capped([f"  {line}" for thing in block for line in str(thing).splitlines()])

@@ -44,7 +44,11 @@ def find_config(arguments: argparse.Namespace, host: GetHost) -> HostRoutingConf
         return HostRoutingConfig()
     from hostrouting.tasks.install import read_installed  # noqa: PLC0415  few hosts that are checked have it
 
-    return read_installed(host()) or HostRoutingConfig()
+    try:
+        return read_installed(host()) or HostRoutingConfig()
+    except ConfigError as error:
+        more = "to use another configuration here: --config FILE"
+        raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}") for fault in error.faults]) from error
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
@@ -54,7 +58,7 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     except ConfigError as error:
         raise ConfigError([fault._replace(path="CIDR") for fault in error.faults]) from error
     if not section.cidrs:
-        remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
+        remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
         raise bad_input("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
 

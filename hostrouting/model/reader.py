@@ -309,7 +309,7 @@ def _read_text(value: Any) -> str:
     """The text; an object of `ipaddress` stands for its text."""
     if isinstance(value, str) or type(value).__module__ == "ipaddress":
         return str(value)
-    raise ValueError("is not a text")
+    raise ValueError("is not a string")
 
 
 def _read_word(value: Any) -> str:
@@ -317,7 +317,7 @@ def _read_word(value: Any) -> str:
     # only JSON can express, cannot be written again.
     text = _read_text(value)
     if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
-        raise ValueError(f"is not a text of up to {_LONGEST} characters")
+        raise ValueError(f"is not a string of up to {_LONGEST} characters")
     return text
 
 

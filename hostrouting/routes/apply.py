@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
 """By verb: the refusal that means that another program has done the same. Reading back decides."""
 
-_RIVAL = "another program changes these routes at the same time, or has a next hop in one: choose another metric"
+_RIVAL = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
 
 
 class Applied(NamedTuple):

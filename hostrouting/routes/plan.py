@@ -49,11 +49,11 @@ class Step(NamedTuple):
         if self.held is None:
             return ""
         if prefix.family != IPV4:
-            return "choose another metric: the lowest takes precedence"
+            return "configure another metric: the lowest takes precedence"
         if prefix.length == width_of(IPV4):
-            return "delete it first: no prefix can be longer"
+            return "delete that route: no prefix can be longer"
         left, right = prefix.halves()
-        return f"instead, configure {left} and {right}, which take precedence"
+        return f"configure {left} and {right} instead, which take precedence"
 
     @property
     def why(self) -> str:
@@ -204,7 +204,7 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     if wanted and (staying := [route for route in present if not set(entries_of(route)) <= set(stale)]):
         [route], first = as_listed(wanted), staying[0]
         if first.protocol != OURS and _as_ours(first) != _as_ours(bare(route)):
-            reason = f"another route has the same destination and metric: [{first}], which is not ours"
+            reason = f"another program's route has the same destination and metric: [{first}]"
             return [Step("conflict", route, reason, first)]
     steps = []
     for plain, entry in needed.items():

@@ -99,7 +99,7 @@ def test_routes_that_cannot_be_installed(mode: Mode | None) -> None:
     """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
     with host(config(StaticRoute(CIDR), *HALVES, mode=mode)) as system:
         assert start(system) == 1
-        assert f"another program has the route [{CIDR} dev ib0 proto 2 " in system.journal(KUBE1)
+        assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto 2 " in system.journal(KUBE1)
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
         assert not ours(system)
         remove(system)

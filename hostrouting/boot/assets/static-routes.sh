@@ -92,8 +92,10 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
   } for (i in need) if (need[i] && theirs) other = theirs # next hops of ours would be added to it
   if (given["optional"]) { if (lack != "" || other) return } else if (lack != "") {
     block("missing ROUTE-WAITS: " name ": waiting for " lack "; last seen:" (family in seen ? seen[family] : " none"))
-  } else if (other) block("refused ROUTE-CONFLICT: " name ": another program has the route [" line[other] "]: " \
-    "delete that, or " (family == 6 ? "choose another metric" : "configure longer prefixes, which are used before it"))
+  } else if (other) block("refused ROUTE-CONFLICT: " name " cannot be installed: " \
+    "another program\047s route has the same destination and metric: [" line[other] "]; " \
+    (family == 6 ? "configure another metric: the lowest takes precedence" : place ~ /^[^ ]*\/32 / ? \
+    "delete that route: no prefix can be longer" : "configure its two halves instead, which take precedence"))
   for (i = 1; i <= n; i++) if (need[bare(word[i])]) {
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
     for (h = 1; h <= holders[place]; h++) { # one of ours with this next hop goes first: Linux deletes it by that alone

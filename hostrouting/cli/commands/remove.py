@@ -1,6 +1,6 @@
 """`remove`: remove everything that hostrouting has installed, and nothing else, without being asked twice.
 
-While scripts of somebody else lie in gate.d, which hold units back as well, nothing is removed, and they are named.
+If somebody else's scripts are in gate.d, nothing is removed, and the answer names them: they hold units back, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration includes the installed one, or the one that is named. Where the gateway and the device of the default
+The configuration includes the installed one, or that of --config. Where the gateway and the device of the default
 route are right, its routes name neither, so it fits other nodes with the same problem. What it costs, and what it
 cannot repair, is written to standard error. Without a repair nothing is printed, and the exit code is 1.
 """
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config")
+        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config file")
     if report.escapes and not report.routes:
         reasons = [str(finding) for finding in unsafe] or ["a rule decides, before table main"]
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")

@@ -1,7 +1,7 @@
 """`status`: whether this host is as the installed configuration asks: files, routes, units, and the verdict now.
 
 Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes now. 3: the verdict is
-undecided, or a part of the host does not answer; the rest is said.
+undecided, or a part of the host does not answer; the other parts are shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import find_faults
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, worst_code
-from hostrouting.cli.running import plan_lines
+from hostrouting.cli.running import headline, plan_lines
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    here, path, plan, check = host(), HostLayout.config_path, Plan(), None
+    here, plan, check = host(), Plan(), None
     unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
 
     def ask(question: Callable[[], T], otherwise: T) -> T:
-        """The answer; what one part of the host does not answer does not keep the others from being asked."""
+        """The answer; the other parts of the host are asked even if this one does not answer."""
         try:
             return question()
         except HostRoutingError as error:
@@ -46,7 +46,7 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
 
     if (config := read_installed(here)) is not None:
         plan = ask(Configure(config, host=here).plan, plan)
-        if writer_of(here.files.read(path) or "") != WRITER:
+        if writer_of(here.files.read(HostLayout.config_path) or "") != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
         plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(here, config), none), *plan.findings))
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
@@ -54,12 +54,7 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
     unknown = (finding for error in unanswered for finding in error.findings)
     plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
-    lines = [f"INSTALLED: this host is as {path} asks"] if code == FINE else []
-    if config is None:
-        lines = ["NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"]
-    elif not plan.is_empty:
-        lines = [f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"]
     now = () if check is None else check.lines() if plan.is_empty else check.verdicts()
-    lines += [*plan_lines(plan), *now]
+    lines = (*headline(plan, is_installed=config is not None, is_fine=code == FINE), *plan_lines(plan), *now)
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)

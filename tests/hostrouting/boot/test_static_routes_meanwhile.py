@@ -217,6 +217,9 @@ class TestWrites:
         assert namespace.ip("route", "show", "table", "100").stdout
 
 
+TAKEN = "another program's route has the same destination and metric"
+
+
 class TestConflicts:
     """A route of another program with the key of one is never changed."""
 
@@ -233,9 +236,9 @@ class TestConflicts:
             StaticRoute("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
-        out = "delete that, or configure longer prefixes, which are used before it; gave up after N s"
+        out = "configure its two halves instead, which take precedence; gave up after N s"
         assert ran.lines == [
-            f"<3>static-routes: ROUTE-CONFLICT: {name}: another program has the route [{holder}]: {out}"
+            f"<3>static-routes: ROUTE-CONFLICT: {name} cannot be installed: {TAKEN}: [{holder}]; {out}"
             for name, holder in (
                 ("172.16.0.0/17", "172.16.0.0/17 dev ib0 scope 253 metric 4000000000"),
                 ("10.8.0.0/16", "blackhole 10.8.0.0/16"),
@@ -262,7 +265,7 @@ class TestConflicts:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
         (line,) = ran.lines
         assert ran.status == 1
-        assert re.match("<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.*: delete .* another metric", line)
+        assert re.match("<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.* configure another metric", line)
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
     @pytest.mark.parametrize(

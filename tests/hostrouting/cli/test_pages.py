@@ -14,7 +14,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, h200, plain_vm, vpn_node
@@ -77,6 +77,25 @@ def applied(
     return make
 
 
+def taken(host: FakeHost) -> None:
+    """Another program's route has taken the place of one of ours."""
+    [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == HALVES[0]]
+    host.kernel.ip_route("delete", ours)
+    host.kernel.ip_route("add", Route.to(HALVES[0], dev="ib3", protocol=4))
+
+
+def without_default(host: FakeHost) -> None:
+    """The default route is lost, and our routes with it."""
+    lost = [route for route in host.kernel.snapshot().routes if not route.prefix.length or route.protocol == OURS]
+    for route in lost:
+        host.kernel.ip_route("delete", route)
+
+
+def garbled(host: FakeHost) -> None:
+    """Somebody has edited the installed configuration, and it is not JSON any more."""
+    host.files.texts[LAYOUT.config_path] = "{"
+
+
 def opened(host: FakeHost) -> None:
     """Somebody has opened the gate."""
     host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
@@ -135,6 +154,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     ),
     "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
     "check: no permission": (f"check {CIDR}", blind(DENIED)),
+    "check: a broken installation": ("check 172.16.0.0/16", applied(change=garbled)),
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
@@ -175,6 +195,8 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "status: another release": ("status", applied(change=rewritten)),
     "status: the gate is open": ("status", applied(change=opened)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
+    "status: a conflict": ("status", applied(change=taken)),
+    "status: no default route": ("status", applied(config("9.0.0.0/8", cidrs=()), change=without_default)),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: somebody else's script": ("remove", applied(change=foreign)),

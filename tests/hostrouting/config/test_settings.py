@@ -97,7 +97,7 @@ TABLE = r"""
 [] | a list is not an object; write
 {"staticRoutes": {"enabled": true, "routes": [null]}} | staticRoutes.routes[0]: null is not an object; write
 {"azureVnetCleanup": {"managed": null}} | azureVnetCleanup.managed: missing
-{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} | routeOverlap.mode: 1 is not a text
+{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} | routeOverlap.mode: 1 is not a string
 {"guard": {"enabled": true}} | guard: there is nothing to guard: no routes, no expected CIDRs and no probe rewrite; add
 {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} | staticRoutes.enabled: routes were provided but enabled=false; set enabled=true
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "dev": "a"}, {"destination": "10.0.0.0/8"}]}} | staticRoutes.routes[1]: "10.0.0.0/8" has the destination and the metric of routes[0]; remove one of the two, or
@@ -259,14 +259,14 @@ RIGHT: dict[str, Any] = {
 # Where a value is put; how its fault begins after the path and the value; and the values, as JSON.
 VALUES = r"""
 staticRoutes.routes[0].dev | is not a device name: 1 to 15 letters, digits, '_', '.' and '-' | ["eth0;reboot", "$(reboot)", "`id`", "a|b", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", ".", "..", "eeeeeeeeeeeeeeee"]
-staticRoutes.routes[0].dev | is not a text of up to | ["\ud800"]
+staticRoutes.routes[0].dev | is not a string of up to | ["\ud800"]
 staticRoutes.routes[0].metric | is not an integer from 0 to 4294967295 | [-1, 4294967296, 2037035976334486086268445688409378161051468393665936250636140449354381299763336706183397376, true, 1.0, NaN, "1", {}]
 staticRoutes.routes[0].destination | is not a network; write an address, a slash and a length | ["10/8", "010.0.0.0/8", "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/255.0.0.0", " 10.0.0.0/8", "fd00::/", "10.0.0.0/\u0668", "fe80::1%eth0/64", "$(reboot)/8"]
 staticRoutes.routes[0].destination | has no prefix length; write "10.0.0.1/32" for that one address | ["10.0.0.1"]
 staticRoutes.routes[0].destination | has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address | ["172.16.5.4/16"]
 staticRoutes.routes[0].destination | is the default route; list the networks | ["0.0.0.0/0", "::/0"]
 staticRoutes.routes[0].destination | lies in a reserved range | ["127.0.0.0/8", "224.0.0.0/3", "255.255.255.255/32", "fe80::/64"]
-staticRoutes.routes[0].destination | is not a text | [5, ["10.0.0.0/8"]]
+staticRoutes.routes[0].destination | is not a string | [5, ["10.0.0.0/8"]]
 staticRoutes.routes[0].gateway | is not an address | ["10.0.0.256", "10.0.0.1/24", "fe80::1%eth0"]
 staticRoutes.routes[0].gateway | lies in a reserved range, which has no routers | ["::1", "ff02::1", "127.0.0.1", "224.0.0.5"]
 staticRoutes.routes[0].gateway | is IPv6, and the destination is not | ["fd00::1"]
@@ -278,7 +278,7 @@ routeOverlap.expectedDevs[0] | is not a device name: 1 to 15 letters, digits, '_
 routeOverlap.allowedDevs[0] | allows every device | ["*", "??*"]
 routeOverlap.allowedDevs[0] | is not a device pattern; write one such as | ["", "aaaaaaaaaaaaaaaa", "eth[0-9]", "wg* wireguard"]
 routeOverlap.mode | is not one of WARN, STRICT | ["LOUD", " WARN", "\u017ftrict"]
-routeOverlap.mode | is not a text | [true]
+routeOverlap.mode | is not a string | [true]
 routeOverlap.intendedRules[0].rule | is not a list of selectors; write it as | ["fwmark", "iif $(id)"]
 routeOverlap.intendedRules[0].reason | is not one line of 1 to 200 characters | ["a\nb", "", " "]
 manageForeign | is not one of leave, keep | ["no"]
@@ -301,11 +301,11 @@ ROWS: list[tuple[str, str, list[Any]]] = [
     (key, rule, json.loads(values)) for key, rule, values in (row.split(" | ") for row in VALUES.strip().splitlines())
 ]
 ROWS += [
-    ("staticRoutes.routes[0].dev", "is not a text of up to 255", ["e" * 256]),
+    ("staticRoutes.routes[0].dev", "is not a string of up to 255", ["e" * 256]),
     ("routeOverlap.intendedRules[0].reason", "is not one line of 1 to 200 characters", ["x" * 201]),
     ("gate.units[0]", "is not the name of a service", [f"{'k' * 246}.service"]),
     ("staticRoutes.routes[0].metric", "is not an integer", [{1}]),
-    ("staticRoutes.routes[0].destination", "is not a text", [b"10.0.0.0/8"]),
+    ("staticRoutes.routes[0].destination", "is not a string", [b"10.0.0.0/8"]),
     ("staticRoutes.routes[0].gateway", "is not an address", [IPv4Interface("10.0.0.1/25")]),
     ("routeOverlap.expectedCidrs", "is not a list; write [...]", [b"x"]),
 ]

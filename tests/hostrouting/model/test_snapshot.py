@@ -65,7 +65,7 @@ TABLE = r"""
 {"links": 5} | links: 5 is not a list; write [...], even around a single item
 {"links": [{"name": "a"}]} | links[0].index: missing
 {"links": [{"name": "a", "index": true}]} | links[0].index: true is not an integer from 0 to 4294967295
-{"links": [{"name": "ib\ud800", "index": 1}]} | links[0].name: "ib\ud800" is not a text of up to 255 characters
+{"links": [{"name": "ib\ud800", "index": 1}]} | links[0].name: "ib\ud800" is not a string of up to 255 characters
 {"addresses": null} | addresses: missing
 {"routes": [{"prefix": "10.0.0.1/8"}]} | routes[0].prefix: "10.0.0.1/8" is not a network without host bits
 {"routes": [{"prefix": "\u001b[2J"}]} | routes[0].prefix: "\u001b[2J" is not a network without host bits

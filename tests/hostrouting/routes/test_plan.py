@@ -106,10 +106,10 @@ def test_what_an_operator_reads() -> None:
     wanted += [StaticRoute(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
     plan = plan_static_routes(configured(*wanted, StaticRoute("172.16.0.0/16")), h200().with_routes(ours))
     why = (
-        "another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src "
-        "172.16.1.10], which is not ours"
+        "another program's route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src "
+        "172.16.1.10]"
     )
-    remedy = "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+    remedy = "configure 172.16.0.0/17 and 172.16.128.0/17 instead, which take precedence"
     assert str(plan).splitlines() == [
         f"! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: {why}; {remedy}",
         "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: exists",
@@ -134,8 +134,8 @@ def test_what_an_operator_reads() -> None:
 @pytest.mark.parametrize(
     ("prefix", "remedy"),
     [
-        ("172.16.0.9/32", "delete it first: no prefix can be longer"),
-        ("2001:db8:7::/48", "choose another metric: the lowest takes precedence"),
+        ("172.16.0.9/32", "delete that route: no prefix can be longer"),
+        ("2001:db8:7::/48", "configure another metric: the lowest takes precedence"),
     ],
 )
 def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:

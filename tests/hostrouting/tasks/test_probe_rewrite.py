@@ -118,7 +118,10 @@ class TestInTheWay:
         host = FakeHost()
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         apply(host)
-        assert f"{KNOWN}/128 cannot be installed: another route has the same destination and metric" in caplog.text
+        assert (
+            f"{KNOWN}/128 cannot be installed: another program's route has the same destination and metric"
+            in caplog.text
+        )
         assert (ours(host), TABLE in host.nftables.tables) == ([], True)
 
 

@@ -39,7 +39,7 @@ def test_update() -> None:
 class TestConflict:
     """A route of another program with the same destination and metric stays, and is named with the way out."""
 
-    WAY_OUT = r"172.16.0.0/16 dev ib0 .*configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+    WAY_OUT = r"172.16.0.0/16 dev ib0 .*configure 172.16.0.0/17 and 172.16.128.0/17 instead, which take precedence"
 
     def test_on_a_new_host(self) -> None:
         """The files are installed, so the gate holds, and the error says so; no route was changed."""
