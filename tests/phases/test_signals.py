@@ -231,7 +231,7 @@ def test_at_every_line(signum: int) -> None:
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, at.place
     for restored, saved in before.items():
         signal.signal(restored, saved)
-    assert cancelled > 5
+    assert cancelled
 
 
 @pytest.mark.linux
