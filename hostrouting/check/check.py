@@ -200,7 +200,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs of which none lies in another one, in order."""
+    """The CIDRs that do not lie in another one, in order."""
     blocks: list[Prefix] = []
     for cidr in sorted(cidrs):
         if not blocks or cidr not in blocks[-1]:

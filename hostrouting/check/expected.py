@@ -46,7 +46,7 @@ class Uplinks(NamedTuple):
     card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Default, ...]
-    """The default routes by which packets can leave the host, in the order of the lookup."""
+    """The default routes that lead out of the host, in the order of the lookup."""
 
 
 def is_tunnel(link: Link | None) -> bool:

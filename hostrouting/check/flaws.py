@@ -73,7 +73,7 @@ def _inside_services(judge: Judge) -> Iterator[Finding]:
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
-    """Default routes of several network cards, none of which is named or in doubt."""
+    """Default routes of several network cards, if no device is named or in doubt."""
     uplinks = judge.uplinks
     if judge.named or uplinks.doubtful:
         return

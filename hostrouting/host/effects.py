@@ -72,8 +72,8 @@ class Effects:
 
 def effects_of(outcome: object) -> Effects:
     """The effects that a result is, or that an error carries; empty if there are none."""
-    found = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
-    return found if isinstance(found, Effects) else Effects()
+    effects = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
+    return effects if isinstance(effects, Effects) else Effects()
 
 
 def tell_effects(

@@ -177,7 +177,7 @@ class InstallTask:
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
     _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
-    """What was installed before each run of this task, for undo(); None if it could not be read."""
+    """What was installed before the first run of this task, for undo(); None if it could not be read."""
 
     def parts(self) -> Parts:
         """The tasks whose work follows, in order, each with the whole configuration that is wanted."""
@@ -212,7 +212,8 @@ class InstallTask:
         Returns the effects so far, and the parts. None if nothing is to be done, and nothing of ours is there.
         """
         host, path = self.host, HostLayout.config_path
-        self._replaced.append(readable_installed(host))
+        if not self._replaced:
+            self._replaced.append(readable_installed(host))
         before, parts = host.files.read(path), self.parts()
         plan = self._possible_plan(parts)
         if plan is None:

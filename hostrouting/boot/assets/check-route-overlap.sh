@@ -272,8 +272,8 @@ look() { # "end": nothing is missing
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  mapfile -t told < <(exec "$awk" "$program" "${configuration[@]}" < <(look))
-  [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
+  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look))
+  [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
     [[ $awaited == "$said" ]] || next=$SECONDS said=$awaited
@@ -282,8 +282,8 @@ while :; do # once a second while something may still come
     sleep 1
   else ((changes && ++looks < 3)) || break; fi
 done
-if [[ $verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}"); fi
-faults=("${told[@]:0:count}") notes=("${told[@]:count:5}")
+if [[ $verdict ]]; then unset 'output[-1]'; else output=("no verdict: ${output[*]: -1}"); fi
+faults=("${output[@]:0:count}") notes=("${output[@]:count:5}")
 level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 [[ $verdict != ok ]] || level=6 marker=ok lines=(ok "${notes[@]}")
 [[ $verdict != undecided ]] || level=4 marker=''
@@ -298,7 +298,7 @@ path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' why=''
 [[ $text && $text == "$old" ]] || why=$({
   [[ -d $state ]] || mkdir -p "$state"
   [[ ! -e $new && ! -L $new ]] || rm -f "$new"
-  set -C # nothing is written through a link that somebody else left there
+  set -C # so another program's link is never written through
   [[ ! $marker ]] || { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
 } 2>&1)
 for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || why+=$(rm -f "$path.$name" 2>&1); done

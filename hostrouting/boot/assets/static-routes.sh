@@ -98,7 +98,7 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     "delete that route: no prefix can be longer" : "configure its two halves instead, which take precedence"))
   for (i = 1; i <= n; i++) if (need[bare(word[i])]) {
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
-    for (h = 1; h <= holders[place]; h++) { # one of ours with this next hop goes first: Linux deletes it by that alone
+    for (h = 1; h <= holders[place]; h++) { # delete our route with this next hop first: Linux would not tell them apart
       stale = holder[place, h]; if (is_ours[stale] && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1
     }
     # Not "replace", which would hit a route that another program sets at this moment.
