@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.check.report import check_document as check_document
     from hostrouting.check.report import check_findings as check_findings
     from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig
-    from hostrouting.config.settings import Mode as Mode
     from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig
     from hostrouting.config.settings import StaticRoute as StaticRoute
     from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
@@ -74,7 +73,7 @@ Tasks for phases, each made from a configuration and a host
     tasks.results            CheckResult Plan
     host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
-    config.settings          HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig Mode
+    config.settings          HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError
     errors                   NotReady HostError BackendError

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 
 from hostrouting.boot import scripts, units
-from hostrouting.config.settings import HostRoutingConfig, Mode, gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -84,7 +84,7 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
     if is_required or reply_routes(config):
         yield HostLayout.routes_step, (scripts.render_static_routes_script(config), is_required)
     if check.cidrs:
-        yield HostLayout.check_step, (scripts.render_check_script(config), check.mode is Mode.STRICT)
+        yield HostLayout.check_step, (scripts.render_check_script(config), check.mode == "STRICT")
     if config.probe_rewrite.enabled:
         yield HostLayout.probe_step, (scripts.render_probe_script(config), False)
 

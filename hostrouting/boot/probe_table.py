@@ -14,7 +14,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
+from hostrouting.model.prefix import LINK_LOCAL, MULTICAST
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import ProbeRewriteConfig
@@ -47,7 +47,7 @@ def _rules(config: ProbeRewriteConfig) -> str:
     # Addresses are compared before devices: that decides nearly every packet with one comparison.
     probe, known = config.link_local, config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
-    on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST[IPV6]}" + " }"
+    on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST}" + " }"
     return f"""\
   chain prerouting {{
     type filter hook prerouting priority {PRIORITY}; policy accept;

@@ -110,7 +110,7 @@ def _device_settings() -> Iterator[str]:
     """The devices of CNIs: the kind, what the device is for, the number of the CNI, and a pattern."""
     for number, cni in enumerate(CNIS, start=1):
         for device in cni.devices:
-            yield from (f"allow {kind} {device.use.value} {number} {device.pattern}" for kind in device.kinds)
+            yield from (f"allow {kind} {device.use} {number} {device.pattern}" for kind in device.kinds)
 
 
 def _refusal_settings() -> Iterator[str]:

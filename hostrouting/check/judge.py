@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
-from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
+from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix
@@ -200,7 +200,7 @@ class Judge:
         if is_listed:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
         # A device for marked packets is only for these, and a pod's device for single addresses.
-        unfit = {Use.MARKED: not is_marked, Use.POD: route.prefix.length < self.fib.width}
+        unfit = {"marked": not is_marked, "pod": route.prefix.length < self.fib.width}
         if row := next((row for row in self._rows(dev) if not unfit.get(row[1].use)), None):
             cni, device = row
             if rival := self._rival_of(dev, route, is_marked=is_marked):
@@ -252,11 +252,11 @@ class Judge:
         """
         is_wide = route.prefix.length < self.fib.width and not is_marked
         for owner in self._owners(route.prefix) if is_wide else ():
-            is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
+            is_bridge = any(device.use == "bridge" for _, device in self._rows(owner))
             if owner != dev and (is_bridge or owner in self.uplinks.devs):
                 return f"the network of {owner}"
-        rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
-        if not rows or any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
+        rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {"bridge", "network"}]
+        if not rows or any(cni.serves is None and device.use == "network" for cni, device in rows):
             return ""
         own = {"bridge", *(name for cni, _ in rows for name in (cni.name, *(cni.serves or ())))}
         return next((f"pods of {cni.name} ({other})" for other, cni in self._pods if cni.name not in own), "")
@@ -266,7 +266,7 @@ class Judge:
         """The devices by which routes lead to pods, and whose they are."""
         devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
         rows = ((dev, cni, device) for dev in devs for cni, device in self._rows(dev))
-        return [(dev, cni) for dev, cni, device in rows if device.use is Use.POD or dev == "cilium_host"]
+        return [(dev, cni) for dev, cni, device in rows if device.use == "pod" or dev == "cilium_host"]
 
     # 4. Refused ranges.
 

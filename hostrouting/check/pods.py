@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.check.judge import pieces
-from hostrouting.config.cni import Use, devices_of
+from hostrouting.config.cni import devices_of
 from hostrouting.fib.engine import Packet
 from hostrouting.model.prefix import prefixes_between
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SOME_POD = "a pod's device"
 """Stands for every device that no rule names; no device has a name with a space."""
-_PODS = {Use.POD, Use.BRIDGE}
+_PODS = {"pod", "bridge"}
 
 
 def pod_packets(fib: Fib, cidrs: Iterable[Prefix]) -> Iterator[Packet]:

@@ -143,7 +143,7 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
         lost = [span for span in inside if span.is_escape and span.length > above]
         if not lost:
             return 0, ()
-        is_no_destination = is_reserved(block.family, block.first, block.last)
+        is_no_destination = is_reserved(block)
         diverts = any(span.length <= block.length and not span.is_escape for span in inside)
         is_possible = block.length and not (diverts or is_no_destination or block in taken)  # /0 is no static route
         takes = [span for span in lost if span.length <= block.length] if is_possible else []

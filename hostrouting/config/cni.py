@@ -6,25 +6,15 @@ its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To ad
 
 from __future__ import annotations
 
-from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
 
-
-class Use(Enum):
-    """What a device is for."""
-
-    NETWORK = "network"
-    """It leads to pods on other nodes, or to all pods."""
-    POD = "pod"
-    """It leads to one pod, so it is fine for single addresses only."""
-    BRIDGE = "bridge"
-    """It leads to the pods of this node."""
-    MARKED = "marked"
-    """Only packets with a mark leave by it."""
+Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
+"""What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine for single addresses
+only; to the pods of this node; or only packets with a mark leave by it."""
 
 
 class Device(NamedTuple):
@@ -32,7 +22,7 @@ class Device(NamedTuple):
 
     pattern: str
     kinds: tuple[str, ...]
-    use: Use = Use.NETWORK
+    use: Use = "network"
 
 
 class Refusal(NamedTuple):
@@ -65,7 +55,7 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 
 def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str = "") -> tuple[Device, ...]:
     """The devices of each use: a pattern and its kinds, with commas between devices."""
-    uses = {Use.NETWORK: network, Use.POD: pod, Use.BRIDGE: bridge, Use.MARKED: marked}
+    uses: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows = ((use, row.split()) for use, text in uses.items() for row in text.split(", ") if row)
     return tuple(Device(pattern, tuple(kinds), use) for use, (pattern, *kinds) in rows)
 

@@ -5,8 +5,8 @@ rules, and are refused with the same faults, all at once.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from enum import Enum
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -21,20 +21,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Network: TypeAlias = IPv4Network | IPv6Network
+Mode: TypeAlias = Literal["WARN", "STRICT"]
+"""What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
 
 MACHINES = "systemd-nspawn@.service"
 """The template of the machines that systemd-nspawn runs."""
 
 _IN_AGENTS_FILE = "hostRouting"
 _REMEDY = "write a JSON object, {} for no settings: with double quotes, without comments and trailing commas, in UTF-8"
-_STEPS = ("static_routes", "route_overlap", "probe_rewrite")
 
-_ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_NAME_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-")
-_NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
-_RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/: ")
-_UNIT_LETTERS = frozenset(f"{_ALPHANUMERIC}:_.\\-@")
-_LONGEST_UNIT = 255 - len("00.d")  # of a file name, for the folder of its drop-ins
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _LENGTHS = {str(length): length for length in range(129)}  # int() also reads 08, and digits of other alphabets
 _WIDEST = {4: 8, 6: 32}  # networks of pods
@@ -66,60 +61,24 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     return prefix.to_network()
 
 
-def _is_ordinary(network: Network) -> bool:
-    return not is_reserved(network.version, int(network.network_address), int(network.broadcast_address))
+def _is_ordinary(block: Network | IP) -> bool:
+    return not is_reserved(Prefix.of(block))
 
 
-def _can_route(address: IP) -> bool:
-    return address in LINK_LOCAL or not is_reserved(address.version, int(address), int(address))
+def _is_router(address: IP) -> bool:
+    return address in LINK_LOCAL or _is_ordinary(address)
 
 
-def _is_device(name: str) -> bool:
-    return 1 <= len(name) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(name) and name not in {".", ".."}
-
-
-def _bare(pattern: str) -> str:
-    return pattern.replace("*", "").replace("?", "")
-
-
-def _is_pattern(text: str) -> bool:
-    # Only * and ?, which mean the same in Python and in the shell of the boot check.
-    return 1 <= len(text.replace("*", "") or text) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(_bare(text))
-
-
-def _is_service(unit: str) -> bool:
-    name = unit.removesuffix(".service")
-    is_named = name[:1] not in {"", "@"} and _UNIT_LETTERS.issuperset(name) and len(unit) <= _LONGEST_UNIT
-    return is_named and unit.endswith(".service")
+def _like(pattern: str) -> Callable[[str], object]:
+    return lambda text: re.fullmatch(pattern, text, re.ASCII)
 
 
 def _can_wait(unit: str) -> bool:
     return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
 
 
-def _is_selection(text: str) -> bool:
-    return _RULE_LETTERS.issuperset(text) and len(text.split()) > 1
-
-
 def _is_line(text: str) -> bool:
     return bool(text.strip()) and len(text) <= 200 and text.isprintable()
-
-
-class Mode(str, Enum):
-    """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
-
-    WARN = "WARN"
-    STRICT = "STRICT"
-
-    __str__ = str.__str__  # the word itself, as with StrEnum of Python 3.11
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Mode":
-        """In upper or lower case; empty is as good as absent."""
-        for mode in cls:
-            if mode.lower() == str(value or "WARN").lower():
-                return mode
-        raise ValueError(f"is not one of {', '.join(cls)}")
 
 
 Masked: TypeAlias = Annotated[Network, _network]
@@ -128,17 +87,31 @@ Pods: TypeAlias = Annotated[
     Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
 ]
 Device: TypeAlias = Annotated[
-    str, must(_is_device, f"is not a device name: 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'")
+    str, must(_like(r"(?!\.\.?$)[\w.-]{1,15}"), "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
 ]
+# Only * and ?, which mean the same in Python and in the shell of the boot check.
 Pattern: TypeAlias = Annotated[
     str,
-    must(_is_pattern, "is not a device pattern", 'write one such as "cali*"'),
-    must(_bare, "allows every device, so no overlap would ever be found"),
+    must(_like(r"\*+|\**([\w.?-]\**){1,15}"), "is not a device pattern", 'write one such as "cali*"'),
+    must(lambda pattern: pattern.strip("*?"), "allows every device, so no overlap would ever be found"),
 ]
+# At most 251 characters, because a file name has 255, and the folder of its drop-ins is named after it.
 Unit: TypeAlias = Annotated[
     str,
-    must(_is_service, "is not the name of a service", f'write one such as "kubelet.service" or "{MACHINES}"'),
+    must(
+        _like(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
+        "is not the name of a service",
+        f'write one such as "kubelet.service" or "{MACHINES}"',
+    ),
     must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
+]
+Selection: TypeAlias = Annotated[
+    str,
+    must(
+        _like(r"[\w./:-]+( [\w./:-]+)+"),
+        "is not a list of selectors",
+        'write it as "ip rule" does, such as "fwmark 0x1/0xff"',
+    ),
 ]
 
 
@@ -154,7 +127,7 @@ class StaticRoute(Section):
         must(lambda network: network.prefixlen, "is the default route", "list the networks that need a static route"),
         must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
     ]
-    gateway: Annotated[IP, must(_can_route, "lies in a reserved range, which has no routers")] | None = None
+    gateway: Annotated[IP, must(_is_router, "lies in a reserved range, which has no routers")] | None = None
     """None means the default gateway on the device."""
     dev: Device | None = None
     """None means the device of the default route, of the destination's family."""
@@ -172,14 +145,14 @@ class StaticRoute(Section):
         return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
 
     @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
+    def faults_between(values: Any) -> Iterator[Fault]:
         """The gateway fits the destination, and has a device if it is link-local."""
-        destination, gateway = values["destination"], values["gateway"]
-        if destination is None or gateway is None:
+        gateway = values.gateway
+        if values.destination is None or gateway is None:
             return
-        if gateway.version != destination.version:
+        if gateway.version != values.destination.version:
             yield Fault("gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not")
-        elif gateway in LINK_LOCAL and values["dev"] is None:
+        elif gateway in LINK_LOCAL and values.dev is None:
             rule = "is link-local, and every link can have this address"
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
 
@@ -191,9 +164,9 @@ class StaticRoutesConfig(Section):
     routes: tuple[StaticRoute, ...] = ()
 
     @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
+    def faults_between(values: Any) -> Iterator[Fault]:
         """Each route differs from the others for Linux, and all are enabled."""
-        routes = values["routes"] or ()
+        routes = values.routes or ()
         places: dict[RouteKey, int] = {}
         for place, route in enumerate(routes):
             if route is None:
@@ -202,16 +175,14 @@ class StaticRoutesConfig(Section):
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
-        if routes and values["enabled"] is False:
+        if routes and values.enabled is False:
             yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
 
 
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
-    rule: Annotated[
-        str, must(_is_selection, "is not a list of selectors", 'write it as "ip rule" does, such as "fwmark 0x1/0xff"')
-    ]
+    rule: Selection
     """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
     reason: Annotated[str, must(_is_line, "is not one line of 1 to 200 characters")]
 
@@ -221,7 +192,7 @@ class RouteOverlapConfig(Section):
 
     expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
-    mode: Mode = Mode.WARN
+    mode: Mode = "WARN"
     expected_devs: tuple[Device, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[Pattern, ...] = ()
@@ -259,14 +230,14 @@ class ProbeRewriteConfig(Section):
     """Whether to add a route to the global address, so that replies leave by the uplink."""
 
     @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
+    def faults_between(values: Any) -> Iterator[Fault]:
         """What is enabled has an uplink, and a route has exactly one."""
-        enabled, interfaces = values["enabled"], values["interfaces"]
+        enabled, interfaces = values.enabled, values.interfaces
         if interfaces and enabled is False:
             yield Fault("enabled", "", "interfaces were provided but enabled=false", "set enabled=true")
         if interfaces == () and enabled:
             yield Fault("interfaces", "", "no interface is given but enabled=true", "name the uplink of the probes")
-        if enabled and values["ensure_route"] and interfaces and len({*interfaces}) > 1:
+        if enabled and values.ensure_route and interfaces and len({*interfaces}) > 1:
             rule = f"true requires exactly one interface, but {len({*interfaces})} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
@@ -317,12 +288,18 @@ class HostRoutingConfig(Section):
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
+    def faults_between(values: Any) -> Iterator[Fault]:
         """A guard has something to guard."""
-        is_known = None not in (values[name] for name in _STEPS)
-        if values["guard"] and values["guard"].enabled and is_known and not _has_step(values):
+        is_known = None not in (values.static_routes, values.route_overlap, values.probe_rewrite)
+        if values.guard and values.guard.enabled and is_known and not values.has_step:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
+        """The configuration in a file; a ConfigError names the file as its `source`."""
+        path = os.fspath(path)
+        return cls.from_json(read_bytes(path), source=name_of(path), is_ours=is_ours)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "", is_ours: bool = False) -> "Self":
@@ -333,43 +310,38 @@ class HostRoutingConfig(Section):
         the `source` of the text.
         """
         try:
-            return cls._of(parse(text, _REMEDY), is_ours=is_ours)
+            return cls.from_mapping(parse(text, _REMEDY), is_ours=is_ours)
         except ConfigError as error:
             raise ConfigError(error.faults, source) from error
 
     @classmethod
-    def from_mapping(cls, document: Mapping[str, object]) -> "Self":
-        """The configuration in parsed JSON."""
-        return cls._of(document)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
-        """The configuration in a file; a ConfigError names the file as its `source`."""
-        path = os.fspath(path)
-        return cls.from_json(read_bytes(path), source=name_of(path), is_ours=is_ours)
-
-    @classmethod
-    def _of(cls, document: Any, *, is_ours: bool = False) -> "Self":
-        ours = [*map(camel, cls.__annotations__), _IN_AGENTS_FILE]
-        keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours[:1]
+    def from_mapping(cls, mapping: Mapping[str, object], *, is_ours: bool = False) -> "Self":
+        """The configuration in parsed JSON, as from its text."""
+        document: Any = mapping  # JSON can be anything
+        ours = [*map(camel, cls.__annotations__)]
+        keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours
         if _IN_AGENTS_FILE in keys:
             return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
         if not {*keys}.isdisjoint(ours):
             return read(cls, document)
-        near = ((key, nearest(str(key), ours)) for key in keys)
+        near = ((key, nearest(str(key), [*ours, _IN_AGENTS_FILE])) for key in keys)
         faults = [Fault(path_of(key), "", "unknown key", f"did you mean {word}?") for key, word in near if word]
         if keys and is_ours and not faults:
             remedy = f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
-            faults = [Fault("", "", f"has none of the keys {', '.join(ours[:-1])}", remedy)]
+            faults = [Fault("", "", f"has none of the keys {', '.join(ours)}", remedy)]
         if faults:
             raise ConfigError(faults)
         return cls()
 
+    @property
+    def has_step(self) -> bool:
+        """Whether there is anything to wait for, or to guard."""
+        return bool(self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled)
+
     def replaced(self, section: str, other: "HostRoutingConfig") -> "Self":
         """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
-        change: dict[str, Any] = {section: getattr(other, section)}
-        bare = self._replace(guard=GuardConfig(), **change)
-        return bare._replace(guard=self.guard) if _has_step(vars(bare)) else bare
+        bare = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
+        return bare._replace(guard=self.guard) if bare.has_step else bare
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text; what has its default value is left out."""
@@ -378,14 +350,8 @@ class HostRoutingConfig(Section):
         return json.dumps(self.to_mapping(), indent=indent)
 
 
-def _has_step(sections: Mapping[str, Any]) -> bool:
-    """Whether there is anything to wait for, or to guard."""
-    routes, check, rewrite = (sections[name] for name in _STEPS)
-    return bool(routes.routes or check.cidrs or rewrite.enabled)
-
-
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """The units that wait for the gate: those of the section, or machines if there is anything to wait for."""
     if config.gate is not None:
         return tuple(sorted({*config.gate.units}))
-    return (MACHINES,) if _has_step(vars(config)) else ()
+    return (MACHINES,) if config.has_step else ()

@@ -58,12 +58,8 @@ class Prefix(_Block):
 
     def __new__(cls, family: int, network: int, length: int) -> "Self":
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
-        width = _WIDTH.get(family)
-        if width is None:
-            raise ValueError(f"{family!r} is not an address family: use 4 or 6")
-        if not 0 <= length <= width:
-            raise ValueError(f"a prefix length of {length} is not in 0..{width}")
-        if network >> width or network & ((1 << width - length) - 1):
+        width = _WIDTH.get(family, -1)
+        if not 0 <= length <= width or network >> width or network & ((1 << width - length) - 1):
             raise ValueError(f"{network:#x} is not the first address of an IPv{family} /{length}")
         return super().__new__(cls, family, network, length)
 
@@ -145,12 +141,12 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
 LINK_LOCAL = IPv6Network("fe80::/10")
 """Every link has these addresses: one of them means nothing without a device."""
 
-MULTICAST: dict[int, IPv4Network | IPv6Network] = {4: IPv4Network("224.0.0.0/4"), 6: IPv6Network("ff00::/8")}
+MULTICAST = IPv6Network("ff00::/8")
 
 _RESERVED = [*map(Prefix.parse, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"))]
 _RESERVED += map(Prefix.parse, ("::/127", "::ffff:0.0.0.0/96", "fe80::/10", "ff00::/8"))
 
 
-def is_reserved(family: int, first: int, last: int) -> bool:
-    """Whether no address of first … last can have a static route, or is a router's."""
-    return any(block.family == family and block.first <= first and last <= block.last for block in _RESERVED)
+def is_reserved(block: Prefix) -> bool:
+    """Whether no address of this block can have a static route, or is a router's."""
+    return any(block in reserved for reserved in _RESERVED)

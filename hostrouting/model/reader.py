@@ -1,19 +1,20 @@
 """JSON read into values of a class: one reader for configurations and snapshots, which reports every fault at once.
 
-The annotations of a class say how its objects are read; this is worked out once for each class. A type may carry what
+The annotations of a class say how its values are read; this is worked out once for each class. A type may carry what
 else has to hold: the numbers that an integer can be, as in `Annotated[int, range(256)]`, and functions that take the
 value and return it or another one, as in `Annotated[str, must(...)]`. A faulty value raises `ValueError(rule, remedy)`;
 the object or list around it makes a Fault of it with the path, reads the other values, and raises all their faults.
 
-A plain class is a NamedTuple; a `Section` of a configuration reads the arguments of its constructor in the same way.
-Null is as good as absent; so is an empty text for what may be None. A key that is unknown or given twice is a fault.
+A class is a NamedTuple, or a `Section` of a configuration, whose constructor reads its arguments in the same way. Null
+is as good as absent; so is an empty text for what may be None, or is one of some words. A key that is unknown or given
+twice is a fault.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -53,17 +54,19 @@ def name_of(path: str) -> str:
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
-    """The JSON value in the text; the remedy, and perhaps a rule, are for a text that has none."""
+    """The JSON value in the text; the remedy, and perhaps a rule, are for a text that has none.
+
+    No fault quotes the text: an agent's file has secrets.
+    """
     import json  # noqa: PLC0415  a check on the host reads none
 
-    if not text.strip():
-        raise refused("is empty", remedy)
     try:
         # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
         plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
         return json.loads(plain, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        raise refused(rule or f"is not JSON: {error}", remedy) from error
+        rule = (rule or f"is not JSON: {error}") if text.strip() else "is empty"
+        raise ConfigError([Fault("", "", rule, remedy)]) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,22 +87,21 @@ class Section:
     """
 
     def __init__(self, *values: Any, **settings: Any) -> None:
-        keys = _form_of(type(self)).keys
-        names = [*keys][: len(values)]
-        if len(names) < len(values) or not settings.keys().isdisjoint(names):
-            raise TypeError(f"{type(self).__name__} takes {', '.join(keys)}, each of them once")
-        settings |= zip(names, values, strict=True)
-        vars(self).update(_form_of(type(self)).values({keys.get(name, name): settings[name] for name in settings}))
+        names = type(self).__annotations__
+        given = dict(zip(names, values, strict=False))
+        if len(given) < len(values) or not given.keys().isdisjoint(settings):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each of them once")
+        members = {camel(name): value for name, value in (given | settings).items()}
+        vars(self).update(vars(read(type(self), members)))
 
     @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterable[Fault]:  # noqa: ARG004  for those that override it
-        """The faults of several values together; one that has a fault of its own is None."""
+    def faults_between(values: Any) -> Iterable[Fault]:  # noqa: ARG004  for those that override it
+        """The faults of several values of a section together; one that has a fault of its own is None."""
         return ()
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, without what has its default value."""
-        mapping: dict[str, Any] = written(self)
-        return mapping
+        return dict(written(self))
 
     def _replace(self, **changes: Any) -> "Self":
         """The same section with other values, like that of a NamedTuple."""
@@ -123,10 +125,10 @@ def read(cls: type[T], document: object, *, key: str | None = None, required: Se
 
     The object may be the value of a key: the paths begin with this.
     """
-    try:
-        result: T = _form_of(cls).read(document, required)
-    except ValueError as error:
-        raise ConfigError(_faults_at(key, document, error)) from None
+    faults: list[Fault] = []
+    result: T = _member(partial(_form_of(cls).read, required=required), key, document, faults)
+    if faults:
+        raise ConfigError(faults)
     return result
 
 
@@ -140,62 +142,8 @@ def written(value: Any) -> Any:
     if isinstance(value, Prefix) or not (is_section or isinstance(value, tuple)):
         return str(value)
     form = _form_of(type(value))
-    held = vars(value).values() if is_section else value
-    members = zip(form.keys.values(), held, form.defaults.values(), strict=True)
+    members = zip(form.members, vars(value).values() if is_section else value, form.defaults.values(), strict=True)
     return {key: written(member) for key, member, default in members if member != default}
-
-
-class _Form:
-    """How the objects of one class are read."""
-
-    def __init__(self, cls: type[Any]) -> None:
-        self.cls, self.is_section = cls, issubclass(cls, Section)
-        self.keys = {name: camel(name) if self.is_section else name for name in cls.__annotations__}
-        defaults = vars(cls) if self.is_section else cls._field_defaults
-        self.defaults = {name: defaults.get(name) for name in self.keys}
-        self.required = [key for name, key in self.keys.items() if name not in defaults]
-        self.readers = {self.keys[name]: (name, _reader_of(kind)) for name, kind in cls.__annotations__.items()}
-
-    def read(self, document: Any, required: Sequence[str] = ()) -> Any:
-        """The object in this JSON object; an object of the class is returned as it is."""
-        if isinstance(document, self.cls):
-            return document
-        values = self.values(document, required)
-        if not self.is_section:
-            return self.cls(**values)
-        section = object.__new__(self.cls)
-        vars(section).update(values)
-        return section
-
-    def values(self, document: Any, required: Sequence[str] = ()) -> dict[str, Any]:
-        """The values of all attributes, in order."""
-        if type(document) is not dict and not isinstance(document, Mapping):
-            remedy = f"write {{...}} with any of the keys {', '.join(self.readers)}"
-            raise ValueError("is not an object", remedy)
-        values = dict(self.defaults)
-        faults: list[Fault] = []
-        for key, value in document.items():
-            if value is None:
-                continue
-            if key not in self.readers:
-                near = nearest(str(key), self.readers)
-                remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.readers)}"
-                faults.append(Fault(path_of(key), "", "unknown key", remedy))
-                continue
-            name, read_value = self.readers[key]
-            try:
-                values[name] = read_value(value)
-            except ValueError as error:
-                faults += _faults_at(key, value, error)
-                values[name] = getattr(error, "rest", None)
-        faults += [Fault(key, "", "missing") for key in required or self.required if document.get(key) is None]
-        faults += self.cls.faults_between(values) if self.is_section else ()
-        if faults:
-            raise ConfigError(faults)
-        return values
-
-
-_form_of: Callable[[Any], _Form] = lru_cache(None)(_Form)
 
 
 def camel(attribute: str) -> str:
@@ -204,18 +152,72 @@ def camel(attribute: str) -> str:
     return first + "".join(map(str.capitalize, words))
 
 
-# The values of an object or a list, and their faults.
+class _Form:
+    """How the objects of one class are read."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self.cls, self.is_section, kinds = cls, issubclass(cls, Section), cls.__annotations__
+        keys = {name: camel(name) if self.is_section else name for name in kinds}
+        defaults = vars(cls) if self.is_section else cls._field_defaults
+        self.defaults = {name: defaults.get(name) for name in kinds}
+        self.required = [keys[name] for name in kinds if name not in defaults]
+        self.may_be_empty = {keys[name] for name, kind in kinds.items() if _may_be_empty(kind)}
+        self.members = {keys[name]: (name, _reader_of(kind)) for name, kind in kinds.items()}
+
+    def read(self, document: Any, required: Sequence[str] = ()) -> Any:
+        """The object in this JSON object; an object of the class is returned as it is."""
+        if isinstance(document, self.cls):
+            return document
+        if type(document) is not dict and not isinstance(document, Mapping):
+            raise ValueError("is not an object", f"write {{...}} with any of the keys {', '.join(self.members)}")
+        values = dict(self.defaults)
+        faults: list[Fault] = []
+        for key, value in document.items():
+            if value is None or (value == "" and key in self.may_be_empty):
+                continue
+            if key not in self.members:
+                near = nearest(str(key), self.members)
+                remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.members)}"
+                faults.append(Fault(path_of(key), "", "unknown key", remedy))
+                continue
+            name, reader = self.members[key]
+            values[name] = _member(reader, key, value, faults)
+        faults += [Fault(key, "", "missing") for key in required or self.required if document.get(key) is None]
+        if self.is_section:
+            result = object.__new__(self.cls)
+            vars(result).update(values)
+            faults += result.faults_between(result)
+        else:
+            result = tuple.__new__(self.cls, values.values())
+        if faults:
+            raise _FaultyError(faults)
+        return result
 
 
-class _ListError(ConfigError):
-    """Some members of a list have faults. `rest` is the list with None for these: rules about several values use it."""
-
-    rest: tuple[Any, ...]
+_form_of: Callable[[Any], _Form] = lru_cache(None)(_Form)
 
 
-def refused(rule: str, remedy: str = "") -> ConfigError:
-    """The error for a whole value, which is never quoted: an agent's file has secrets."""
-    return ConfigError([Fault("", "", rule, remedy)])
+# The members of an object or a list, and their faults.
+
+
+class _FaultyError(ValueError):
+    """The faults of an object or a list. `rest` is the list with None for faulty members, for rules about several."""
+
+    def __init__(self, faults: list[Fault], rest: tuple[Any, ...] | None = None) -> None:
+        self.faults, self.rest = faults, rest
+
+
+def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
+    """The value of a key or of a place in a list; its faults are added to these."""
+    try:
+        return reader(value)
+    except _FaultyError as error:
+        faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
+        return error.rest
+    except ValueError as error:
+        words = _GIVEN_TWICE if value is _REPEATED else (show(value), *error.args)
+        faults.append(Fault(path_of(key), *words))
+        return None
 
 
 def path_of(key: object, below: str = "") -> str:
@@ -224,14 +226,6 @@ def path_of(key: object, below: str = "") -> str:
         return below
     is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
     return f"{key if is_plain else f'[{show(key)}]'}{'.' if below and below[0] != '[' else ''}{below}"
-
-
-def _faults_at(key: object, value: object, error: ValueError) -> list[Fault]:
-    """The faults of the value of a key or of a place in a list."""
-    if isinstance(error, ConfigError):
-        return [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-    words = _GIVEN_TWICE if value is _REPEATED else (show(value), *error.args)
-    return [Fault(path_of(key), *words)]
 
 
 # From the type of a value to the function that reads it.
@@ -262,13 +256,17 @@ def _reader_of(kind: Any) -> Reader:
         rules = kind.__metadata__
         return _in_turn(_reader_of(kind.__origin__), *rules) if callable(rules[0]) else _within(rules[0])
     if origin in {Union, UnionType}:
-        read_plain = _reader_of(parts[0])  # for addresses of either family, the first stands for both
-        return (lambda value: None if value == "" else read_plain(value)) if NoneType in parts else read_plain
+        return _reader_of(parts[0])  # for addresses of either family, the first stands for both
     if origin is Literal:
-        return must(lambda value: isinstance(value, str) and value in parts, f"is not one of {', '.join(parts)}")
-    if origin is tuple:
-        return _list_reader(*parts)
-    return _form_of(kind).read if issubclass(kind, tuple | Section) else _in_turn(_read_text, kind)
+        words = {word.lower(): word for word in parts}
+        rule = f"is not one of {', '.join(parts)}"
+        is_known = must(lambda value: isinstance(value, str) and value.lower() in words, rule)
+        return _in_turn(is_known, lambda word: words[word.lower()])
+    return _list_reader(*parts) if origin is tuple else _form_of(kind).read
+
+
+def _may_be_empty(kind: Any) -> bool:
+    return get_origin(kind) is Literal or NoneType in get_args(kind)
 
 
 def _in_turn(*steps: Reader) -> Reader:
@@ -286,21 +284,13 @@ def _list_reader(kind: Any, *others: Any) -> Reader:
     def read_list(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list | tuple):
             raise ValueError("is not a list", "write [...], even around a single item")  # noqa: TRY004  as all faults are
-        items: list[Any] = []
         faults: list[Fault] = []
-        for place, value in enumerate(values):
-            try:
-                items.append(read_item(value))
-            except ValueError as error:
-                faults += _faults_at(place, value, error)
-                items.append(None)
+        items = tuple(_member(read_item, place, value, faults) for place, value in enumerate(values))
         if faults:
-            failure = _ListError(faults)
-            failure.rest = tuple(items)
-            raise failure
+            raise _FaultyError(faults, items)
         if length not in {None, len(items)}:
             raise ValueError("is not of the right length")
-        return tuple(items)
+        return items
 
     return read_list
 
@@ -331,7 +321,7 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
         except ValueError:
             raise ValueError(rule) from None
 
-    return _in_turn(_read_text, read_made)
+    return lambda value: read_made(_read_text(value))
 
 
 _READERS: dict[Any, Reader] = {

@@ -12,7 +12,7 @@ from ipaddress import collapse_addresses
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing
-from hostrouting.config.settings import Mode, gated_units
+from hostrouting.config.settings import gated_units
 from hostrouting.errors import Fault, HostRoutingError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.layout import HostLayout
@@ -102,7 +102,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
         yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
     if gone := [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]:
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would no longer be checked")
-    if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
+    if old.cidrs and new.cidrs and (old.mode, new.mode) == ("STRICT", "WARN"):
         yield lost("routeOverlap.mode", "STRICT is installed; with WARN, units start even if addresses escape")
     gated = {*gated_units(config)}  # a drop-in of a template counts for its instances
     if gone := sorted(unit for unit in gated_units(installed) if not {unit, re.sub(r"@.*(?=\.)", "@", unit)} & gated):

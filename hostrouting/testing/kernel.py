@@ -281,7 +281,7 @@ class FakeKernel(RouteBackend):
         link = self._links[name]
         if link.loopback or link.ipv6_disabled:
             return
-        route = Route.to(Prefix.of(MULTICAST[IPV6]), dev=name, table=TABLE_LOCAL, type="multicast")
+        route = Route.to(Prefix.of(MULTICAST), dev=name, table=TABLE_LOCAL, type="multicast")
         self._append(route._replace(metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
 
     def _brought(self, address: Address) -> list[Route]:

@@ -26,7 +26,6 @@ from hostrouting.config.settings import (
     GuardConfig,
     HostRoutingConfig,
     IntendedRule,
-    Mode,
     ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
@@ -76,7 +75,7 @@ def networks(family: int | None = None) -> SearchStrategy[Network]:
 def destinations(family: int) -> SearchStrategy[Network]:
     """Networks that are valid as the destination of a static route."""
     blocks = prefixes(Prefix(family, 0, 0))
-    valid = blocks.filter(lambda block: block.length and not is_reserved(family, block.first, block.last))
+    valid = blocks.filter(lambda block: block.length and not is_reserved(block))
     return valid.map(Prefix.to_network)
 
 
@@ -117,7 +116,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     route_overlap = st.builds(
         RouteOverlapConfig,
         st.lists(networks(), max_size=4),
-        st.sampled_from(Mode),
+        st.sampled_from(["WARN", "STRICT"]),
         st.lists(device_names(), max_size=3),
         st.lists(globs, max_size=3),
         pod_cidrs=st.lists(networks(), max_size=3),

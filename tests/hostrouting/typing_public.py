@@ -6,6 +6,7 @@ A line with a type: ignore is one that must be refused; mypy --strict complains 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
+from typing import Literal
 
 from typing_extensions import assert_type
 
@@ -27,7 +28,7 @@ assert_type(hr.HostRoutingConfig.load("agent.json"), hr.HostRoutingConfig)
 assert_type(config.static_routes, hr.StaticRoutesConfig)
 assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
 assert_type(config.route_overlap, hr.RouteOverlapConfig)
-assert_type(config.route_overlap.mode, hr.Mode)
+assert_type(config.route_overlap.mode, Literal["WARN", "STRICT"])
 
 # The errors.
 assert_type(hr.ConfigError([]).can_retry, bool)

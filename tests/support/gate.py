@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
@@ -66,7 +66,7 @@ ExecStart=/etc/test-network.sh
 """
 
 
-def config(*routes: StaticRoute, mode: Mode | None = None) -> HostRoutingConfig:
+def config(*routes: StaticRoute, mode: str | None = None) -> HostRoutingConfig:
     """A configuration with these static routes, and the check of the cluster's network in this mode."""
     check = RouteOverlapConfig([CIDR] if mode else [], mode or "")
     return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check)

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig, Mode, StaticRoute
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
 from tests.support.gate import (
     CONFIG,
     HALVES,
@@ -32,8 +32,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-OVERLAPS = config(mode=Mode.STRICT)
-ALLOWS, REFUSES = config(*HALVES, mode=Mode.STRICT), config(StaticRoute("10.77.0.0/16"), mode=Mode.STRICT)
+OVERLAPS = config(mode="STRICT")
+ALLOWS, REFUSES = config(*HALVES, mode="STRICT"), config(StaticRoute("10.77.0.0/16"), mode="STRICT")
 # These stand in for systemctl. One keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh

@@ -1,6 +1,6 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, Mode, ProbeRewriteConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from tests.support.gate import HALVES, apply, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
@@ -25,7 +25,7 @@ _FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = "[Service]\nExecSta
 
 def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
     """STRICT for these units."""
-    return config(*(HALVES if repaired else ()), mode=Mode.STRICT)._replace(gate=GateConfig(units))
+    return config(*(HALVES if repaired else ()), mode="STRICT")._replace(gate=GateConfig(units))
 
 
 def overlap(system: System, verb: str) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hostrouting.config.settings import GuardConfig, Mode, ProbeRewriteConfig
+from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
 from tests.support.waiting import wait_for
 
@@ -21,7 +21,7 @@ def test_it_boots_gated() -> None:
         for program in (*root.glob("usr/bin/python*"), *root.glob("usr/local/bin/python*")):
             program.unlink()
 
-    wanted = config(*HALVES, mode=Mode.STRICT)._replace(
+    wanted = config(*HALVES, mode="STRICT")._replace(
         guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ["eth0"])
     )
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}

@@ -1,7 +1,7 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
 from collections.abc import Callable
-from ipaddress import IPv4Address, ip_address, ip_network, summarize_address_range
+from ipaddress import IPv4Address, ip_network, summarize_address_range
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def test_text_and_back(prefix: Prefix) -> None:
     assert (prefix.first, prefix.last) == (int(network[0]), int(network[-1]))
     assert prefix.ip == network[0] == ip_at(prefix.family, prefix.first)
     if prefix.length == width_of(prefix.family):
-        with pytest.raises(ValueError, match="a prefix length of"):
+        with pytest.raises(ValueError, match="not the first address"):
             prefix.halves()
     else:
         assert [half.to_network() for half in prefix.halves()] == list(network.subnets())
@@ -74,7 +74,7 @@ def test_order(many: list[Prefix]) -> None:
 )
 def test_no_other_prefix_exists(values: tuple[int, int, int]) -> None:
     """An invalid prefix cannot be created."""
-    with pytest.raises(ValueError, match=r"not an address family|not in 0\.\.|not the first address"):
+    with pytest.raises(ValueError, match="not the first address"):
         Prefix(*values)
 
 
@@ -93,21 +93,13 @@ def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "reserved"),
+    ("blocks", "reserved"),
     [
-        (
-            "0.0.0.1 0.0.0.9, 127.0.0.1 127.1.0.1, 224.0.0.0 255.255.255.255, :: ::1, fe80:: febf::, ff00:: ff02::1",
-            True,
-        ),
-        ("::ffff:0.0.0.0 ::ffff:255.255.255.255", True),
-        (
-            "0.255.255.255 1.0.0.0, 223.255.255.255 224.0.0.0, 10.0.0.0 10.0.0.1, ::1 ::2, febf:: fec0::, fd00:: fd00::1",
-            False,
-        ),
+        ("0.0.0.1/32 0.0.0.0/9 127.0.0.1/32 224.0.0.0/4 255.255.255.255/32 ::/128 ::1/128 fe80::/10 ff02::1/128", True),
+        ("::ffff:0.0.0.0/96 ff00::/8", True),
+        ("0.0.0.0/7 126.0.0.0/7 128.0.0.0/8 192.0.0.0/3 10.0.0.0/30 ::/126 fe00::/9 fec0::/10 fd00::/8", False),
     ],
 )
-def test_reserved(ranges: str, *, reserved: bool) -> None:
-    """Whether each address of the range is of the host itself, a link's, multicast or reserved."""
-    for ends in ranges.split(", "):
-        first, last = map(ip_address, ends.split())
-        assert is_reserved(first.version, int(first), int(last)) is reserved, ends
+def test_reserved(blocks: str, *, reserved: bool) -> None:
+    """Whether each address of the block is of the host itself, a link's, multicast or reserved."""
+    assert {block for block in blocks.split() if is_reserved(Prefix.parse(block)) is not reserved} == set()

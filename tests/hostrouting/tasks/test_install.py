@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config.settings import MACHINES, HostRoutingConfig, Mode, gated_units
+from hostrouting.config.settings import MACHINES, HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.programs import Rights
@@ -54,7 +54,7 @@ def possible(draw: st.DrawFn) -> HostRoutingConfig:
     probe = draw(st.sampled_from([{}, *rewrites]))
     sections: dict[str, Any] = {
         "staticRoutes": {"enabled": bool(routes), "routes": [{"destination": prefix} for prefix in routes]},
-        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(Mode))} if cidrs else {},
+        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(["WARN", "STRICT"]))} if cidrs else {},
         "probeRewrite": probe,
         "guard": {"enabled": bool(routes or cidrs or probe) and draw(st.booleans())},
         "manageForeign": draw(st.sampled_from(["leave", "keep"])),
