@@ -103,15 +103,12 @@ class ConfigError(HostRoutingError, ValueError):
 
     def __init__(self, faults: Iterable[Fault], source: str = "") -> None:
         self.faults, self.source = tuple(faults), source
-        super().__init__()
-        self.args = (self._summary(),)
-
-    def _summary(self) -> str:
-        where, count = self.source or "the configuration", len(self.faults)
-        if count == 1:
+        where = source or "the configuration"
+        message = "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
+        if len(self.faults) == 1:
             (fault,) = self.faults
-            return f"{where}: {fault}" if self.source or not fault.path else str(fault)
-        return "\n".join([f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults)])
+            message = f"{where}: {fault}" if source or not fault.path else str(fault)
+        super().__init__(message)
 
 
 class RequirementError(HostRoutingError):

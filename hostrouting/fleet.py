@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, Escape, check_snapshot
 from hostrouting.check.pods import phrase_of
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+    from hostrouting.model.prefix import Prefix
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
@@ -40,8 +40,7 @@ _NUMBER = re.compile(r"\d+")
 _BATCH = 16  # snapshots that are sent together: sending them costs little beside judging them
 
 
-@attrs.frozen
-class NodeResult:
+class NodeResult(NamedTuple):
     """The result for one node: a verdict with its reasons, or why there is none."""
 
     path: str
@@ -58,8 +57,7 @@ class NodeResult:
         return os.path.basename(self.path).removesuffix(".json")
 
 
-@attrs.frozen
-class NodeGroup:
+class NodeGroup(NamedTuple):
     """Nodes with the same problem and the same repair."""
 
     verdict: str
@@ -86,12 +84,13 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     files: list[str] = []
     faults: list[Fault] = []
     for path in [os.fspath(path) for path in paths]:
-        inside = sorted(os.listdir(path)) if os.path.isdir(path) else []
-        new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
-        if os.path.exists(path) and not os.path.isdir(path):
-            new = [path]
+        is_directory = os.path.isdir(path)
+        names = sorted(name for name in os.listdir(path) if name.endswith(".json")) if is_directory else []
+        new = [os.path.join(path, name) for name in names if name[0] != "."] or [path] * (
+            os.path.exists(path) and not is_directory
+        )
         if not new:
-            rule = "has no *.json file" if os.path.isdir(path) else "does not exist"
+            rule = "has no *.json file" if is_directory else "does not exist"
             faults.append(Fault("snapshots", repr(path), rule, "save one for each node: hostrouting snapshot > FILE"))
         files += new
     if faults:
@@ -146,13 +145,13 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
 
 def _problem(report: CheckReport) -> str:
     """What is wrong with the node, without what differs between nodes with the same problem."""
-    cidrs: dict[str, dict[str, None]] = {}  # by what happens to their packets
+    sizes: Counter[tuple[str, Prefix]] = Counter()  # how many addresses of a CIDR, by what happens to their packets
     for escape in report.escapes:
-        parts = [other for other in report.escapes if other.cidr == escape.cidr and _way(other) == _way(escape)]
-        size = sum(other.last - other.first + 1 for other in parts)
-        part = "" if size > escape.cidr.last - escape.cidr.first else "a part of "
-        cidrs.setdefault(_way(escape), {})[f"{part}{escape.cidr}"] = None
-    ways = [f"{spoken([*names])} {way}" for way, names in cidrs.items()]
+        sizes[_way(escape), escape.cidr] += escape.last - escape.first + 1
+    cidrs: dict[str, list[str]] = {}
+    for (way, cidr), size in sizes.items():
+        cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'a part of '}{cidr}")
+    ways = [f"{spoken(names)} {way}" for way, names in cidrs.items()]
     lost = [family.family for family in report.families if family.verdict == "no-default-route"]
     lacking = [f"no IPv{family} default route" for family in lost]
     doubts = [doubt.name for family in report.families for doubt in family.doubts]

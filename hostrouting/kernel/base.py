@@ -233,7 +233,7 @@ def _borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
     """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
     borders: list[int] = []
     blocks = (block for block in near if block.family == family)
-    for block in sorted(Prefix.around(family, block.network, min(block.length, length)) for block in blocks):
+    for block in sorted(Prefix.around(family, block.first, min(block.length, length)) for block in blocks):
         if borders and block.first <= borders[-1]:
             borders[-1] = max(borders[-1], block.last + 1)
         else:

@@ -38,12 +38,12 @@ def ip_at(family: int, number: int) -> IP:
 
 class _Block(NamedTuple):
     family: int
-    network: int
+    first: int
     length: int
 
 
 class Prefix(_Block):
-    """A block of addresses: `network` is its first address as an integer, `length` the number of fixed bits.
+    """A block of addresses: `first` is its first address as an integer, `length` the number of fixed bits.
 
     Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it
     contains.
@@ -56,12 +56,12 @@ class Prefix(_Block):
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
-    def __new__(cls, family: int, network: int, length: int) -> "Self":
+    def __new__(cls, family: int, first: int, length: int) -> "Self":
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
         width = _WIDTH.get(family, -1)
-        if not 0 <= length <= width or network >> width or network & ((1 << width - length) - 1):
-            raise ValueError(f"{network:#x} is not the first address of an IPv{family} /{length}")
-        return super().__new__(cls, family, network, length)
+        if not 0 <= length <= width or first >> width or first & ((1 << width - length) - 1):
+            raise ValueError(f"{first:#x} is not the first address of an IPv{family} /{length}")
+        return super().__new__(cls, family, first, length)
 
     @classmethod
     def parse(cls, text: str) -> "Self":
@@ -82,36 +82,29 @@ class Prefix(_Block):
         return cls(family, number >> host << host, length)
 
     @property
-    def first(self) -> int:
-        """The first address, as an integer."""
-        return self.network
-
-    @property
     def last(self) -> int:
         """The last address, as an integer."""
-        return self.network | ((1 << (_WIDTH[self.family] - self.length)) - 1)
+        return self.first | ((1 << (_WIDTH[self.family] - self.length)) - 1)
 
     @property
     def ip(self) -> IP:
         """The first address."""
-        return ip_at(self.family, self.network)
+        return ip_at(self.family, self.first)
 
     def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # asked of a block, not of a tuple
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
-        return (
-            block.family == self.family and self.network <= block.network <= self.last and block.length >= self.length
-        )
+        return block.family == self.family and self.first <= block.first and block.last <= self.last
 
     def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
-        lower = type(self)(self.family, self.network, self.length + 1)
+        lower = type(self)(self.family, self.first, self.length + 1)
         return lower, type(self)(self.family, lower.last + 1, lower.length)
 
     def to_network(self) -> IPv4Network | IPv6Network:
         """The same block as an `ipaddress` network."""
         network = IPv4Network if self.family == IPV4 else IPv6Network
-        return network((self.network, self.length))
+        return network((self.first, self.length))
 
     def __str__(self) -> str:
         return f"{self.ip}/{self.length}"

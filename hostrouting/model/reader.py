@@ -6,8 +6,8 @@ value and return it or another one, as in `Annotated[str, must(...)]`. A faulty 
 the object or list around it makes a Fault of it with the path, reads the other values, and raises all their faults.
 
 A class is a NamedTuple, or a `Section` of a configuration, whose constructor reads its arguments in the same way. Null
-is as good as absent; so is an empty text for what may be None, or is one of some words. A key that is unknown or given
-twice is a fault.
+is as good as absent; so is an empty text where the default is None or a word. A key that is unknown or given twice is a
+fault.
 """
 
 import sys
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from types import NoneType, UnionType
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from hostrouting.errors import ConfigError, Fault
@@ -161,7 +161,8 @@ class _Form:
         defaults = vars(cls) if self.is_section else cls._field_defaults
         self.defaults = {name: defaults.get(name) for name in kinds}
         self.required = [keys[name] for name in kinds if name not in defaults]
-        self.may_be_empty = {keys[name] for name, kind in kinds.items() if _may_be_empty(kind)}
+        # Those whose default is None or a word; every setting that is a word has one.
+        self.may_be_empty = {keys[name] for name in kinds if isinstance(defaults.get(name, 0), str | None)}
         self.members = {keys[name]: (name, _reader_of(kind)) for name, kind in kinds.items()}
 
     def read(self, document: Any, required: Sequence[str] = ()) -> Any:
@@ -263,10 +264,6 @@ def _reader_of(kind: Any) -> Reader:
         is_known = must(lambda value: isinstance(value, str) and value.lower() in words, rule)
         return _in_turn(is_known, lambda word: words[word.lower()])
     return _list_reader(*parts) if origin is tuple else _form_of(kind).read
-
-
-def _may_be_empty(kind: Any) -> bool:
-    return get_origin(kind) is Literal or NoneType in get_args(kind)
 
 
 def _in_turn(*steps: Reader) -> Reader:

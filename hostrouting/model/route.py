@@ -5,7 +5,7 @@ here: which of several routes wins.
 """
 
 import errno
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
@@ -85,8 +85,7 @@ class NextHop(NamedTuple):
     def __str__(self) -> str:
         words = []
         if self.gateway is not None:
-            words += ["via", "inet6"] if self.gateway.version == IPV6 else ["via"]
-            words.append(str(self.gateway))
+            words += ["via inet6" if self.gateway.version == IPV6 else "via", str(self.gateway)]
         if self.dev is not None:
             words += ["dev", self.dev]
         words += [flag for flag in ("onlink", "dead", "linkdown") if getattr(self, flag)]
@@ -130,23 +129,15 @@ class Route(NamedTuple):
 
     @classmethod
     def to(
-        cls,
-        prefix: Prefix | str,
-        *,
-        dev: str | None = None,
-        gateway: IP | str | None = None,
-        metric: int = 0,
-        table: int = TABLE_MAIN,
-        protocol: int = 0,
-        type: RouteType = "unicast",  # noqa: A002  the kernel's name, and the field's
+        cls, prefix: Prefix | str, *, dev: str | None = None, gateway: IP | str | None = None, **fields: Any
     ) -> "Self":
-        """An ordinary route from text: with one device or none. In IPv4 without a gateway, its scope is link."""
+        """A route from text, with one device or none, and any other fields. Without a gateway, its scope is link."""
         destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         hop = None if gateway is None else as_ip(gateway)
         legs = () if dev is None and hop is None else (NextHop(dev, gateway=hop),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
         scope = SCOPE_LINK if legs and hop is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        return cls(destination, legs, metric=metric, table=table, protocol=protocol, type=type, scope=scope)
+        return cls(destination, legs, **{"scope": scope, **fields})
 
     @property
     def devs(self) -> tuple[str, ...]:

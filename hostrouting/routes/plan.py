@@ -186,11 +186,11 @@ def _waits(waiting: Sequence[Pending]) -> Finding:
 def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The routes that hold these keys, and our other routes, as `bare`; the kernel uses the first one of a key."""
     holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    networks = {key.prefix.network for key in holders}
+    firsts = {key.prefix.first for key in holders}
     for route in snapshot.routes:
         if route.protocol == OURS:
             holders.setdefault(route.key, []).append(bare(route))
-        elif route.prefix.network in networks and (present := holders.get(route.key)) is not None:
+        elif route.prefix.first in firsts and (present := holders.get(route.key)) is not None:
             present.append(bare(route))
     return holders
 
