@@ -12,9 +12,9 @@ which you can try all of it on a host in memory::
     print(phases.plan(configure))  # the dry run
     print(phases.run(configure))  # fails, and says which routes repair it
 
-More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.fib` (what Linux does
-with a packet), `hostrouting.check`, `hostrouting.routes` (planning and applying routes), `hostrouting.kernel` (what a
-backend takes and returns), `hostrouting.fleet` (many nodes) and `hostrouting.cli`.
+More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.model` (addresses, routes,
+rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.routes` (planning and applying routes),
+`hostrouting.kernel` (what a backend takes and returns) and `hostrouting.fleet` (many nodes).
 """
 
 from hostrouting.release import __version__ as __version__
@@ -47,11 +47,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.kernel.base import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
-    from hostrouting.model.prefix import Prefix as Prefix
-    from hostrouting.model.route import NextHop as NextHop
     from hostrouting.model.route import Route as Route
-    from hostrouting.model.rule import Rule as Rule
-    from hostrouting.model.snapshot import Address as Address
     from hostrouting.model.snapshot import Link as Link
     from hostrouting.model.snapshot import Snapshot as Snapshot
     from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
@@ -62,6 +58,17 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.tasks.results import CheckResult as CheckResult
     from hostrouting.tasks.results import Plan as Plan
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
+else:
+
+    def __getattr__(name: str) -> object:
+        """Load the name."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return value
+
 
 _CATALOGUE = """
 Tasks for phases, each made from a configuration and a host
@@ -89,10 +96,8 @@ The host, its kernel, and the files of a configuration
     kernel.pyroute2          Pyroute2Backend
     boot.files               files_of
 The routing of a host, as plain values
-    model.snapshot           Snapshot Link Address
-    model.route              Route NextHop
-    model.rule               Rule
-    model.prefix             Prefix
+    model.snapshot           Snapshot Link
+    model.route              Route
 """
 """Each public name, behind the module that it is loaded from when it is first used."""
 
@@ -100,18 +105,6 @@ _ROWS = (line.split() for line in _CATALOGUE.splitlines() if line.startswith(" "
 _MODULES = {name: module for module, *names in _ROWS for name in names}
 __all__ = list(_MODULES)
 __doc__ = f"{__doc__}{_CATALOGUE}"
-
-
-if not TYPE_CHECKING:  # for a type checker there are only the names above
-
-    def __getattr__(name: str) -> object:
-        """Load the name."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
-
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        return value
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,7 @@ rules, and are refused with the same faults, all at once.
 """
 
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -69,16 +68,12 @@ def _is_router(address: IP) -> bool:
     return address in LINK_LOCAL or _is_ordinary(address)
 
 
-def _like(pattern: str) -> Callable[[str], object]:
-    return lambda text: re.fullmatch(pattern, text, re.ASCII)
+def _is_line(text: str) -> bool:
+    return text.isprintable() and 0 < len(text.strip()) <= 200
 
 
 def _can_wait(unit: str) -> bool:
     return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
-
-
-def _is_line(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= 200 and text.isprintable()
 
 
 Masked: TypeAlias = Annotated[Network, _network]
@@ -87,31 +82,19 @@ Pods: TypeAlias = Annotated[
     Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
 ]
 Device: TypeAlias = Annotated[
-    str, must(_like(r"(?!\.\.?$)[\w.-]{1,15}"), "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
+    str, must(r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
 ]
 # Only * and ?, which mean the same in Python and in the shell of the boot check.
 Pattern: TypeAlias = Annotated[
     str,
-    must(_like(r"\*+|\**([\w.?-]\**){1,15}"), "is not a device pattern", 'write one such as "cali*"'),
+    must(r"\*+|\**([\w.?-]\**){1,15}", "is not a device pattern", 'write one such as "cali*"'),
     must(lambda pattern: pattern.strip("*?"), "allows every device, so no overlap would ever be found"),
 ]
 # At most 251 characters, because a file name has 255, and the folder of its drop-ins is named after it.
 Unit: TypeAlias = Annotated[
     str,
-    must(
-        _like(r"[\w:.\\-][\w:.\\@-]{0,242}\.service"),
-        "is not the name of a service",
-        f'write one such as "kubelet.service" or "{MACHINES}"',
-    ),
+    must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
     must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
-]
-Selection: TypeAlias = Annotated[
-    str,
-    must(
-        _like(r"[\w./:-]+( [\w./:-]+)+"),
-        "is not a list of selectors",
-        'write it as "ip rule" does, such as "fwmark 0x1/0xff"',
-    ),
 ]
 
 
@@ -182,7 +165,10 @@ class StaticRoutesConfig(Section):
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
-    rule: Selection
+    rule: Annotated[
+        str,
+        must(r"[\w./:-]+( [\w./:-]+)+", "is not a list of selectors", 'write it as "ip rule" does: "fwmark 0x1/0xff"'),
+    ]
     """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
     reason: Annotated[str, must(_is_line, "is not one line of 1 to 200 characters")]
 

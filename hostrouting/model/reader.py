@@ -10,6 +10,7 @@ is as good as absent; so is an empty text where the default is None or a word. A
 fault.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -232,11 +233,12 @@ def path_of(key: object, below: str = "") -> str:
 # From the type of a value to the function that reads it.
 
 
-def must(holds: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """A rule for one value, for `Annotated`: what holds for it, what is said if it does not, and what to do then."""
+def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+    """A rule for one value, for `Annotated`: its pattern, or what holds for it; what is said if not, and what to do."""
+    is_right = partial(re.fullmatch, holds, flags=re.ASCII) if isinstance(holds, str) else holds
 
     def check(value: Any) -> Any:
-        if not holds(value):
+        if not is_right(value):
             raise ValueError(rule, remedy)
         return value
 
