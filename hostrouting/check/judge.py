@@ -331,7 +331,7 @@ class Judge:
                 if self._is_by_source(rule.src, decision):
                     return _FINE
         is_bound = end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
-        is_intended = any(rule.selection == intended.rule for intended in self._check.intended_rules)
+        is_intended = rule.selection in self._check.intended_rules
         if is_bound or is_intended or (is_marked and self._is_of_vpn(decision)):
             return _FINE
         return _FINE if self.opinion(decision, is_marked=is_marked).grade == FINE else opaque

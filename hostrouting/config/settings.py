@@ -68,10 +68,6 @@ def _is_router(address: IP) -> bool:
     return address in LINK_LOCAL or _is_ordinary(address)
 
 
-def _is_line(text: str) -> bool:
-    return text.isprintable() and 0 < len(text.strip()) <= 200
-
-
 def _can_wait(unit: str) -> bool:
     return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
 
@@ -95,6 +91,9 @@ Unit: TypeAlias = Annotated[
     str,
     must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
     must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
+]
+Selection: TypeAlias = Annotated[
+    str, must(r"[\w./:-]+( [\w./:-]+)+", "is not a list of selectors", 'write it as "ip rule" does: "fwmark 0x1/0xff"')
 ]
 
 
@@ -162,17 +161,6 @@ class StaticRoutesConfig(Section):
             yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
 
 
-class IntendedRule(Section):
-    """A policy rule that sends some packets elsewhere on purpose, and why."""
-
-    rule: Annotated[
-        str,
-        must(r"[\w./:-]+( [\w./:-]+)+", "is not a list of selectors", 'write it as "ip rule" does: "fwmark 0x1/0xff"'),
-    ]
-    """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
-    reason: Annotated[str, must(_is_line, "is not one line of 1 to 200 characters")]
-
-
 class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
@@ -187,8 +175,8 @@ class RouteOverlapConfig(Section):
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie in them."""
     pod_cidrs: tuple[Masked, ...] = ()
     """The addresses of pods: what these send is checked, too."""
-    intended_rules: tuple[IntendedRule, ...] = ()
-    """The rules that may send some packets elsewhere without leaving the verdict undecided."""
+    intended_rules: tuple[Selection, ...] = ()
+    """The rules that may send some packets elsewhere: their selectors as `ip rule` prints them, without "from all"."""
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
@@ -257,10 +245,7 @@ class GateConfig(Section):
 
 
 class HostRoutingConfig(Section):
-    """The whole configuration; without arguments it asks for nothing.
-
-    `from_json(to_json(x)) == x`.
-    """
+    """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping()) == x`."""
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
     route_overlap: RouteOverlapConfig = RouteOverlapConfig()
@@ -328,12 +313,6 @@ class HostRoutingConfig(Section):
         """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
         bare = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
         return bare._replace(guard=self.guard) if bare.has_step else bare
-
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """The JSON text; what has its default value is left out."""
-        import json  # noqa: PLC0415  only a program that writes a configuration needs it
-
-        return json.dumps(self.to_mapping(), indent=indent)
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:

@@ -43,11 +43,6 @@ class Link(NamedTuple):
     ipv6_disabled: bool = False
 
     @property
-    def infiniband(self) -> bool:
-        """Whether the device is an InfiniBand device, whatever its name."""
-        return self.type == ARPHRD_INFINIBAND
-
-    @property
     def loopback(self) -> bool:
         """Whether no packet leaves the host by the device, whatever its name."""
         return self.type == ARPHRD_LOOPBACK
@@ -88,16 +83,9 @@ class Snapshot(NamedTuple):
     # Whether the tables changed while they were read, so that it may show a state that never was.
     restless: bool = False
 
-    def link(self, name: str) -> Link | None:
-        """The device with this name; None if there is none."""
-        return next((link for link in self.links if link.name == name), None)
-
-    def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
-        """The same host without some routes (of equal ones, without the first) and with others added at the end."""
-        routes = list(self.routes)
-        for route in without:
-            routes.remove(route)
-        return self._replace(routes=(*routes, *added))
+    def with_routes(self, added: Iterable[Route]) -> "Self":
+        """The same host with further routes, at the end."""
+        return self._replace(routes=(*self.routes, *added))
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""

@@ -19,6 +19,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
 )
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Link, Snapshot
@@ -32,7 +33,7 @@ _DEAD_ENDS = {"dummy", "ifb", "vrf"}
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route by this device can be one of the network: InfiniBand has to be named."""
-    return link is not None and not link.infiniband and not link.loopback and link.kind not in _DEAD_ENDS
+    return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in _DEAD_ENDS
 
 
 def bare_leg(leg: NextHop) -> NextHop:

@@ -25,7 +25,6 @@ from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
-    IntendedRule,
     ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
@@ -111,8 +110,6 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     routes = st.lists(static_routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
     section = st.builds(StaticRoutesConfig, st.just(value=True), routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
-    reasons = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1).filter(str.isprintable)
-    intended = st.builds(IntendedRule, st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), reasons)
     route_overlap = st.builds(
         RouteOverlapConfig,
         st.lists(networks(), max_size=4),
@@ -121,7 +118,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         st.lists(globs, max_size=3),
         pod_cidrs=st.lists(networks(), max_size=3),
         service_cidrs=st.lists(networks(), max_size=2),
-        intended_rules=st.lists(intended, max_size=2),
+        intended_rules=st.lists(st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), max_size=2),
     )
     return st.builds(
         _config,

@@ -4,6 +4,7 @@ Its eth0 has the default route, and its ib0 is a fabric whose network captures t
 with `Host.offline`; on the running host the command line runs inside it.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -121,7 +122,7 @@ def hostrouting(system: System, *words: str) -> subprocess.CompletedProcess[str]
 
 def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> str:
     """Apply the configuration, which must end with this exit code; return the output."""
-    system.lay(CONFIG, settings.to_json())
+    system.lay(CONFIG, json.dumps(settings.to_mapping()))
     done = hostrouting(system, "apply", "--config", CONFIG, "--allow-removal", "--wait", str(wait))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

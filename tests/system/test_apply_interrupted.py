@@ -1,5 +1,6 @@
 """An apply that meets a start, is killed, or cannot write: what starts meanwhile, and what the next run makes of it."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
@@ -94,7 +95,7 @@ def test_killed() -> None:
     applying, removing = ("apply", "--config", CONFIG, "--wait", "0"), ("remove",)
     with host(more=KEEPS) as system:
         system.must("systemctl", "start", "keeps-it-loaded.target")
-        system.lay(CONFIG, OVERLAPS.to_json())
+        system.lay(CONFIG, json.dumps(OVERLAPS.to_mapping()))
         for words, opposite, code in ((applying, removing, 1), (removing, applying, 0)):
             for late in (False, True):
                 number = 1

@@ -127,7 +127,7 @@ class Field:
             self.config.get("allowed_devs", ()),
             service_cidrs=self.config.get("service_cidrs", ()),
             pod_cidrs=self.config.get("pod_cidrs", ()),
-            intended_rules=[{"rule": rule, "reason": self.right} for rule in self.config.get("intended_rules", ())],
+            intended_rules=self.config.get("intended_rules", ()),
         )
         return HostRoutingConfig(route_overlap=section)
 

@@ -48,7 +48,7 @@ def second_default(metric: int) -> Callable[[], Snapshot]:
 def no_default() -> Snapshot:
     """A plain VM without its default route."""
     host = plain_vm().snapshot()
-    return host.with_routes(without=[route for route in host.routes if not route.prefix.length])
+    return host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
 
 
 DOCKER = Link(name="docker0", index=9, kind="bridge")

@@ -60,7 +60,7 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 @pytest.mark.parametrize("asking", [f"check {CIDR}", "check --config CONFIG"])
 def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str) -> None:
     """What check prints can be typed as it is: the commands for now, and the pipeline, which keeps the configuration."""
-    intended = [{"rule": "fwmark 0x7", "reason": "that's \\0 it"}]
+    intended = ["fwmark 0x7"]
     config = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(tmp_path / "config.json"))}'

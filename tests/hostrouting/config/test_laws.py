@@ -67,11 +67,11 @@ def faults_of(read: Callable[[], object]) -> tuple[Fault, ...]:
 @given(configs())
 def test_json_there_and_back(config: HostRoutingConfig) -> None:
     """A configuration survives its own JSON, alone and inside an agent's larger file."""
-    assert HostRoutingConfig.from_json(config.to_json()) == config
-    assert HostRoutingConfig.from_json(config.to_json(indent=None).encode()) == config
+    text = json.dumps(config.to_mapping())
+    assert HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(text.encode()) == config
     assert HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
     assert config._replace() == config
-    assert hash(HostRoutingConfig.from_json(config.to_json())) == hash(config)
+    assert hash(HostRoutingConfig.from_json(text)) == hash(config)
 
 
 def test_every_field_is_drawn() -> None:
@@ -144,7 +144,7 @@ def test_any_json_value(value: Any) -> None:
     assert faults == faults_of(lambda: HostRoutingConfig.from_mapping(value))
     if not faults:
         config = HostRoutingConfig.from_mapping(value)
-        assert HostRoutingConfig.from_json(config.to_json()) == config
+        assert HostRoutingConfig.from_json(json.dumps(config.to_mapping())) == config
 
 
 @given(st.text('{}[]",:0123456789eE.-+ntfau \\\n') | st.text() | st.binary())

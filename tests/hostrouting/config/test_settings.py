@@ -247,7 +247,7 @@ RIGHT: dict[str, Any] = {
         "podCidrs": ["10.0.0.0/8"],
         "expectedDevs": ["eth0"],
         "allowedDevs": ["wg*"],
-        "intendedRules": [{"rule": "fwmark 0x1", "reason": "x" * 200}],
+        "intendedRules": ["fwmark 0x1"],
     },
     "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
     "azureVnetCleanup": {"managed": ["10.0.0.0/8", "fd00::/32"], "protect": ["10.0.0.1"], "uplinks": ["eth0"]},
@@ -276,8 +276,7 @@ routeOverlap.expectedDevs[0] | is not a device name: 1 to 15 letters, digits, '_
 routeOverlap.allowedDevs[0] | allows every device | ["*", "??*"]
 routeOverlap.allowedDevs[0] | is not a device pattern; write one such as | ["", "aaaaaaaaaaaaaaaa", "eth[0-9]", "wg* wireguard"]
 routeOverlap.mode | is not one of WARN, STRICT | [true, "LOUD", " WARN", "\u017ftrict"]
-routeOverlap.intendedRules[0].rule | is not a list of selectors; write it as | ["fwmark", "iif $(id)", "iif  lo", "iif lo "]
-routeOverlap.intendedRules[0].reason | is not one line of 1 to 200 characters | ["a\nb", "", " "]
+routeOverlap.intendedRules[0] | is not a list of selectors; write it as | ["fwmark", "iif $(id)", "iif  lo", "iif lo "]
 manageForeign | is not one of leave, keep | ["no"]
 gate.units | is empty: no unit would wait | [[]]
 gate.units[0] | is not the name of a service; write one | ["a.socket", "a/b.service", "@.service", "a*.service", "a", "%n.service"]
@@ -299,7 +298,6 @@ ROWS: list[tuple[str, str, list[Any]]] = [
 ]
 ROWS += [
     ("staticRoutes.routes[0].dev", "is not a string of up to 255", ["e" * 256]),
-    ("routeOverlap.intendedRules[0].reason", "is not one line of 1 to 200 characters", ["x" * 201]),
     ("gate.units[0]", "is not the name of a service", [f"{'k' * 246}.service"]),
     ("staticRoutes.routes[0].metric", "is not an integer", [{1}]),
     ("staticRoutes.routes[0].destination", "is not a string", [b"10.0.0.0/8"]),

@@ -51,6 +51,6 @@ def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
 def test_a_default_route_that_is_not_judged() -> None:
     """Without another default route, that is what the verdict names, and not that there is none."""
     snapshot = plain_vm().snapshot()
-    gone = [route for route in snapshot.routes if not route.prefix.length]
-    only = snapshot.with_routes([TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)], without=gone)
+    rest = [route for route in snapshot.routes if route.prefix.length]
+    only = snapshot._replace(routes=(*rest, TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)))
     assert check_snapshot(only, config(cidrs=(CIDR,))).verdict == "undecided"

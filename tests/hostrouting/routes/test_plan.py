@@ -157,7 +157,7 @@ def test_what_is_compared_of_next_hops() -> None:
         (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
     ):
         ours = Route(PREFIXES[family][0], tuple(legs), protocol=OURS, metric=DEFAULT_METRIC[family])
-        there = h200().with_routes([ours, Route(Prefix(family, 0, 0), tuple(default))], without=h200().routes[:1])
+        there = h200()._replace(routes=(*h200().routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
         plan = plan_static_routes(configured(StaticRoute(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
 

@@ -249,7 +249,7 @@ class TwoKernels(RuleBasedStateMachine):
     @rule(name=NAMES)
     def add_or_delete_link(self, name: str) -> None:
         """Delete the device, or add it again."""
-        if self.fake.snapshot().link(name) is None:
+        if name not in {link.name for link in self.fake.snapshot().links}:
             self.linux.add_link(name)
             self.fake.add_link(name, up=False)
         else:
