@@ -31,7 +31,6 @@ T = TypeVar("T")
 Reader: TypeAlias = Callable[[Any], Any]
 
 STANDARD_INPUT = "-"
-_LONGEST = 255  # characters of a word: a unit has the longest name, and a device one of at most 127
 _REPEATED = object()  # stands for the values of a key that is given more than once, and no type has it
 _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
@@ -89,11 +88,10 @@ class Section:
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         names = type(self).__annotations__
-        given = dict(zip(names, values, strict=False))
-        if len(given) < len(values) or not given.keys().isdisjoint(settings):
+        given = {**dict(zip(names, values, strict=False)), **settings}
+        if len(given) < len(values) + len(settings):
             raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each of them once")
-        members = {camel(name): value for name, value in (given | settings).items()}
-        vars(self).update(vars(read(type(self), members)))
+        vars(self).update(vars(read(type(self), {camel(name): value for name, value in given.items()})))
 
     @staticmethod
     def faults_between(values: Any) -> Iterable[Fault]:  # noqa: ARG004  for those that override it
@@ -257,24 +255,21 @@ def _reader_of(kind: Any) -> Reader:
         return _READERS[kind]
     if origin is Annotated:
         rules = kind.__metadata__
-        return _in_turn(_reader_of(kind.__origin__), *rules) if callable(rules[0]) else _within(rules[0])
+        if not callable(rules[0]):
+            return _within(rules[0])
+        return partial(_in_turn, (_reader_of(kind.__origin__), *rules))
     if origin in {Union, UnionType}:
         return _reader_of(parts[0])  # for addresses of either family, the first stands for both
     if origin is Literal:
         words = {word.lower(): word for word in parts}
-        rule = f"is not one of {', '.join(parts)}"
-        is_known = must(lambda value: isinstance(value, str) and value.lower() in words, rule)
-        return _in_turn(is_known, lambda word: words[word.lower()])
+        return _text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
     return _list_reader(*parts) if origin is tuple else _form_of(kind).read
 
 
-def _in_turn(*steps: Reader) -> Reader:
-    def read_in_turn(value: Any) -> Any:
-        for step in steps:
-            value = step(value)
-        return value
-
-    return read_in_turn
+def _in_turn(steps: Iterable[Reader], value: Any) -> Any:
+    for step in steps:
+        value = step(value)
+    return value
 
 
 def _list_reader(kind: Any, *others: Any) -> Reader:
@@ -294,40 +289,36 @@ def _list_reader(kind: Any, *others: Any) -> Reader:
     return read_list
 
 
-def _read_text(value: Any) -> str:
-    """The text; an object of `ipaddress` stands for its text."""
-    if isinstance(value, str) or type(value).__module__ == "ipaddress":
-        return str(value)
-    raise ValueError("is not a string")
-
-
-def _read_word(value: Any) -> str:
-    # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
-    # only JSON can express, cannot be written again.
-    text = _read_text(value)
-    if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
-        raise ValueError(f"is not a string of up to {_LONGEST} characters")
-    return text
-
-
 def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """The reader of a text as an address or a prefix. Many routes share a few, so the last texts are remembered."""
+    """The reader of a text as what is made of it; an object of `ipaddress` stands for its text.
+
+    Many routes share a few addresses and devices, so the last texts are remembered.
+    """
 
     @lru_cache(4096)
     def read_made(text: str) -> Any:
         try:
             return make(text)
-        except ValueError:
+        except (ValueError, KeyError):
             raise ValueError(rule) from None
 
-    return lambda value: read_made(_read_text(value))
+    def read_text(value: Any) -> Any:
+        if isinstance(value, str) or type(value).__module__ == "ipaddress":
+            return read_made(str(value))
+        raise ValueError(rule)
+
+    return read_text
 
 
 _READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _within(range(1 << 32)),  # all that the kernel's routing has
-    str: _read_word,
+    # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
+    # only JSON can express, cannot be written again. A unit has the longest name.
+    str: _text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
     Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
     **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),
-    **dict.fromkeys((IPv4Network, IPv6Network), _read_text),  # each setting has its own rules for them
+    **dict.fromkeys(
+        (IPv4Network, IPv6Network), _text_as(str, "is not a string")
+    ),  # each setting has its own rules for them
 }
