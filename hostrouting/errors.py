@@ -65,15 +65,9 @@ class HostRoutingError(Exception):
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
-        facts = {name: _plain(fact) for name, fact in vars(self).items() if name not in {"findings", "report"}}
+        facts = {name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}}
+        facts |= {name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")}
         return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
-
-
-def _plain(fact: Any) -> object:
-    """An attribute of an error as a JSON value."""
-    if isinstance(fact, tuple):
-        return [fault._asdict() if isinstance(fault, Fault) else fault for fault in fact]
-    return fact.to_mapping() if hasattr(fact, "to_mapping") else fact
 
 
 def first_of(reasons: Sequence[str]) -> str:
@@ -109,6 +103,10 @@ class ConfigError(HostRoutingError, ValueError):
             (fault,) = self.faults
             message = f"{where}: {fault}" if source or not fault.path else str(fault)
         super().__init__(message)
+
+    def to_mapping(self) -> dict[str, object]:
+        """See HostRoutingError."""
+        return {**super().to_mapping(), "faults": [fault._asdict() for fault in self.faults]}
 
 
 class RequirementError(HostRoutingError):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
-_EDITS, _SHORT = 2, 5
 
 
 def counted(count: int, noun: str) -> str:
@@ -30,12 +29,11 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that an unknown one probably means: at most two edits away; None if there is none."""
-    # Compared without case: wrong case is the most common mistake, and other JSON readers accept it.
-    distances = {key: _edits(word.lower(), key.lower()) for key in known if abs(len(word) - len(key)) <= _EDITS}
+    word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it
+    edits = {key: _edits(word, key.lower()) for key in known if abs(len(word) - len(key)) <= 2}
     # In a short word two edits say little, unless two letters have changed places.
-    firm = [key for key in distances if len(key) > _SHORT or sorted(key.lower()) == sorted(word.lower())]
-    near = [key for key, edits in distances.items() if edits <= (_EDITS if key in firm else 1)]
-    return min(near, key=distances.__getitem__, default=None)
+    near = (key for key in edits if edits[key] <= (2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1))
+    return min(near, key=edits.__getitem__, default=None)
 
 
 def _edits(word: str, other: str) -> int:
