@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.finding import Finding, Name, of_severity
+from hostrouting.finding import Finding, Name
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 
@@ -41,7 +41,7 @@ class HostRoutingError(Exception):
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
         self.kind, self.findings = kind, tuple(findings)
         super().__init__(message or "; ".join(map(str, self.findings)))
-        errors = tuple(of_severity(self.findings, "error"))
+        errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
 
     def _is_a(self, name: Name, target: str = "") -> None:

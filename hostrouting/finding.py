@@ -6,7 +6,7 @@ thing is found, or in `check.report`. docs/findings.md explains each name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -77,11 +77,6 @@ class Finding(NamedTuple):
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity)))
-
-
-def of_severity(found: Iterable[Finding], *severities: Severity) -> Iterator[Finding]:
-    """The findings of these severities."""
-    return (finding for finding in found if finding.severity in severities)
 
 
 def first_lines(found: Iterable[Finding]) -> tuple[str, ...]:

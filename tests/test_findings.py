@@ -1,6 +1,6 @@
 """hostrouting.finding: a finding in words, in order, and as JSON."""
 
-from hostrouting.finding import Finding, first_lines, of_severity, worst_first
+from hostrouting.finding import Finding, first_lines, worst_first
 from phases.step import as_data
 
 
@@ -29,7 +29,6 @@ class TestFinding:
         error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
         other = Finding("gate-open", "error", "another")
         assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
-        assert list(of_severity([note, error, warning], "error", "note")) == [note, error]
 
     def test_many(self) -> None:
         """Of many, the first ones have a line each, and the last line counts the others."""

@@ -40,7 +40,8 @@ def undelivered(judge: Judge) -> Iterator[Finding]:
 def _missing_main(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
     is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
-    if is_used and not any(rule.looks_up(TABLE_MAIN) for rule in fib.rules):
+    usual = default_rules(fib.family)[1]
+    if is_used and usual not in [rule._replace(priority=usual.priority) for rule in fib.rules]:
         sentence = "no rule looks up table main for all packets, so its routes are not used"
         yield Finding("missing-rule", "warning", sentence, "main", _adding(fib.family, 1))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import Section, camel, must, name_of, parse, path_of, read, read_bytes
+from hostrouting.model.reader import Section, camel, must, parse, path_of, read, read_file
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.text import nearest, show
 
@@ -269,8 +269,8 @@ class HostRoutingConfig(Section):
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
         """The configuration in a file; a ConfigError names the file as its `source`."""
-        path = os.fspath(path)
-        return cls.from_json(read_bytes(path), source=name_of(path), is_ours=is_ours)
+        text, source = read_file(os.fspath(path))
+        return cls.from_json(text, source=source, is_ours=is_ours)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "", is_ours: bool = False) -> "Self":

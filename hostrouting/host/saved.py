@@ -6,13 +6,13 @@ Here: reading the bytes, and errors that name the file. Not here: what the docum
 from __future__ import annotations
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.reader import name_of, read_bytes
+from hostrouting.model.reader import read_file
 from hostrouting.model.snapshot import SAVE, Snapshot
 
 
 def read_snapshot(path: str) -> Snapshot:
     """The snapshot in a file. Raises ConfigError, which names the file."""
-    return snapshot_in(read_bytes(path), name_of(path))
+    return snapshot_in(*read_file(path))
 
 
 def snapshot_in(data: bytes, source: str = "the snapshot") -> Snapshot:

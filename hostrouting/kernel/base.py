@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route, RouteType
+from hostrouting.model.route import OURS, Route, RouteType
 from hostrouting.model.rule import reached_tables
 
 if TYPE_CHECKING:
@@ -160,7 +160,12 @@ class Watch(Protocol):
         self.close()
 
 
-KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kind]: kind for kind in REFUSING}}
+KIND_OF_ERRNO: dict[int, Kind] = {
+    errno.ENETUNREACH: "no-route",
+    errno.EINVAL: "blackhole",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.EACCES: "prohibit",
+}
 """The meaning of each errno that a lookup can return."""
 
 

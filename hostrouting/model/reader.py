@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Any], Any]
 
-STANDARD_INPUT = "-"
 _REPEATED = object()  # stands for the values of a key that is given more than once, and no type has it
 _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
@@ -38,19 +37,16 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 # From a file to JSON.
 
 
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file or a pipe; `-` is standard input. Raises a ConfigError that names it."""
+def read_file(path: str) -> tuple[bytes, str]:
+    """The bytes of a file or a pipe (`-` is standard input), and its name for messages. Raises ConfigError."""
+    # It cannot control the terminal.
+    name = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
     try:
-        with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as stream:
-            return stream.read()
+        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
+            return stream.read(), name
     except (OSError, ValueError) as error:
         rule = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is not a path"
-        raise ConfigError([Fault("", "", rule)], name_of(path)) from error
-
-
-def name_of(path: str) -> str:
-    """The name of the file in messages; it cannot control the terminal."""
-    return "standard input" if path == STANDARD_INPUT else path if path and path.isprintable() else show(path)
+        raise ConfigError([Fault("", "", rule)], name) from error
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:

@@ -4,7 +4,6 @@ Here: one route as the kernel lists it, what its type means to a lookup, and the
 here: which of several routes wins.
 """
 
-import errno
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
@@ -20,16 +19,11 @@ Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
 RouteType: TypeAlias = Literal[_Sending, Refusing, "throw", "nat", "xresolve"]
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
-PATHLESS: dict[RouteType, int] = {
-    "blackhole": errno.EINVAL,
-    "unreachable": errno.EHOSTUNREACH,
-    "prohibit": errno.EACCES,
-    "throw": errno.EAGAIN,
-}
-"""Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
-
 REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
 """Types that end the whole lookup; each is also a possible action of a rule."""
+
+PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
+"""Types without a next hop; `throw` ends the lookup in its table only."""
 
 # The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]

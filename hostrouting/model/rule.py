@@ -5,7 +5,7 @@ incoming device and mark. Every other selector is text, in the words of `ip rule
 others, and which ones is not known here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
@@ -71,12 +71,6 @@ class Rule(NamedTuple):
         words = (f"{word} {value}" for word, value in self.selectors())
         return " ".join([*(["not"] if self.invert else []), *words])
 
-    def looks_up(self, table: int) -> bool:
-        """Whether the rule looks up the table for all packets, and uses each of its routes."""
-        if self.table != table or self.action != "to_table" or self.selection:
-            return False
-        return self.suppress_prefixlength is None and self.suppress_ifgroup is None
-
 
 def _text_of(block: Prefix) -> str:
     return str(block.ip if block.length == width_of(block.family) else block)
@@ -95,15 +89,12 @@ def default_rules(family: int) -> tuple[Rule, ...]:
     return tuple(Rule(family=family, priority=place, table=table) for place, table in places)
 
 
-def reached_tables(rules: Iterable[Rule]) -> frozenset[int] | None:
+def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
     """The tables that a rule looks up, and always Linux's own: only by mistake do these lack a rule.
 
     None means any table: the rule for VRFs looks up that of a device.
     """
-    tables = {TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
-    for rule in rules:
-        if rule.l3mdev:
-            return None
-        if rule.action == "to_table":
-            tables.add(rule.table)
-    return frozenset(tables)
+    if any(rule.l3mdev for rule in rules):
+        return None
+    tables = (rule.table for rule in rules if rule.action == "to_table")
+    return frozenset((TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT, *tables))

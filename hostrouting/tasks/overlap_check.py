@@ -10,7 +10,7 @@ import phases
 from hostrouting.check.check import check_host
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
+from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.name_servers import read_name_servers
@@ -68,7 +68,7 @@ class CheckRouteOverlap(SectionTask):
         except HostError as error:
             ctx.log.warning("%s", error)
         for severity in SEVERITIES:
-            for finding in [*of_severity(rest, severity)][:SHOWN]:
+            for finding in [finding for finding in rest if finding.severity == severity][:SHOWN]:
                 ctx.log.log(finding.level, "%s", finding)
         if wrong and check.mode == "STRICT":  # its receiver reports what the error names
             document = check_document(report, mode=check.mode, findings=findings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.check.report import check_document
-from hostrouting.finding import Finding, of_severity, worst_first
+from hostrouting.finding import Finding, worst_first
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import FileChanges
 
@@ -50,7 +50,7 @@ class Plan:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """What prevents the run."""
-        return tuple(of_severity(self.findings, "error"))
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def __add__(self, other: Plan) -> Plan:
         """Both together; at most one of them may have steps for routes."""

@@ -11,7 +11,6 @@ import attrs
 
 import phases
 from hostrouting.errors import HostError, first_of
-from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
 
 
@@ -48,7 +48,7 @@ class CleanupPlan:
     @property
     def hindrances(self) -> tuple[str, ...]:
         """The reasons why nothing can be deleted."""
-        return tuple(map(str, of_severity(self.findings, "error")))
+        return tuple(str(finding) for finding in self.findings if finding.severity == "error")
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain values."""
@@ -111,8 +111,9 @@ class CleanStaleAzureVnet:
         section, plan = self.config.azure_vnet_cleanup, self.plan()
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
-        for finding in plan.findings if section.dry_run else of_severity(plan.findings, "warning", "note"):
-            ctx.log.log(finding.level, "%s", finding)
+        for finding in plan.findings:
+            if section.dry_run or finding.severity != "error":
+                ctx.log.log(finding.level, "%s", finding)
         if section.dry_run:
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)

@@ -1,6 +1,7 @@
 """hostrouting.check.report: each finding in words, as an operator reads it, on a node that has it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -219,3 +220,15 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     host = plain_vm().snapshot().with_routes(ways)
     (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})).families
     assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "lacks"),
+    [({}, False), ({"iif": "eth0"}, True), ({"action": "prohibit"}, True), ({"suppress_prefixlength": 0}, True)],
+    ids=str,
+)
+def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) -> None:
+    """One of any priority, for all packets, that uses each of its routes."""
+    host = without(32766)()
+    host = host._replace(rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields})))
+    assert any(finding.target == "main" for finding in findings(host)) is lacks

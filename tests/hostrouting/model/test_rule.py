@@ -33,15 +33,6 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
     assert text.removeprefix("not ") in str(rule)
 
 
-def test_what_looks_up_a_table_for_all_packets() -> None:
-    """Not a rule that selects, suppresses, refuses, or looks up another one."""
-    assert MAIN.looks_up(254)
-    different: list[dict[str, Any]] = [{"table": 7}, {"action": "prohibit"}, {"invert": True}, {"iif": "eth0"}]
-    different += [{"others": (("oif", "eth0"),)}, {"suppress_prefixlength": 0}, {"suppress_ifgroup": 0}]
-    for fields in different:
-        assert not MAIN._replace(**fields).looks_up(254)
-
-
 def test_rules_of_linux() -> None:
     """Local, main and, in IPv4, default; each with the command that adds it."""
     assert [(rule.priority, rule.table) for rule in default_rules(4)] == [(0, 255), (32766, 254), (32767, 253)]
