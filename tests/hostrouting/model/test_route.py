@@ -20,34 +20,24 @@ ECMP = Route(
 )
 
 
-@pytest.mark.parametrize(
-    ("route", "text"),
-    [
-        (
-            Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16),
-            "default via 10.0.0.1 dev eth0 proto dhcp metric 100",
-        ),
-        (Route.to("172.16.0.0/16", dev="ib0", protocol=2), "172.16.0.0/16 dev ib0 proto kernel scope link"),
-        (
-            Route(Prefix.parse("::1"), type="local", scope=254, expired=True),
-            "local ::1/128 proto unspec scope host expired",
-        ),
-        (Route(Prefix.parse("::1"), preference="low", expired=False), "::1/128 proto unspec pref low expires"),
-        (Route.to("10.9.0.0/16", type="blackhole", table=100), "blackhole 10.9.0.0/16 table 100 proto unspec"),
-        (
-            Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213),
-            "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting",
-        ),
-        (
-            ECMP,
-            (
-                "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
-                "nexthop via fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3"
-            ),
-        ),
-    ],
-)
-def test_route(route: Route, text: str) -> None:
+ROUTES = {
+    "default via 10.0.0.1 dev eth0 proto dhcp metric 100": Route.to(
+        "0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16
+    ),
+    "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to("172.16.0.0/16", dev="ib0", protocol=2),
+    "local ::1/128 proto unspec scope host expired": Route.to("::1", type="local", scope=254, expired=True),
+    "::1/128 proto unspec pref low expires": Route.to("::1", preference="low", expired=False),
+    "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to("10.9.0.0/16", type="blackhole", table=100),
+    "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting": Route.to(
+        "10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213
+    ),
+    "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
+    "nexthop via fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3": ECMP,
+}
+
+
+@pytest.mark.parametrize(("text", "route"), ROUTES.items())
+def test_route(text: str, route: Route) -> None:
     """A route prints as in `ip route`."""
     assert str(route) == text
 
