@@ -13,7 +13,7 @@ fault.
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -115,13 +115,10 @@ class Section:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
-def read(cls: type[T], document: object, *, key: str | None = None, required: Sequence[str] = ()) -> T:
-    """The object of this class in a JSON object; it may have other required keys than the class. Raises ConfigError.
-
-    The object may be the value of a key: the paths begin with this.
-    """
+def read(cls: type[T], document: object, *, key: str | None = None) -> T:
+    """The object of this class in a JSON object, perhaps the value of a key. Raises ConfigError."""
     faults: list[Fault] = []
-    result: T = _member(partial(_form_of(cls).read, required=required), key, document, faults)
+    result: T = _member(_form_of(cls).read, key, document, faults)
     if faults:
         raise ConfigError(faults)
     return result
@@ -160,7 +157,7 @@ class _Form:
         self.may_be_empty = {keys[name] for name in kinds if isinstance(defaults.get(name, 0), str | None)}
         self.members = {keys[name]: (name, _reader_of(kind)) for name, kind in kinds.items()}
 
-    def read(self, document: Any, required: Sequence[str] = ()) -> Any:
+    def read(self, document: Any) -> Any:
         """The object in this JSON object; an object of the class is returned as it is."""
         if isinstance(document, self.cls):
             return document
@@ -178,7 +175,7 @@ class _Form:
                 continue
             name, reader = self.members[key]
             values[name] = _member(reader, key, value, faults)
-        faults += [Fault(key, "", "missing") for key in required or self.required if document.get(key) is None]
+        faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
         if self.is_section:
             result = object.__new__(self.cls)
             vars(result).update(values)

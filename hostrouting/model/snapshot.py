@@ -21,8 +21,6 @@ ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 
 SCHEMA = "hostrouting/snapshot/1"
 SAVE = "save one with: hostrouting snapshot > FILE"
-# In every document: a host without rules is not one with the usual rules.
-_LISTS = ("links", "addresses", "rules", "routes")
 
 
 class Link(NamedTuple):
@@ -67,13 +65,14 @@ class Address(NamedTuple):
 class Snapshot(NamedTuple):
     """Links, addresses, rules and routes of one host at one moment.
 
-    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins.
+    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins. None of these four is
+    left out: a host without rules is not one with the usual rules.
     """
 
-    links: tuple[Link, ...] = ()
-    addresses: tuple[Address, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    routes: tuple[Route, ...] = ()
+    links: tuple[Link, ...]
+    addresses: tuple[Address, ...]
+    rules: tuple[Rule, ...]
+    routes: tuple[Route, ...]
     # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
     # The name servers that the host asks; they are in a file, not in the kernel.
@@ -91,8 +90,7 @@ class Snapshot(NamedTuple):
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
-        document = {"schema": SCHEMA, **dict.fromkeys(_LISTS, ()), **written(self)}
-        return json.dumps(document, indent=indent, ensure_ascii=False)
+        return json.dumps({"schema": SCHEMA, **written(self)}, indent=indent, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "the snapshot") -> "Self":
@@ -101,6 +99,6 @@ class Snapshot(NamedTuple):
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
                 raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
-            return read(cls, document, required=_LISTS)
+            return read(cls, document)
         except ConfigError as error:
             raise ConfigError(error.faults, source) from error

@@ -110,6 +110,7 @@ class Namespace:
         """Everything that a decision about a destination depends on."""
         return Snapshot(
             links=self.links(),
+            addresses=(),
             rules=self.rules(family),
             routes=self.routes(family),
             ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,

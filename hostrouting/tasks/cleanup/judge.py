@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.finding import Finding
-from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -35,6 +34,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.config.settings import AzureVnetCleanupConfig
     from hostrouting.kernel.ebtables import BridgeRule
+    from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 
 STATE_FILE = "/var/run/azure-vnet.json"
 CONFLISTS = "/etc/cni/net.d"
@@ -49,10 +49,10 @@ Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 class CleanupFacts:
     """What is known about a host."""
 
-    rules: tuple[BridgeRule, ...] | None = ()
+    rules: tuple[BridgeRule, ...] | None
     """None if the host has no ebtables that could be asked."""
-    view: LinkLayerView = attrs.field(factory=LinkLayerView)
-    snapshot: Snapshot = attrs.field(factory=Snapshot)
+    view: LinkLayerView
+    snapshot: Snapshot
     state: str | None = None
     """The text of azure-vnet's state file; None if there is none."""
     conflists: Mapping[str, str] = attrs.field(factory=dict)

@@ -92,7 +92,7 @@ def test_each_family_has_a_verdict() -> None:
     report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
     assert [(family.family, family.verdict) for family in report.families] == [(4, "overlap"), (6, "ok")]
     assert report.verdict == "overlap"
-    assert check_snapshot(Snapshot(), HostRoutingConfig()).verdict == "no-default-route"
+    assert check_snapshot(Snapshot((), (), (), ()), HostRoutingConfig()).verdict == "no-default-route"
 
 
 def test_what_a_configuration_lacks() -> None:

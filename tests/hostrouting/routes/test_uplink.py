@@ -207,5 +207,5 @@ class TestWhatIsMissing:
 
     def test_a_device_without_ipv6(self) -> None:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
-        there = Snapshot(links=(Link(name="eth1", index=2, ipv6_disabled=True),), rules=default_rules(6))
+        there = Snapshot((Link(name="eth1", index=2, ipv6_disabled=True),), (), default_rules(6), ())
         assert way(there, "fe80::1", "eth1", to=Prefix.parse("fd09::/16")) == "IPv6 to be enabled on eth1"

@@ -61,7 +61,7 @@ def judged(
     names = {link.name for link in links}
     macs, peers = ({name: mac for name, mac in some.items() if name in names} for some in (MACS, PEERS))
     view = LinkLayerView(macs=macs, peers=peers, neighbours=tuple(neighbours), learned=learned)
-    snapshot = Snapshot(links=tuple(links), addresses=addresses, routes=tuple(routes))
+    snapshot = Snapshot(tuple(links), addresses, (), tuple(routes))
     facts = CleanupFacts(listed, view, snapshot, state)
     return judge(facts, section(**settings))
 
