@@ -55,10 +55,6 @@ class HostRoutingError(Exception):
             route for finding in self.findings if finding.name == "action" for route in finding.facts["routes"]
         )
 
-    def add(self, sentence: str) -> None:
-        """Put a sentence about what is true now behind the message."""
-        self.args = (f"{self}; {sentence}",)
-
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the attributes without calling the constructor again: processes judge the snapshots of a fleet."""
         return __newobj__, (type(self), *self.args), vars(self)

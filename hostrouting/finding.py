@@ -1,7 +1,6 @@
 """One message for an operator, from any part of hostrouting: what it is, how bad, about what, and what to do.
 
-Here: the record, its names, and how it becomes a line and JSON. Not here: the sentences, which are written where a
-thing is found, or in `check.report`. docs/findings.md explains each name.
+The sentences are written where a thing is found, or in `check.report`. docs/findings.md explains each name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Words for every text that an operator reads: counts, lists of names, values, and the known word nearest to another.
 
-Here: words. Not here: sentences about routing (`check.report`), and how they are laid out (`cli.output`). The help
-loads this module, so it imports nothing that takes time.
+The help loads this module, so it imports nothing that takes time.
 """
 
 from __future__ import annotations

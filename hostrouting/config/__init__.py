@@ -1,5 +1,1 @@
-"""The operator's configuration, fully checked.
-
-settings         every setting with its rules, as frozen classes; reading and writing them: JSON, mapping, file
-cni              the devices and the refusing routes of known CNIs, as tables
-"""
+"""The operator's configuration (`settings`), and what is known about CNIs (`cni`)."""

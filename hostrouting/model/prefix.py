@@ -1,8 +1,4 @@
-"""Addresses and prefixes: integers in hot code, `ipaddress` in the public API; and the reserved ranges.
-
-Here: the arithmetic of one address space, and which of its addresses are reserved for what. Not here: anything about
-routes, and what is refused or ignored because an address is reserved.
-"""
+"""Addresses and prefixes: integers in hot code, `ipaddress` in the public API; and the reserved ranges."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network

@@ -1,8 +1,4 @@
-"""Routes, and the numbers and names that Linux uses for their fields.
-
-Here: one route as the kernel lists it, what its type means to a lookup, and the defaults of a route that is added. Not
-here: which of several routes wins.
-"""
+"""Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 

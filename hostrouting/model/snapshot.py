@@ -1,8 +1,6 @@
 """A host's routing at one moment, with its devices and their addresses; and the JSON form `hostrouting/snapshot/1`.
 
-Here: the values, and the functions that return a changed snapshot. Not here: how it is taken (`kernel`), how JSON is
-read (`model.reader`), or what the kernel does with it (`fib`). The JSON form follows from the fields, so that no field
-can be forgotten.
+The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
 
 from collections.abc import Iterable

@@ -298,7 +298,8 @@ class SectionTask(InstallTask):
         except HostRoutingError as error:
             units, (_, is_required) = gated_units(self.config), dict(steps_of(self.config)).get(self.step, ("", False))
             if is_required and units and self.host.backend is not None:
-                error.add(f"the files are installed: {spoken(units)} will not start before the gate's steps succeed")
+                kept = f"the files are installed: {spoken(units)} will not start before the gate's steps succeed"
+                error.args = (f"{error}; {kept}",)
             raise
 
     @contextmanager

@@ -97,8 +97,6 @@ def test_an_error_as_a_finding() -> None:
     """An error of the host or the kernel is a finding by itself, about its file, unit or program."""
     file = HostError("cannot be read", what="file", target="/etc/x")
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
-    file.add("nothing was changed")
-    assert str(file) == "cannot be read; nothing was changed"
     late = Finding("requirement", "error", "late", can_retry=True)
     assert BackendError("late", kind="timeout").findings == (late,)
     refused = HostError("no", what="nft", words="it cannot").findings[0]
