@@ -18,18 +18,18 @@ what led to the error, or the error itself; none for the faults of an input.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.finding import Finding, Name
+from hostrouting.text import first_of
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 
 _RETRIED = {"failed", "incomplete", "timeout", "unsettled", "no-answer", "unit-failed", "not-in-force", "no-such-rule"}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
-_SHOWN = 10  # reasons in one message
 
 
 class HostRoutingError(Exception):
@@ -64,11 +64,6 @@ class HostRoutingError(Exception):
         facts = {name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}}
         facts |= {name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")}
         return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
-
-
-def first_of(reasons: Sequence[str]) -> str:
-    """The first reasons, and the number of the others."""
-    return "; ".join(reasons[:_SHOWN]) + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
 
 
 class Fault(NamedTuple):
@@ -118,7 +113,7 @@ class ApplyError(HostRoutingError):
 
     def __init__(self, *reasons: str, after: str) -> None:
         self.reasons, self.after = reasons, after
-        super().__init__(f"the routes could not be applied: {first_of(reasons)}; {after}")
+        super().__init__(f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}")
         self.can_retry = True
 
 

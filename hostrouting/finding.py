@@ -30,9 +30,6 @@ NAMES: tuple[Name, ...] = get_args(Name)
 
 _INFO, _WARNING = 20, 30  # as in logging, which takes long to load
 
-SHOWN = 20
-"""The number of findings of one kind in a log or an error."""
-
 
 class Finding(NamedTuple):
     """One message for an operator."""
@@ -76,9 +73,3 @@ class Finding(NamedTuple):
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity)))
-
-
-def first_lines(found: Iterable[Finding]) -> tuple[str, ...]:
-    """The lines of the first findings, and one that says how many more there are."""
-    lines = [finding.line for finding in found]
-    return (*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more like these"] if len(lines) > SHOWN else []))

@@ -26,6 +26,11 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
 
 
+def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
+    """The first texts, and one that counts the others."""
+    return [*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])]
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that an unknown one probably means: at most two edits away; None if there is none."""
     word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it

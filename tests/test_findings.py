@@ -1,6 +1,7 @@
 """hostrouting.finding: a finding in words, in order, and as JSON."""
 
-from hostrouting.finding import Finding, first_lines, worst_first
+from hostrouting.finding import Finding, worst_first
+from hostrouting.text import first_of
 from phases.step import as_data
 
 
@@ -31,6 +32,6 @@ class TestFinding:
         assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
 
     def test_many(self) -> None:
-        """Of many, the first ones have a line each, and the last line counts the others."""
-        lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)])
-        assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these")
+        """Of many, the first ones are shown, and the last text counts the others."""
+        assert first_of([*map(str, range(25))], 20) == [*map(str, range(20)), "and 5 more"]
+        assert first_of(["a", "b"], 2) == ["a", "b"]

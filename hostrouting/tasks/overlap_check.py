@@ -10,13 +10,15 @@ import phases
 from hostrouting.check.check import check_host
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines
+from hostrouting.finding import ESCAPES, SEVERITIES
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult, Plan
+from hostrouting.text import first_of
 
+_SHOWN = 20  # findings of one kind in a log or an error
 _WRONG = (*ESCAPES, "no-default-route")
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
@@ -57,7 +59,7 @@ class CheckRouteOverlap(SectionTask):
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
-        lines = (*first_lines(wrong), *first_lines(remedies))
+        lines = [text for kind in (wrong, remedies) for text in first_of([finding.line for finding in kind], _SHOWN)]
         marks: dict[str, tuple[str, Iterable[str]]] = {
             "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),
             "overlap": (HostLayout.detected_path, (finding.line for finding in wrong)),
@@ -68,7 +70,7 @@ class CheckRouteOverlap(SectionTask):
         except HostError as error:
             ctx.log.warning("%s", error)
         for severity in SEVERITIES:
-            for finding in [finding for finding in rest if finding.severity == severity][:SHOWN]:
+            for finding in [finding for finding in rest if finding.severity == severity][:_SHOWN]:
                 ctx.log.log(finding.level, "%s", finding)
         if wrong and check.mode == "STRICT":  # its receiver reports what the error names
             document = check_document(report, mode=check.mode, findings=findings)

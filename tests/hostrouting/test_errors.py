@@ -118,7 +118,7 @@ def test_findings_say_whether_to_try_again() -> None:
 def test_many_reasons() -> None:
     """The first ten reasons are in the sentence, with the number of the others; each is also on its own."""
     error = ApplyError(*(f"route {number}" for number in range(12)), after="nothing was changed")
-    assert "route 8; route 9 (and 2 more); nothing was changed" in str(error)
+    assert "route 8; route 9; and 2 more; nothing was changed" in str(error)
     assert len(error.reasons) == 12
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import attrs
 
 import phases
-from hostrouting.errors import HostError, first_of
+from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -19,6 +19,7 @@ from hostrouting.kernel.ebtables import BridgeRule
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
+from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -192,7 +193,7 @@ class CleanStaleAzureVnet:
 def _error(message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]) -> HostError:
     """The error with these reasons: why nothing was deleted, or what is left."""
     lines = tuple(map(str, reasons))
-    return HostError(f"{message}: {first_of(lines)}", what="azure-vnet", kind=kind, lines=lines)
+    return HostError(f"{message}: {'; '.join(first_of(lines))}", what="azure-vnet", kind=kind, lines=lines)
 
 
 _HEAD = """\
