@@ -248,7 +248,7 @@ RIGHT: dict[str, Any] = {
 # Where a value is put; how its fault begins after the path and the value; and the values, as JSON.
 VALUES = r"""
 staticRoutes.routes[0].dev | is not a device name: 1 to 15 letters, digits, '_', '.' and '-' | ["eth0;reboot", "$(reboot)", "`id`", "a|b", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", ".", "..", "eeeeeeeeeeeeeeee"]
-staticRoutes.routes[0].dev | is not a string of up to | ["\ud800"]
+staticRoutes.routes[0].dev | is not a string of up to | ["\ud800", "\udfff"]
 staticRoutes.routes[0].metric | is not an integer from 0 to 4294967295 | [-1, 4294967296, 2037035976334486086268445688409378161051468393665936250636140449354381299763336706183397376, true, 1.0, NaN, "1", {}]
 staticRoutes.routes[0].destination | is not a network; write an address, a slash and a length | ["10/8", "010.0.0.0/8", "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/255.0.0.0", " 10.0.0.0/8", "fd00::/", "10.0.0.0/\u0668", "fe80::1%eth0/64", "$(reboot)/8"]
 staticRoutes.routes[0].destination | has no prefix length; write "10.0.0.1/32" for that one address | ["10.0.0.1"]
