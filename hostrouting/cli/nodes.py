@@ -1,7 +1,5 @@
 """`check --snapshots`: how many nodes have which problem, and what repairs it, the worst first."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,14 +7,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import TYPE_CHECKING
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
 
 _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 

@@ -5,19 +5,17 @@ expected devices, those of the default route are expected. Only routing tables a
 not firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, bad_input, find_config, repair_command, with_cidrs
+from hostrouting.cli.source import bad_input, find_config, repair_command, with_cidrs
+from hostrouting.host.host import Host
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = with_cidrs(find_config(arguments, host), arguments.cidrs)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes

@@ -149,6 +149,21 @@ def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
     assert say("explain", "172.16.5.9", "--json", host=host).json["expectedDevs"] == ["ib0"]
 
 
+def test_a_name_server_in_a_service_network(tmp_path: Path) -> None:
+    """It is a finding of a check on the host, of its snapshot, and of the verdict after apply."""
+    host, path = FakeHost(kernel=plain_vm()), tmp_path / "config.json"
+    host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
+    path.write_text('{"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}')
+    saved = say("snapshot", host=host).out.encode()
+    typed = ("--config", str(path), "--json")
+    checks = [say("check", *typed, host=host).json, say("plan", *typed, host=host).json["check"]]
+    for check in (*checks, say("check", *typed, "--snapshot", "-", stdin=saved).json):
+        assert (
+            "10.96.0.10"
+            in next(row for row in check["findings"] if row["name"] == "service-network-holds-host")["sentence"]
+        )
+
+
 def test_a_networkd_that_deletes_static_routes() -> None:
     """A check says that networkd deletes static routes, where a host has some or needs some, unless it is told not to."""
     host, networkd = FakeHost(kernel=h200()), {"systemd-networkd.service"}
