@@ -78,7 +78,7 @@ class Pending(NamedTuple):
     missing: str
 
     def __str__(self) -> str:
-        return f"{self.route}: waiting for {self.missing}"
+        return f"{self.route} needs {self.missing}"
 
 
 class RoutePlan(NamedTuple):

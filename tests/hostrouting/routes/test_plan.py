@@ -117,10 +117,7 @@ def test_what_an_operator_reads() -> None:
         "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
         "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
         "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
-        *(
-            f"? 10.{number}.0.0/16 dev {dev}: waiting for the device {dev}"
-            for number, dev in ((5, "x"), (6, "x"), (7, "y"))
-        ),
+        *(f"? 10.{number}.0.0/16 dev {dev} needs the device {dev}" for number, dev in ((5, "x"), (6, "x"), (7, "y"))),
     ]
     assert str(RoutePlan()) == "no routes are wanted, and none of our routes exist"
     conflict, of_x, of_y = plan.findings()
