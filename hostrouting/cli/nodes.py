@@ -17,7 +17,7 @@ _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 
 
 def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
-    """Check the snapshots in these folders in processes of our own, one for each processor."""
+    """Check the snapshots in these folders in new processes, one for each processor."""
     paths = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
