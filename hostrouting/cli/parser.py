@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "check that every address of the expected CIDRs leaves by an expected device",
     "explain": "show how one packet is routed, rule by rule",
-    "repair": "print the configuration that repairs what check finds, for apply",
+    "repair": "print a configuration, for apply, that repairs what check finds",
     "plan": "show what apply would do; nothing is changed",
     "apply": "apply a configuration to this host, now and at every boot",
     "status": "compare this host with the installed configuration, and check it",
@@ -54,7 +54,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cni": {"metavar": "azure-vnet", "choices": ["azure-vnet"], "help": "which CNI left it behind"},
     "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
     "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
-    "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR, grouped by problem"},
+    "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
     "--wait": {
         "metavar": "SECONDS",
@@ -63,7 +63,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "how long to wait for what is missing, such as a default route (60)",
     },
     "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 for a warning, too"},
-    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "excuse findings of this name"},
+    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "findings of this name do not count"},
     "--commands": {"action": "store_true", "help": "instead, print the commands that repair it until the next boot"},
     "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},
     "--apply": {"action": "store_true", "help": "delete it; without this option nothing is changed"},

@@ -329,8 +329,8 @@ class HostRoutingConfig(Section):
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
         If that key is present, all keys next to it are ignored. A document without a key of hostrouting is an agent's,
-        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which names
-        the `source` of the text.
+        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which
+        names the `source` of the text.
         """
         try:
             return cls._of(parse(text, _REMEDY), is_ours=is_ours)

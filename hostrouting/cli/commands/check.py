@@ -1,8 +1,8 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Without --config, the installed configuration is used. CIDRs that you type replace its expected CIDRs. If it names no
-expected devices, those of the default route are expected. Only routing tables and rules are checked, as they are now:
-not firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without any, the expected CIDRs of the configuration are checked: of --config,
+or else of the installed one. The expected devices are those that it names, or else those of the default route. Only
+routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 import argparse

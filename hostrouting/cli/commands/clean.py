@@ -1,8 +1,8 @@
-"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it. Requires root, even to read.
+"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
 
-Before anything is deleted, the commands that restore it are written to a file, which sh runs. dryRun in the
-configuration applies to the task, not to this command. Exit code 1 without --apply: something is stale, or cannot be
-deleted.
+Requires root, even to show it. Before anything is deleted, the commands that restore it are written to a file, which sh
+runs. dryRun in the configuration applies to the task, not to this command. Exit code 1 without --apply: something is
+stale, or cannot be deleted.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
 Exit code 0: the host is as the configuration asks. 1: there is something to do, or apply would fail. 3: a default route
-or a device is missing, so it is not known yet. Of a snapshot, only routes are planned.
+or a device is missing, so it is not known yet. With --snapshot, only routes are planned.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""`render`: the files that apply would write on the host, below the directory where the host's image is mounted."""
+"""`render`: the files that apply would write on the host, below the directory where the host's image is mounted.
+
+Requires root. The running kernel and systemd are not changed: the files take effect when the image boots.
+"""
 
 import argparse
 import os
