@@ -9,8 +9,8 @@ installed one with its own section replaced, and `Remove` one that asks for noth
 2. Under the lock, which waits for units that are starting, the links of the Go original are removed first, then the
    drop-ins and units that are not wanted any more. systemd reads that. Then files are written and others removed, and
    systemd reads what is new. From here on the gate holds.
-3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the lock again for that,
-   and goes on only if the configuration is still the installed one.
+3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the lock again, and
+   goes on only if the configuration is still the installed one.
 
 If a task fails, the files are not removed: the gate holds units back until its steps succeed, and the error says so. A
 run that is killed anywhere leaves a host that the next run completes: config.json is written first and removed last.
