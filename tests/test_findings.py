@@ -4,34 +4,22 @@ from hostrouting.finding import Finding, first_lines, of_severity, worst_first
 from phases.step import as_data
 
 
-class TestFinding:
-    """A finding in words, in order, and as JSON."""
+def test_words() -> None:
+    """The sentence, then the remedy; the pages of tests/hostrouting/cli show lines and JSON."""
+    finding = Finding("no-route", "error", "it is lost", "10.0.0.0/8", "add a route", {"family": 4}, can_retry=True)
+    assert (str(finding), str(finding._replace(remedy=""))) == ("it is lost; add a route", "it is lost")
+    assert as_data([finding]) == [finding.to_mapping()]  # in the report of a run
 
-    def test_words(self) -> None:
-        """The sentence, then the remedy; a line begins with the name."""
-        finding = Finding("no-route", "error", "it is lost", "10.0.0.0/8", "add a route", {"family": 4}, can_retry=True)
-        assert str(finding) == "it is lost; add a route"
-        assert finding.line == "NO-ROUTE: it is lost; add a route"
-        assert str(Finding("lock", "note", "it is held")) == "it is held"
-        assert finding.to_mapping() == {
-            "name": "no-route",
-            "severity": "error",
-            "target": "10.0.0.0/8",
-            "sentence": "it is lost",
-            "remedy": "add a route",
-            "facts": {"family": 4},
-            "canRetry": True,
-        }
-        assert as_data([finding]) == [finding.to_mapping()]  # in the report of a run
 
-    def test_order(self) -> None:
-        """Each once, the worst first, otherwise in the order in which they were found."""
-        error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
-        other = Finding("gate-open", "error", "another")
-        assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
-        assert list(of_severity([note, error, warning], "error", "note")) == [note, error]
+def test_order() -> None:
+    """Each once, the worst first, otherwise in the order in which they were found."""
+    error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
+    other = Finding("gate-open", "error", "another")
+    assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
+    assert list(of_severity([note, error, warning], "error", "note")) == [note, error]
 
-    def test_many(self) -> None:
-        """Of many, the first ones have a line each, and the last line counts the others."""
-        lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)])
-        assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these")
+
+def test_many() -> None:
+    """Of many, the first ones have a line each, and the last line counts the others."""
+    lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)])
+    assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these")
