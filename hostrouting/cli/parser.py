@@ -56,12 +56,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
-    "--wait": {
-        "metavar": "SECONDS",
-        "type": seconds,
-        "default": 60.0,
-        "help": "how long to wait for what is missing, such as a default route (60)",
-    },
+    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "the wait for what is missing (60)"},
     "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 for a warning, too"},
     "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "findings of this name do not count"},
     "--commands": {"action": "store_true", "help": "instead, print the commands that repair it until the next boot"},
