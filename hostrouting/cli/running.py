@@ -63,9 +63,8 @@ class Run(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code."""
-        is_stopped = not self.report.ok and not self.errors
-        return self.report.exit_code if is_stopped else worst_code(*map(code_of, self.errors))
+        """The exit code; of a run that was stopped, that of the signal."""
+        return worst_code(*map(code_of, self.errors)) or self.report.exit_code
 
     @property
     def has_changed(self) -> bool:
