@@ -146,7 +146,7 @@ while :; do # once a second while something is missing that may still come
       ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"
       exit 0 ;;
     write*/'route del '*:*' via '*'No such process') plan=(refused)
-      why=("ROUTE-CONFLICT: $hop: another program added this next hop to a route of hostrouting: delete it, or configure another metric") ;;
+      why=("ROUTE-CONFLICT: $hop: this next hop is another program's: delete it, or configure another metric") ;;
     write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
   esac
   ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"
