@@ -22,10 +22,11 @@ from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
+from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import ip_at, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
@@ -120,13 +121,13 @@ def test_a_file_that_is_not_what_it_should_be(words: str, data: bytes | None, tm
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize("words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"])
 def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
-    """What is saved on one host is judged on another as on the host itself, also from standard input."""
-    host = FakeHost(kernel=HOSTS[name]())
+    """What is saved on one host is judged on another as on the host itself, whatever is installed there."""
+    host, elsewhere = FakeHost(kernel=HOSTS[name]()), FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
     saved = say("snapshot", host=host)
     assert say("snapshot", "--json", host=host).json == json.loads(saved.out)
     for form in ([], ["--json"]):
         here = say(*words.split(), *form, host=host)
-        there = say(*words.split(), *form, "--snapshot", "-", host=FakeHost(), stdin=saved.out.encode())
+        there = say(*words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode())
         same = there.out.replace(", on that host as root:", ", as root:")
         assert (there.code, same) == (here.code, here.out)
 
