@@ -70,6 +70,7 @@ def test_what_is_loaded(words: str) -> None:
         ("", "required: COMMAND"),
         ("chek", "invalid choice: 'chek'"),
         ("explain", "required: ADDRESS"),
+        ("check", "no expected CIDR is given, so there is nothing to check"),
         ("check --js", "unrecognized arguments: --js"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
