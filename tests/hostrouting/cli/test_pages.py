@@ -137,7 +137,10 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
-    "repair: the installed configuration is kept": ("repair", applied(config("10.9.0.0/16", HALVES[0], mode="WARN"))),
+    "repair: the installed configuration is kept": (
+        f"repair {HALVES[1]}",
+        applied(config("10.9.0.0/16", HALVES[0], mode="WARN")),
+    ),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
