@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import completed
+from tests.support.programs import EXAMPLES, completed
 
-ROOT = Path(__file__).resolve().parents[2]
-DEMO = [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")]
+DEMO = [sys.executable, "-W", "error", str(EXAMPLES / "demo.py")]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 pytestmark = pytest.mark.linux

@@ -10,10 +10,7 @@ pytestmark = pytest.mark.linux
 
 
 def test_it_builds(tmp_path: Path) -> None:
-    """The image has the scripts, the units and the link that enables them; a second run has nothing to do.
-
-    Without a path the example does the same in a temporary folder.
-    """
+    """The image has the scripts, units and links; a second run has nothing to do. Without a path it is a temporary one."""
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
