@@ -40,9 +40,7 @@ def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
 
 
 def _lines(groups: tuple[NodeGroup, ...]) -> Iterator[str]:
-    verdicts = Counter[str]()
-    for group in groups:
-        verdicts[group.verdict] += len(group.nodes)
+    verdicts = Counter(group.verdict for group in groups for _ in group.nodes)
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:
