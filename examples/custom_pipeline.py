@@ -98,10 +98,9 @@ def main() -> int:
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:
-        phases.undo(
-            bootstrap
-        )  # removes the gate, too, if it was not there before: leave this out to keep machines from starting
-    print(f"our files: {len(host.files.texts)}, labels: {sorted(labels)}")
+        # Removes the gate, too, if it was not there before. Leave this out to keep machines from starting.
+        phases.undo(bootstrap)
+    print(f"files of hostrouting: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 
 

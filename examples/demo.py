@@ -82,7 +82,7 @@ def tell(text: str) -> None:
 def ask(host: Host, *words: str) -> int:
     """Run a command as an operator of the node would type it; return its exit code."""
     print(f"$ hostrouting {' '.join(words)}", flush=True)
-    code = main(words, host=lambda: host)
+    code = main(words, host=host)
     print(f"(exit code {code})", flush=True)
     return code
 

@@ -104,7 +104,7 @@ def check_snapshots(
     """Check the snapshots at these paths by this configuration; yield the results in the order of the files.
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
-    routes of ours that are not in it. Any `concurrent.futures.Executor` will do, such as that of Dask
+    routes of hostrouting that are not in it. Any `concurrent.futures.Executor` will do, such as that of Dask
     (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, HostError if a worker was killed.
     """
     files = find_snapshots(paths)

@@ -114,12 +114,13 @@ def retry(
 ) -> FunctionTask[T]:
     """The task, tried up to `attempts` times.
 
-    Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
-    part of up to `jitter` of the wait, so that a thousand nodes do not all try again at the same moment.
+    The first wait between attempts is `delay` seconds. Each further wait is `factor` times longer, but at most
+    `longest`. A random part of up to `jitter` is taken off each wait, so that a thousand nodes do not all try again at
+    the same moment.
 
-    Only errors of the types `on` are retried, and of them none whose attribute `can_retry` is false. If a group failed,
-    all of its failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt, the
-    failure is raised at once instead of after a useless wait.
+    Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is false. If a group
+    failed, all of its failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt,
+    the failure is raised at once instead of after a useless wait.
     """
     in_range(attempts, "retry: attempts", least=1)
     for key, value in {"delay": delay, "factor": factor, "longest": longest, "jitter": jitter}.items():

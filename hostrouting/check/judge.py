@@ -1,7 +1,7 @@
 """What is right: for each end of packets, whether it is fine, in doubt, or an escape.
 
 Theory of operation. The engine says where packets end; here that is judged. No rule looks at the CIDR that is asked
-about, only at ends of packets: so a part's verdict is never worse than the whole's, and the verdict of a union is the
+about, only at ends of packets. So a part's verdict is never worse than the whole's, and the verdict of a union is the
 worst of its parts. The rules, in the order in which they are asked:
 
 1. Expected: the configured devices, or those of the default route (`expected`), with the doubt about them.
@@ -12,8 +12,8 @@ worst of its parts. The rules, in the order in which they are asked:
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.
 
-A route by the right device by which packets may yet be lost is in doubt: one that was made by hand without a gateway,
-and IPv4 routes of the types broadcast and multicast, to which TCP does not connect.
+Two kinds of routes by the right device are in doubt, because they may lose packets: a route that was made by hand
+without a gateway, and an IPv4 route of the type broadcast or multicast, to which TCP does not connect.
 
 Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.

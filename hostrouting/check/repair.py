@@ -1,11 +1,11 @@
 """The smallest repair: the fewest routes in table main that send everything that escapes out as expected.
 
-Theory of operation. A route of ours to a prefix takes the packets of each range in it whose present route in table main
-is shorter or is missing; a range that an earlier rule decides does not notice it. So for each range there is a shortest
-length with which a route takes it, and one recursion over the tree of prefixes finds the fewest routes, from the widest
-prefix down. A prefix without an escape needs nothing. A prefix can have a route if that takes an escape, diverts
-nothing that is fine, and no other program's route has its key; what it does not take, longer prefixes inside have to.
-Any other prefix is halved.
+Theory of operation. A new route to a prefix takes the packets of each range in it whose present route in table main is
+shorter or is missing. It does not change a range that an earlier rule decides. So each range has a shortest length with
+which a route takes it. One recursion over the tree of prefixes, from the widest prefix down, finds the fewest routes. A
+prefix without an escape needs nothing. A prefix can have a route if that takes an escape, diverts nothing that is fine,
+and no other program's route has its key. What that route does not take is left to longer prefixes inside. Any other
+prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
 fine, and nothing else may be worse. What no route can repair is named, with one of four reasons.

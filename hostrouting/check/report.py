@@ -48,7 +48,7 @@ _DOUBTS: dict[str, tuple[str, str]] = {
         "some packets to {where} are routed differently, by {reason}",
         'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
     ),
-    "not-judged": ("not judged: {reason}", ""),
+    "not-judged": ("hostrouting does not judge {reason}", ""),
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hostrouting.host.host import Host
 
@@ -30,7 +30,7 @@ def run() -> int:
     return code
 
 
-def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     """Carry out one command line, on this machine or another host; return the exit code."""
     # Nothing is loaded before the `try`: Ctrl-C while modules load is handled as well.
     import sys  # noqa: PLC0415  any interpreter has it loaded already
@@ -41,8 +41,9 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
 
         arguments = make_parser(words).parse_args(words)
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
+        from hostrouting.host.host import Host  # noqa: PLC0415  as above
 
-        return write(arguments.run(arguments, host or _this_host), as_json=arguments.json)
+        return write(arguments.run(arguments, host or Host.local()), as_json=arguments.json)
     except KeyboardInterrupt:
         print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  `output` may not be loaded yet
         return 130  # 128 plus the number of SIGINT, as in a shell
@@ -50,9 +51,3 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         from hostrouting.cli.output import write_error  # noqa: PLC0415  as above
 
         return write_error(error, as_json="--json" in words)
-
-
-def _this_host() -> Host:
-    from hostrouting.host.host import Host  # noqa: PLC0415  a check of a snapshot needs none
-
-    return Host.local()

@@ -3,25 +3,20 @@
 Here: what check, repair, plan, apply and status have in common. Not here: the sentences (`check.report`).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from hostrouting.check.check import check_host, check_snapshot
+from hostrouting.check.check import CheckReport, check_host, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
 from hostrouting.check.surroundings import find_networkd, find_probe_obstacles
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
-from hostrouting.cli.source import GetHost, open_kernel, read_host
-from hostrouting.finding import ESCAPES
+from hostrouting.cli.source import open_kernel, read_host
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import ESCAPES, Finding
+from hostrouting.host.files import Files
+from hostrouting.host.host import Host
 from hostrouting.host.name_servers import read_name_servers
-
-if TYPE_CHECKING:
-    from hostrouting.check.check import CheckReport
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
-    from hostrouting.host.files import Files
 
 
 class Check(NamedTuple):
@@ -32,7 +27,7 @@ class Check(NamedTuple):
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, report: CheckReport, config: HostRoutingConfig, files: Files | None = None) -> Check:
+    def of(cls, report: CheckReport, config: HostRoutingConfig, files: Files | None = None) -> "Check":
         """The report of a check by this configuration, on a host with these files."""
         mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
@@ -79,12 +74,12 @@ class Check(NamedTuple):
         yield from ("", *last) if last else ()
 
 
-def make_check(config: HostRoutingConfig, host: GetHost, saved: str | None = None) -> Check:
+def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) -> "Check":
     """Check this host, or the one in a saved snapshot."""
     if saved is not None:
         return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config, host().files)
+        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host)), config, host.files)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

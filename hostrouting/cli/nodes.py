@@ -1,7 +1,5 @@
 """`check --snapshots`: how many nodes have which problem, and what repairs it, the worst first."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,20 +7,17 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import TYPE_CHECKING
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
 
 _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 
 
 def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
-    """Check the snapshots in these folders in processes of our own, one for each processor."""
+    """Check the snapshots in these folders in new processes, one for each processor."""
     paths = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
@@ -45,9 +40,7 @@ def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
 
 
 def _lines(groups: tuple[NodeGroup, ...]) -> Iterator[str]:
-    verdicts = Counter[str]()
-    for group in groups:
-        verdicts[group.verdict] += len(group.nodes)
+    verdicts = Counter(group.verdict for group in groups for _ in group.nodes)
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:

@@ -120,10 +120,10 @@ def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
     if sys.stdout is None or not sys.stdout.isatty():
         return False
     try:
-        from hostrouting.cli.terminal import Console, print_page  # noqa: PLC0415  only a terminal needs rich
+        from hostrouting.cli.terminal import print_page  # noqa: PLC0415  only a terminal needs rich
     except ImportError:
         return False
-    print_page(Console(highlight=False, soft_wrap=True), lines, report)
+    print_page(lines, report)
     return True
 
 

@@ -3,26 +3,19 @@
 Shared by plan, apply, status, remove, render and clean. Not here: what the tasks do (`hostrouting.tasks`).
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import capped, code_of, error_document, finding_lines, worst_code
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-
-if TYPE_CHECKING:
-    from hostrouting.host.host import Host
-    from hostrouting.tasks.results import Plan
-
-# Not that no unit starts: the boot script does not judge the packets of pods.
-_AGAIN = "the gate checks again before each start of a gated unit"
+from hostrouting.tasks.results import Plan
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -70,9 +63,8 @@ class Run(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code."""
-        is_stopped = not self.report.ok and not self.errors
-        return self.report.exit_code if is_stopped else worst_code(*map(code_of, self.errors))
+        """The exit code; of a run that was stopped, that of the signal."""
+        return worst_code(*map(code_of, self.errors)) or self.report.exit_code
 
     @property
     def has_changed(self) -> bool:
@@ -84,7 +76,9 @@ class Run(NamedTuple):
         for error in self.errors:
             words = str(error) or type(error).__name__
             if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
-                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT; {_AGAIN}"
+                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
+                # Not that no unit starts: the boot script does not judge the packets of pods.
+                words += "; the gate checks again before each start of a gated unit"
             first, *others = words.splitlines()
             yield from (f"FAILED: {first}", *(f"  {line}" for line in others))
         if self.report.ok:

@@ -1,24 +1,15 @@
 """From arguments to values: the configuration, with the CIDRs that are typed, and this host or a saved snapshot."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import AbstractContextManager
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from hostrouting.host.host import Host
-    from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model.snapshot import Snapshot
-
-GetHost: TypeAlias = "Callable[[], Host]"
-"""Makes the host when a command needs it."""
+from hostrouting.host.host import Host
+from hostrouting.host.name_servers import read_name_servers
+from hostrouting.kernel.base import RouteBackend
+from hostrouting.model.snapshot import Snapshot
 
 
 def bad_input(name: str, value: str, rule: str, remedy: str) -> ConfigError:
@@ -36,16 +27,16 @@ def read_config(path: str) -> HostRoutingConfig:
     return HostRoutingConfig.load(path, is_ours=True)
 
 
-def find_config(arguments: argparse.Namespace, host: GetHost) -> HostRoutingConfig:
+def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The configuration of --config; without it, the installed one; of a snapshot, one of nothing."""
     if arguments.config is not None:
         return read_config(arguments.config)
-    if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host().may_have_ours:
+    if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host.may_have_ours:
         return HostRoutingConfig()
     from hostrouting.tasks.install import read_installed  # noqa: PLC0415  few hosts that are checked have it
 
     try:
-        return read_installed(host()) or HostRoutingConfig()
+        return read_installed(host) or HostRoutingConfig()
     except ConfigError as error:
         more = "to use another configuration here: --config FILE"
         raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}") for fault in error.faults]) from error
@@ -69,18 +60,18 @@ def repair_command(arguments: argparse.Namespace) -> str:
     return " ".join(["hostrouting repair", *map(shlex.quote, arguments.cidrs), *config])
 
 
-def read_host(host: GetHost, saved: str | None) -> Snapshot:
+def read_host(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one."""
     if saved is None:
         with open_kernel(host) as kernel:
-            return kernel.snapshot()
+            return kernel.snapshot()._replace(name_servers=read_name_servers(host))
     from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a saved one only
 
     return read_snapshot(saved)
 
 
-def open_kernel(host: GetHost) -> AbstractContextManager[RouteBackend]:
+def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
     """Connect to the routing of this host's kernel for a `with` block."""
-    if (backend := host().backend) is None:
+    if (backend := host.backend) is None:
         raise BackendError("an image has no kernel; use a snapshot of its host, with --snapshot", kind="unavailable")
     return backend()

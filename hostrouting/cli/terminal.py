@@ -4,24 +4,16 @@ A strip is the CIDR from its first address to its last, in cells of one size: gr
 leaves as expected, yellow where that is in doubt, red where one escapes. The devices follow with their shares.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.judge import FINE
+from hostrouting.check.check import CheckReport
+from hostrouting.check.judge import FINE, Part
+from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from hostrouting.check.check import CheckReport
-    from hostrouting.check.judge import Part
-    from hostrouting.model.prefix import Prefix
-
-__all__ = ["Console", "print_page"]
 
 # The first pattern that matches a line decides its colour.
 _STYLES = (
@@ -36,8 +28,9 @@ _COLOURS, _CELLS, _MOST = ("green", "yellow", "red"), 40, 20
 """The colours of a strip by the grade of what happens there, its length, and how many strips are shown."""
 
 
-def print_page(console: Console, lines: Sequence[str], report: CheckReport | None) -> None:
+def print_page(lines: Sequence[str], report: CheckReport | None, console: Console | None = None) -> None:
     """Print the lines in colour, and the strips of the report before the first empty line, or at the end."""
+    console = console or Console(highlight=False, soft_wrap=True)
     place = lines.index("") if "" in lines else len(lines)
     strips = [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
     for text in (*map(_coloured, lines[:place]), *strips[:_MOST], *map(_coloured, lines[place:])):

@@ -224,7 +224,7 @@ class AzureVnetCleanupConfig(Section):
     ]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
     protect: tuple[Exact, ...] = ()
-    """Addresses and networks whose rules and entries are kept."""
+    """Addresses and networks whose rules and entries are not deleted."""
     uplinks: tuple[Device, ...] = ()
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
     dry_run: bool = True
@@ -276,9 +276,9 @@ class HostRoutingConfig(Section):
     def from_json(cls, text: str | bytes, *, source: str = "", is_ours: bool = False) -> "Self":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
-        If that key is present, all keys next to it are ignored. A document with none of our settings is an agent's, and
-        configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which names
-        the `source` of the text.
+        If that key is present, all keys next to it are ignored. A document without a key of hostrouting is an agent's,
+        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which
+        names the `source` of the text.
         """
         try:
             return cls.from_mapping(parse(text, _REMEDY), is_ours=is_ours)

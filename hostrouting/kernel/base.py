@@ -83,8 +83,8 @@ class RouteBackend(Protocol):
     """A kernel's routing tables, with a few verbs.
 
     The only exception raised is BackendError, with the kernel's own text; its kind is `timeout` if no answer came in
-    time. If something else, such as KeyboardInterrupt, ends a call, the backend stays usable. A backend may be used by
-    one thread at a time. Use it in a `with` block, or close it.
+    time. If something else, such as KeyboardInterrupt, ends a call, the backend is still usable. A backend may be used
+    by one thread at a time. Use it in a `with` block, or close it.
     """
 
     def snapshot(
@@ -97,7 +97,7 @@ class RouteBackend(Protocol):
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so.
         - `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`).
         - `near` leaves out unicast routes by a gateway that overlap none of these prefixes, are longer than /1 and are
-          not ours (protocol 213). Of those that differ only in their first address, the first stays.
+          not of hostrouting (protocol 213). Of those that differ only in their first address, it leaves in the first.
 
         If what was asked for changed while it was read, it is read again, up to three times in all. After that the last
         reading is returned, and its `restless` is true. Needs no privilege.

@@ -2,7 +2,7 @@
 
 pyroute2 runs an event loop of its own, so every call to the handle is made in one worker thread: the backend may be
 used inside a running event loop. Nothing of pyroute2 is imported here. It has no message for the settings of "all", so
-whether the host forwards IPv6 stays open.
+whether the host forwards IPv6 is not known.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _DUMP_INTR = 0x10
 
 
 class Pyroute2Backend(RouteBackend):
-    """See `RouteBackend`; `handle` is a `pyroute2.IPRoute` or anything with its methods, and stays the caller's."""
+    """The routing of a kernel that a pyroute2 handle reaches: of another namespace, or of a remote host.
+
+    The handle is a `pyroute2.IPRoute`, or anything with its methods. The caller closes it. See `RouteBackend`.
+    """
 
     def __init__(self, handle: Any) -> None:
         """Use this handle; nothing else may use it at the same time."""
@@ -64,7 +67,7 @@ class Pyroute2Backend(RouteBackend):
         return PollingWatch(self)
 
     def close(self) -> None:
-        """End the worker thread; the handle stays open. May be called twice."""
+        """End the worker thread; the handle is not closed. May be called twice."""
         if self._worker is not None:
             self._worker.shutdown()
             self._worker = None

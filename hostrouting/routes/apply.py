@@ -47,7 +47,7 @@ def apply_plan(
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
+    Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises ApplyError if the
     kernel refuses a change, or if the table does not match the plan afterwards. The changes were then rolled back, and
     the error says what is true now. `check` is called wherever the run can be cancelled; what it raises is raised again
     after that. A plan without changes writes nothing.
@@ -125,7 +125,7 @@ class _Transaction:
         for key, wanted in self._wanted.items():
             rest = {step.action for step in steps_for(wanted, now[key])}
             if rest - {"keep"} - ({"delete"} if may_delete else set()):
-                should = _words(as_listed(wanted)) if wanted else "no route of ours"
+                should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
                 differences.append(BackendError(f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"))
         return differences
 

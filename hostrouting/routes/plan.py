@@ -78,7 +78,7 @@ class Pending(NamedTuple):
     missing: str
 
     def __str__(self) -> str:
-        return f"{self.route}: waiting for {self.missing}"
+        return f"{self.route} needs {self.missing}"
 
 
 class RoutePlan(NamedTuple):
@@ -129,7 +129,7 @@ class RoutePlan(NamedTuple):
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
-        return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
+        return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -212,9 +212,9 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
         if holder is None:
             steps.append(Step("add", entry, "missing"))
         else:
-            whose = "" if holder.protocol == OURS else f" (proto {protocol_name(holder.protocol)}), and stays"
+            whose = "" if holder.protocol == OURS else f" (proto {protocol_name(holder.protocol)}), and is not changed"
             steps.append(Step("keep", holder, f"exists{whose}"))
-    return steps + [Step("delete", entry, "ours, and no longer wanted") for entry in stale]
+    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
 
 
 def _as_ours(route: Route) -> Route:

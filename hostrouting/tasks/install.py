@@ -6,14 +6,14 @@ installed one with its own section replaced, and `Remove` one that asks for noth
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.
-2. Under the lock, which waits for units that are starting: the links of the Go original go, then the drop-ins and units
-   that are not wanted any more, and systemd reads that; then files are written and others removed, and systemd reads
-   what is new. From here on the gate holds.
-3. Without the lock, each task does its work on the kernel; a task that changes it takes the lock again for that, and
+2. Under the lock, which waits for units that are starting, the links of the Go original are removed first, then the
+   drop-ins and units that are not wanted any more. systemd reads that. Then files are written and others removed, and
+   systemd reads what is new. From here on the gate holds.
+3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the lock again, and
    goes on only if the configuration is still the installed one.
 
-If a task fails, the files stay, so the gate holds units back until its steps succeed; the error says so. A run that is
-killed anywhere leaves a host that the next run completes: config.json is the first file to come and the last to go.
+If a task fails, the files are not removed: the gate holds units back until its steps succeed, and the error says so. A
+run that is killed anywhere leaves a host that the next run completes: config.json is written first and removed last.
 """
 
 from __future__ import annotations

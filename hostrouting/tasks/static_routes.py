@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class ConfigureStaticRoutes(SectionTask):
     """Set the static routes of the configuration, now and at every boot, before any gated unit starts.
 
-    What a route leaves open is taken from the default route, for which the task waits. All routes are set or none. A
-    route of another program with the same destination and metric is a RouteConflict and stays as it is. Routes of ours
-    (protocol 213) that are not configured any more are deleted.
+    A route without a gateway or a device uses those of the default route, for which the task waits. All routes are set
+    or none. Another program's route with the same destination and metric is a RouteConflict, and is not changed.
+    Routes of hostrouting (protocol 213) that are not configured any more are deleted.
     """
 
     name: ClassVar[str] = "configure-static-routes"

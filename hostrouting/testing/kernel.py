@@ -1,9 +1,9 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
-It does what Linux does with devices that come, are set up and go, with addresses and the routes that Linux adds for
-them, with rules, and with routes that are added, appended and deleted. A property test compares both after each event.
+The fake kernel does what Linux does when devices come, are set up and go; when addresses come, with the routes that
+Linux adds for them; and when rules and routes are added or deleted. A property test compares both after each event.
 
-It leaves out the rest, and it does not notice if a test relies on that:
+The rest is left out, as follows, and nothing notices if a test relies on that:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one

@@ -15,7 +15,7 @@ def test_it_runs() -> None:
     assert "│  ├─ configure-static-routes  ok" in done.stdout
     assert "│  └─ label-node               ok" in done.stdout
     assert "verdict=ok" in done.stdout
-    assert done.stdout.endswith("our files: 8, labels: ['rdma']\n")
+    assert done.stdout.endswith("files of hostrouting: 8, labels: ['rdma']\n")
 
 
 def test_taken_back() -> None:
@@ -23,7 +23,7 @@ def test_taken_back() -> None:
     done = example("custom_pipeline.py", "--fail")
     assert done.returncode == 1
     assert "RuntimeError: machine kube1 exited with code 1" in done.stdout
-    assert done.stdout.endswith("our files: 0, labels: []\n")
+    assert done.stdout.endswith("files of hostrouting: 0, labels: []\n")
 
 
 def test_plan() -> None:

@@ -15,8 +15,9 @@ import pytest
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.errors import ConfigError, HostError
+from hostrouting.host.layout import HostLayout
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing import FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.programs import completed
 from tests.support.topologies import marked_vm, refusing
@@ -91,8 +92,9 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
 
 def test_the_command(nodes: Path) -> None:
     """The page has the numbers, then each problem with its nodes and the repair; the document has the same groups."""
+    here = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))  # what is installed here does not matter
     with mock.patch("hostrouting.cli.nodes.ProcessPoolExecutor", side_effect=lambda **_: ThreadPoolExecutor(1)):
-        said, document = (say("check", "--snapshots", str(nodes), CIDR, *form) for form in ([], ["--json"]))
+        said, document = (say("check", "--snapshots", str(nodes), CIDR, *form, host=here) for form in ([], ["--json"]))
         assert (said.code, document.code) == (1, 1), said.err
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",

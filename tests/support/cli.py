@@ -52,7 +52,7 @@ def say(
         mock.patch.object(logging.root, "handlers", []),
     ):
         try:
-            code = main(list(words), host=lambda: where)
+            code = main(list(words), host=where)
         except SystemExit as stopped:  # argparse: --help, bad usage
             code = int(stopped.code or 0)
         finally:

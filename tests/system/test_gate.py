@@ -108,7 +108,7 @@ def test_routes_that_cannot_be_installed(mode: Mode | None) -> None:
         system.must("ip", "route", "del", "default")
         apply(system, config(*HALVES, mode=mode), code=3)
         begin_start(system)
-        wait_for("the gate to wait", lambda: "waiting for an IPv4 default route" in system.journal(KUBE1))
+        wait_for("the gate to wait", lambda: "needs an IPv4 default route" in system.journal(KUBE1))
         assert is_starting(system)
         system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
         assert has_started(system)

@@ -32,4 +32,4 @@ for tries in 1 2 3; do # something may flush nftables at this moment
   ((tries < 3)) || break
   said=$(nft -f - 2>&1 < <(printf '%s' "$text")) || fail "nft refuses table ip6 $table: ${said%%$'\n'*}"
 done
-fail "table ip6 $table does not stay as it was loaded: something on this host flushes nftables; stop it"
+fail "table ip6 $table is not as it was loaded: something on this host flushes nftables; stop it"

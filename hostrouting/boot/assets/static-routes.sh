@@ -91,7 +91,7 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     if (step_of[r] == 4) step_of[r] = i > 1 ? 1 : 3; if (!is_ours[r]) theirs = r
   } for (i in need) if (need[i] && theirs) other = theirs # next hops of ours would be added to it
   if (given["optional"]) { if (lack != "" || other) return } else if (lack != "") {
-    block("missing ROUTE-WAITS: " name ": waiting for " lack "; last seen:" (family in seen ? seen[family] : " none"))
+    block("missing ROUTE-WAITS: " name " needs " lack "; last seen:" (family in seen ? seen[family] : " none"))
   } else if (other) block("refused ROUTE-CONFLICT: " name " cannot be installed: " \
     "another program\047s route has the same destination and metric: [" line[other] "]; " \
     (family == 6 ? "configure another metric: the lowest takes precedence" : place ~ /^[^ ]*\/32 / ? \
@@ -146,7 +146,7 @@ while :; do # once a second while something is missing that may still come
       ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"
       exit 0 ;;
     write*/'route del '*:*' via '*'No such process') plan=(refused)
-      why=("ROUTE-CONFLICT: $hop: this next hop of our route is not ours: delete it, or configure another metric") ;;
+      why=("ROUTE-CONFLICT: $hop: this next hop is another program's: delete it, or configure another metric") ;;
     write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
   esac
   ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"

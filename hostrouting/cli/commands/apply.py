@@ -1,45 +1,39 @@
-"""`apply`: make this host what a configuration asks for, now and at every boot. Requires root.
+"""`apply`: make this host what a configuration asks for, now and at every boot.
 
-The file is complete: what is installed and not in the file is removed. A file that takes away a route, a CIDR, the mode
-STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If an address
-escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. If units start unchecked,
-the answer says so.
+Requires root. The file is complete: what is installed and not in the file is removed. A file that takes away a route, a
+CIDR, the mode STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If
+an address escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. If units start
+unchecked, the answer says so.
 """
-
-from __future__ import annotations
 
 import argparse
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
 from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, read_config
+from hostrouting.cli.source import read_config
 from hostrouting.errors import HostRoutingError
+from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
-
-if TYPE_CHECKING:
-    from hostrouting.finding import Finding
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
-    config, here = read_config(arguments.config), host()
-    outcome = run_task(Configure(config, host=here, wait=arguments.wait, allow_removal=arguments.allow_removal), here)
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
+    config = read_config(arguments.config)
+    outcome = run_task(Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal), host)
     # Both a result and a RouteOverlapError have the report of the check.
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
-    findings: list[Finding] = []
+    findings = []
     with suppress(HostRoutingError):
-        faults = [fault for fault in find_faults(here, config) if fault.name == "gate-open"]
-        # After a failure, the remedy would be to apply.
-        findings += faults if outcome.report.ok else [fault._replace(remedy="") for fault in faults]
+        findings = [fault for fault in find_faults(host, config) if fault.name == "gate-open"]
+    if not outcome.report.ok:  # the remedy would be to apply
+        findings = [finding._replace(remedy="") for finding in findings]
     done = "this host is as the configuration asks"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}

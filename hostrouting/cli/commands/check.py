@@ -1,23 +1,21 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Without --config, the installed configuration is used. CIDRs that you type replace its expected CIDRs. If it names no
-expected devices, those of the default route are expected. Only routing tables and rules are checked, as they are now:
-not firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without any, the expected CIDRs of the configuration are checked: of --config,
+or else of the installed one. The expected devices are those that it names, or else those of the default route. Only
+routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
 """
-
-from __future__ import annotations
 
 import argparse
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, bad_input, find_config, repair_command, with_cidrs
+from hostrouting.cli.source import bad_input, find_config, repair_command, with_cidrs
+from hostrouting.host.host import Host
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = with_cidrs(find_config(arguments, host), arguments.cidrs)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes

@@ -1,11 +1,9 @@
-"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it. Requires root, even to read.
+"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
 
-Before anything is deleted, the commands that restore it are written to a file, which sh runs. dryRun in the
-configuration applies to the task, not to this command. Exit code 1 without --apply: something is stale, or cannot be
-deleted.
+Requires root, even to show it. Before anything is deleted, the commands that restore it are written to a file, which sh
+runs. dryRun in the configuration applies to the task, not to this command. Exit code 1 without --apply: something is
+stale, or cannot be deleted.
 """
-
-from __future__ import annotations
 
 import argparse
 from typing import Any, get_args
@@ -13,24 +11,24 @@ from typing import Any, get_args
 import phases
 from hostrouting.cli.output import FINE, PROBLEM, Answer, capped, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, bad_input, read_config, typed_name
+from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.host.host import Host
 from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 
 ARGUMENTS = ("cni", "--config required", "--apply")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, nothing = read_config(arguments.config), "nothing of azure-vnet is stale"
     if config.azure_vnet_cleanup is None:
         remedy = 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise bad_input("azureVnetCleanup", "", "missing", remedy)
     section = config.azure_vnet_cleanup._replace(dry_run=False)
-    task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host())
+    task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
     document: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
     if arguments.apply:
-        outcome = run_task(task, task.host)
+        outcome = run_task(task, host)
         results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
         plan, code = results[0].plan if results else CleanupPlan(), outcome.code
         undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
@@ -40,10 +38,8 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         plan = task.plan(phases.Context(observers=[]))
         code = PROBLEM if plan.deletions or plan.hindrances else FINE
         again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-        todo = (
-            "REFUSED: --apply would delete nothing" if plan.hindrances else f"STALE: to delete this, as root: {again}"
-        )
-        lines = [todo if code else f"NOTHING TO DO: {nothing}"]
+        stale = f"STALE: to delete this, as root: {again}" if plan.deletions else f"NOTHING TO DO: {nothing}"
+        lines = ["REFUSED: --apply would delete nothing" if plan.hindrances else stale]
     for fate in get_args(Fate):
         if not plan.hindrances and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
             lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])

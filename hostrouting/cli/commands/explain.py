@@ -4,8 +4,6 @@ The packet is a plain one that the host itself sends: from user 0, without a mar
 other packets to the address are routed differently, the answer says which.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -14,11 +12,12 @@ from typing import Any
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts
 from hostrouting.cli.output import FINE, Answer, capped, finding_lines
-from hostrouting.cli.source import GetHost, bad_input, find_config, read_host
+from hostrouting.cli.source import bad_input, find_config, read_host
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import ESCAPES
+from hostrouting.host.host import Host
 from hostrouting.model.route import table_name
 from hostrouting.text import spoken
 
@@ -35,8 +34,7 @@ _RESULTS = {
 }
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     try:
         address = ip_address(arguments.address.partition("%")[0])  # a zone has no part in routing
     except ValueError as error:

@@ -1,10 +1,8 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
 Exit code 0: the host is as the configuration asks. 1: there is something to do, or apply would fail. 3: a default route
-or a device is missing, so it is not known yet. Of a snapshot, only routes are planned.
+or a device is missing, so it is not known yet. With --snapshot, only routes are planned.
 """
-
-from __future__ import annotations
 
 import argparse
 
@@ -14,8 +12,9 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import GetHost, read_config, read_host, typed_name
+from hostrouting.cli.source import read_config, read_host, typed_name
 from hostrouting.finding import Finding
+from hostrouting.host.host import Host
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
@@ -25,12 +24,11 @@ from hostrouting.tasks.results import Plan
 ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, before, check = read_config(arguments.config), read_host(host, arguments.snapshot), None
     if arguments.snapshot is None:
-        plan = Configure(config, host=host()).plan()
-        losses = () if arguments.allow_removal else find_losses(read_installed(host()), config)
+        plan = Configure(config, host=host).plan()
+        losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
         removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]
         plan = attrs.evolve(plan, findings=(*removals, *plan.findings))
     else:

@@ -1,25 +1,25 @@
-"""`render`: the files that apply would write on the host, below the directory where the host's image is mounted."""
+"""`render`: the files that apply would write on the host, below the directory where the host's image is mounted.
 
-from __future__ import annotations
+Requires root. The running kernel and systemd are not changed: the files take effect when the image boots.
+"""
 
 import argparse
 import os
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, bad_input, read_config, typed_name
+from hostrouting.cli.source import bad_input, read_config, typed_name
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 
 ARGUMENTS = ("--config required", "--root")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, root = read_config(arguments.config), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
         raise bad_input("--root", repr(arguments.root), "is not a directory", "mount the image there first")
-    if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
+    if os.path.samefile(root, "/") and host.running_manager is not None:
         remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
         raise bad_input("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)
     task = Configure(config, host=Host.offline(root))

@@ -1,32 +1,27 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration includes the installed one, or that of --config. Where the gateway and the device of the default
-route are right, its routes name neither, so it fits other nodes with the same problem. What it costs, and what it
-cannot repair, is written to standard error. Without a repair nothing is printed, and the exit code is 1.
+The configuration is the installed one, or that of --config, with routes added. Where the gateway and the device of the
+default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
+says what the repair costs, and what it cannot repair. If there is no repair, nothing is printed; the exit code is 1.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import GetHost, find_config, with_cidrs
+from hostrouting.cli.source import find_config, with_cidrs
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
-    from hostrouting.model.snapshot import Snapshot
+from hostrouting.finding import Finding
+from hostrouting.host.host import Host
+from hostrouting.model.snapshot import Snapshot
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 
 
-def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     known = find_config(arguments, host)
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]

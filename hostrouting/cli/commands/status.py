@@ -4,11 +4,9 @@ Exit code 1: something differs, a unit can start unchecked or cannot start, or a
 undecided, or a part of the host does not answer; the other parts are shown.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import attrs
 
@@ -20,20 +18,17 @@ from hostrouting.cli.running import headline, plan_lines
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.results import Plan
 
-if TYPE_CHECKING:
-    from hostrouting.cli.source import GetHost
-
 T = TypeVar("T")
 
 
-def run(_: argparse.Namespace, host: GetHost) -> Answer:
-    """See the module."""
-    here, plan, check = host(), Plan(), None
+def run(_: argparse.Namespace, host: Host) -> Answer:
+    plan, check = Plan(), None
     unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
 
     def ask(question: Callable[[], T], otherwise: T) -> T:
@@ -44,11 +39,11 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
             unanswered.append(error)
             return otherwise
 
-    if (config := read_installed(here)) is not None:
-        plan = ask(Configure(config, host=here).plan, plan)
-        if writer_of(here.files.read(HostLayout.config_path) or "") != WRITER:
+    if (config := read_installed(host)) is not None:
+        plan = ask(Configure(config, host=host).plan, plan)
+        if writer_of(host.files.read(HostLayout.config_path) or "") != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
-        plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(here, config), none), *plan.findings))
+        plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(host, config), none), *plan.findings))
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
     is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in plan.findings)
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))

@@ -4,12 +4,12 @@ azure-vnet adds up to three rules for a pod in chain PREROUTING of table nat, ea
 (`_POD_RULES`), and a permanent neighbour and routes. A rule with one option more or less, a negation, or a network
 instead of an address is not a pod's, and is not looked at.
 
-An entry contains the pod's address, and usually its MAC address. It is stale if another CNI manages the address now and
-nothing has the MAC address: no device of the host, no other end of a veth, and no device that a bridge has learned, as
-of a virtual machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be alive: as
-long as azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel mode, the rule that answers
-ARP has one virtual MAC address for all pods, so it is judged by the other entries for its address. A rule that
-matches no uplink in a bridge is kept.
+An entry contains the pod's address, and usually its MAC address. The entry is stale if another CNI manages the address
+now and the MAC address is dead. A MAC address is alive if a device of the host has it, or the other end of a veth, or a
+device that a bridge has learned, such as a virtual machine in a pod. Behind a tap, or a port whose other end cannot be
+read, any MAC address may be alive: while azure-vnet's bridge has such a port, no MAC address is known to be dead. In
+tunnel mode, the rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other entries
+for its address. A rule that matches no uplink in a bridge is not deleted.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class CleanStaleAzureVnet:
                     if self.host.link_layer.delete_neighbour(entry.thing):
                         done.append(entry)
                     else:
-                        left.append(f"{entry.spec} has changed since it was read, so it is kept")
+                        left.append(f"{entry.spec} has changed since it was read, so it is not deleted")
             routes = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
             with self._kernel() as backend:
                 outcomes = backend.change(RouteRequest("delete", route) for route in routes)

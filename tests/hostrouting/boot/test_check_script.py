@@ -200,7 +200,7 @@ class TestWaiting:
         (script := tmp_path / "step.sh").write_text(render(config).replace("SECONDS + 10", "SECONDS + 1"))
         done = namespace.run(*command(script, "kubelet.service", "3"))
         said = done.stderr
-        waits = re.findall(r"waiting \((\d) of 3 s\)(?: for|.*waiting for) an IPv4 default route", said)
+        waits = re.findall(r"waiting \((\d) of 3 s\)(?: for|.* needs) an IPv4 default route", said)
         assert waits in (["0", "1", "2"], ["0", "1"], ["0", "2"], ["1", "2"]), said
         assert (done.returncode, said.splitlines()[-1][:3]) == (1, "<3>")
 

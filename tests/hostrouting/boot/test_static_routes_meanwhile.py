@@ -75,7 +75,7 @@ class TestWaiting:
         assert (ran.status, len(ours(namespace))) == (0, 49)
         (line,) = ran.lines
         assert line == (
-            "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16: waiting for an IPv4 default route; "
+            "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16 needs an IPv4 default route; "
             "last seen: [default via 10.0.0.9 dev eth0 table 100]"
         )
 
@@ -85,9 +85,9 @@ class TestWaiting:
         wanted = [*PAIR, StaticRoute("10.1.0.0/16", dev="wg0"), StaticRoute("10.2.0.0/16", dev="ib0")]
         ran = Ran(namespace, wanted, tmp_path, wait=2, tools={"sleep": leaving_word(tmp_path / "naps", "sleep")})
         waits = [
-            "172.16.0.0/17: waiting for an IPv4 default route; last seen: none",
-            "10.1.0.0/16 dev wg0: waiting for the device wg0 to be up; last seen: none",
-            "10.2.0.0/16 dev ib0: waiting for an IPv4 default route by ib0; last seen: none",
+            "172.16.0.0/17 needs an IPv4 default route; last seen: none",
+            "10.1.0.0/16 dev wg0 needs the device wg0 to be up; last seen: none",
+            "10.2.0.0/16 dev ib0 needs an IPv4 default route by ib0; last seen: none",
         ]
         assert ran.lines[1:] == [f"<3>static-routes: ROUTE-WAITS: {wait}; gave up after N s" for wait in waits]
         assert (ran.status, ours(namespace), ours(namespace, IPV6)) == (1, [], [])
@@ -103,7 +103,7 @@ class TestWaiting:
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=60)[1].splitlines()
         assert run.returncode == 128 + signal.SIGTERM
-        assert said[-1].startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route;")
+        assert said[-1].startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route;")
 
 
 class TestWhichDefaultRoute:
@@ -171,7 +171,7 @@ class TestWhichDefaultRoute:
             assert namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode == 0
         ran = Ran(namespace, [HALVES[0], StaticRoute("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
-            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet: waiting for the device inet to be up"
+            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet to be up"
         ]
         assert Ran(namespace, HALVES, tmp_path).status == 0
 

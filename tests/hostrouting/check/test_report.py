@@ -111,7 +111,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     ),
     "not-judged": (
         node(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
-        "NOT-JUDGED: not judged: rule 50: from all goto 100",
+        "NOT-JUDGED: hostrouting does not judge rule 50: from all goto 100",
     ),
     "local-rule": (
         without(0),
@@ -164,7 +164,7 @@ def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
     [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})).families
-    assert verdict_sentence(family) == "not judged: rule 50: from all goto 100; and 2 more"
+    assert verdict_sentence(family) == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
 def test_the_commands_of_a_repair() -> None:

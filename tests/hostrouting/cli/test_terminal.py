@@ -29,7 +29,7 @@ def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str
     console = Console(
         file=shown, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True, _environ={}
     )
-    print_page(console, lines, check_snapshot(snapshot, config_of(*cidrs)))
+    print_page(lines, check_snapshot(snapshot, config_of(*cidrs)), console)
     return shown.getvalue()
 
 

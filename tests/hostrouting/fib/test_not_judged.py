@@ -20,14 +20,14 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
 @pytest.mark.parametrize(
     ("thing", "sentence"),
     [
-        (GOTO, "not judged: rule 50: from all goto 100"),
-        (GROUP, "not judged: rule 50: from all lookup main suppress_ifgroup 7"),
+        (GOTO, "hostrouting does not judge rule 50: from all goto 100"),
+        (GROUP, "hostrouting does not judge rule 50: from all lookup main suppress_ifgroup 7"),
         (
             GROUP._replace(invert=True, dst=ELSEWHERE),
-            "not judged: rule 50: not from all to 10.99.0.0/16 lookup main suppress_ifgroup 7",
+            "hostrouting does not judge rule 50: not from all to 10.99.0.0/16 lookup main suppress_ifgroup 7",
         ),
-        (GOTO._replace(dst=INSIDE), "not judged: rule 50: from all to 172.16.5.0/24 goto 100"),
-        (OBJECT, "not judged: route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
+        (GOTO._replace(dst=INSIDE), "hostrouting does not judge rule 50: from all to 172.16.5.0/24 goto 100"),
+        (OBJECT, "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
         (TOS._replace(tos=16), "(a type of service)"),
         (TOS._replace(unread=("encap ip", "encap bpf")), "encap ip encap bpf (an encapsulation that may change "),
         (TOS._replace(unread=("encap 99",)), "encap 99 (an encapsulation that may change the destination)"),

@@ -94,7 +94,7 @@ class TestDefaultRoute:
     def test_never_comes(self, host: FakeHost) -> None:
         """After the deadline the failure says what was waited for, and that the gate holds."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
-        error = failure_of(run, task, of=NotReady, match=r"gave up after 30 s: .*waiting for an IPv4 default route")
+        error = failure_of(run, task, of=NotReady, match=r"gave up after 30 s: .* needs an IPv4 default route")
         [finding] = error.findings
         assert (finding.name, finding.severity, finding.target) == ("route-waits", "error", "10.9.0.0/16")
         assert (error.can_retry, str(error).endswith(HELD), installed(host)) == (True, True, True)

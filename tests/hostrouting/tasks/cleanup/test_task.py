@@ -183,7 +183,7 @@ def test_what_other_processes_did() -> None:
     host = azure.host()
     theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
     host.link_layer.meanwhile(partial(host.link_layer.neighbours.__setitem__, 0, theirs), nth=3)  # after two plans
-    assert incomplete(host, done=12) == (f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is kept",)
+    assert incomplete(host, done=12) == (f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted",)
     assert host.link_layer.neighbours[0] == theirs
     host = azure.host()
     host.link_layer.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
