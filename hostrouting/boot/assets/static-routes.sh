@@ -49,22 +49,23 @@ function read_route(at,   to, i, word, hop, hops, used, by, has, more, rank, is_
   }
   gsub(/ dead| expires [^ ]+| error [^ ]+| +$/, ""); more = more (at == 2 ? " " $1 : "")
   if ("expires" in has) more = more (has["expires"] + 0 > 0 ? " expires" : " expired")
-  if ($1 == "default" && has["proto"] != ours && more !~ / (from|tos|expired)( |$)/) {
+  if ($1 == "default" && has["proto"] != ours && more !~ / (from |tos 0x|expired)/) {
     seen[family] = seen[family] " [" $0 "]"
     rank = has["table"] * 1e12 + has["metric"] * 4 + (has["pref"] == "low") - (has["pref"] == "high")
     for (word in by) if (word != "" || rank < 1e11) offer(word, by[word], rank)
   }
   is_split = family == 6 && hops > 1; if (has["table"] != "") return
-  to = to " proto " ours " metric " has["metric"] (more ~ / (from|tos) / ? more : "")
+  to = to " proto " ours " metric " has["metric"] (more ~ / from | tos 0x/ ? more : "") # the "tos" of encap is decimal
   for (i = 1; i <= (is_split ? hops : 1); i++) {
     holder[to, ++holders[to]] = ++routes; is_ours[routes] = has["proto"] == ours; step_of[routes] = is_split ? 4 : 3
-    way[routes] = is_split ? bare(hop[i]) : bare(alone(used)) more (has["pref"] ~ /[wh]$/ ? has["pref"] : "")
+    way[routes] = is_split ? bare(hop[i]) : scoped(bare(alone(used)), has["scope"]) more (has["pref"] ~ /[wh]$/ ? has["pref"] : "")
     line[routes] = is_split ? to bare(hop[i]) : $0
     if (family == 6) sub(/default/, "::/0", line[routes]) # which a route that refuses does not show
   }
 }
 function dev_of(hop) { return match(hop, / dev [^ ]+/) ? substr(hop, RSTART + 5, RLENGTH - 5) : "" }
 function bare(hop) { if (family == 6) gsub(/ weight [0-9]+| onlink/, "", hop); return hop } # not told apart by these
+function scoped(hops, scope) { return (scope ? " scope " scope : "") hops }
 function alone(hops) { if (gsub(/ nexthop/, "&", hops) < 2) gsub(/ nexthop| weight [0-9]+/, "", hops); return hops }
 function offer(dev, hops, rank) { # what a default route has by this device, or by any (""): the lowest rank is best
   if (hops == "" || ((family, dev) in router && rank >= best[family, dev])) return
@@ -83,6 +84,7 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
   want = given["link"] ? " dev " given["dev"] : way_for(given["via"], given["dev"])
   if (want == "") lack = "an IPv" family " default route" (given["dev"] == "" ? "" : " by " given["dev"])
   if (given["dev"] != "" && !is_up[given["dev"]]) lack = "the device " given["dev"] " to be up"
+  if (family == 4 && want !~ /^$| via /) want = scoped(want, 253) # what is on the link, as Python writes it
   n = 1; if (family == 6 && sub(/^ nexthop/, "", want)) n = split(want, word, / nexthop/); else word[1] = want
   for (i = 1; i <= n; i++) need[bare(word[i])] = 1
   for (i = 1; i <= holders[place]; i++) {
