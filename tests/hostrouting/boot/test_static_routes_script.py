@@ -160,49 +160,46 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 _NO_CHANGES = '[[ "$*" == *" -o "* ]] && exec ip "$@"; echo "a second run writes" >&2; exit 3'
 
 
-_ETH0, _TWICE = "via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
+_OTHER_TYPES = [f"{kind} {{}}" for kind in ("unreachable", "blackhole", "prohibit", "throw")]
+_OTHER_TYPES += [f"{kind} {{}} dev eth0 table main" for kind in ("local", "broadcast")]
+_ETH0, _TWICE = "{} via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
+_ETH0_6, _JOINED = "{} via fe80::1 dev eth0", "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0"
 NEARLY = {
-    "eth0": [f"{_ETH0} {more}" for more in ("mtu 1400", "onlink", "src 10.0.0.4", "scope site")]
-    + ["nhid 5", f"nexthop {_ETH0} nexthop {_ETH0}", f"encap ip id 7 dst 10.0.0.9 {_ETH0}"],
-    "ib0": ["dev ib0 scope global", "dev ib0 scope host", "dev ib0 src 10.0.0.4"],
-    "wg0": [_TWICE, f"scope link {_TWICE.replace('wg0', 'wg0 weight 2', 1)}"],
-    "eth1": [f"via fe80::1 dev eth1 {more}" for more in ("mtu 1400", "pref high", "expires 600", "src fd00:99::4")],
+    _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "onlink", "src 10.0.0.4", "scope site")]
+    + ["{} nhid 5", "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0", *_OTHER_TYPES],
+    "{} dev ib0": ["{} dev ib0 scope global", "{} dev ib0 scope host", "{} dev ib0 src 10.0.0.4"],
+    f"{{}} scope link {_TWICE}": [f"{{}} {_TWICE}", f"{{}} scope link {_TWICE} weight 2", "{} dev wg0"],
+    _ETH0_6: [*(f"{_ETH0_6} {more}" for more in ("mtu 1400", "pref high", "expires 600")), *_OTHER_TYPES],
+    f"{{}} {_JOINED}": [f"{{}} mtu 1400 {_JOINED}", "{} via fe80::1 dev wg0"],
 }
-"""By device: the ways of routes that differ in one attribute from one that has all of its default route."""
-EXACTLY = {"eth0": _ETH0, "ib0": "dev ib0", "wg0": f"scope link {_TWICE}", "eth1": "via fe80::1 dev eth1 onlink"}
-TYPES = ("unreachable", "blackhole", "prohibit", "throw", "local", "broadcast")
+"""By a route like the default route of its device: routes that differ from it in one attribute."""
 
 
 def test_nearly_the_wanted_route(tmp_path: Path) -> None:
     """Another program's route that differs in its scope, type or any attribute is a conflict, for Python as well."""
-    ways = [(dev, way) for dev, several in NEARLY.items() for way in several]
-    ways += [(dev, kind) for dev in ("eth0", "eth1") for kind in TYPES]
+    same, held = list[StaticRoute](), list[StaticRoute]()
     with private_namespace() as namespace:
         furnish(namespace)
-        uplinks = [_ETH0, f"table 100 {_TWICE}", "dev ib0 table 101"]
-        namespace.batch([f"route add default {uplink}" for uplink in uplinks])
-        namespace.batch(["route add ::/0 via fe80::1 dev eth1", "nexthop add id 5 via 10.0.0.1 dev eth0"])
-        wanted, commands = [], []
-        for number, (dev, way) in enumerate([*ways, *EXACTLY.items()]):
-            prefix = f"fd20:{number}::/32" if dev == "eth1" else f"20.{number}.0.0/16"
-            hop = f" dev {dev}" if way in {"local", "broadcast"} else ""
-            commands.append(f"route add {f'{way} {prefix}{hop} table main' if way in TYPES else f'{prefix} {way}'}")
-            wanted.append(StaticRoute(prefix, dev=dev))
-        namespace.batch(commands)
-        before = state_of(namespace)
-        held = wanted[: len(ways)]
-        named = [
-            line.split()[2].rstrip(":")
+        namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
+        for table, (exact, others) in enumerate(NEARLY.items(), start=100):
+            default, block = ("::/0", f"fd00:{table}:{{}}::/48") if "::" in exact else ("default", f"{table}.{{}}.0.0/16")
+            namespace.batch([f"route add table {table} {exact.format(default)}"])
+            dev = exact.rpartition(" ")[2]
+            for number, way in enumerate([exact, *others]):
+                destination = block.format(number)
+                namespace.batch([f"route add {way.format(destination)}"])
+                (held if number else same).append(StaticRoute(destination, dev=dev))
+        plan = plan_of([*same, *held], state_of(namespace))
+        lines = [
+            line
             for first in range(0, len(held), 9)  # the script names so many
             for line in Ran(namespace, held[first : first + 9], tmp_path, tools={"ip": _NO_CHANGES}).lines
         ]
-        rest = Ran(namespace, wanted[len(ways) :], tmp_path, tools={"ip": _NO_CHANGES})
+        assert Ran(namespace, same, tmp_path, tools={"ip": _NO_CHANGES}).lines == []
     conflicts = [str(route.destination) for route in held]
-    assert named == conflicts
-    assert rest.lines == []
-    plan = plan_of(wanted, before)
+    assert [line.split()[1:3] for line in lines] == [["ROUTE-CONFLICT:", conflict] for conflict in conflicts]
     assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
-    assert len(plan.steps) == len(wanted), plan
+    assert {step.route.prefix for step in plan.steps if step.action == "keep"} == {route.key.prefix for route in same}
 
 
 def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:
