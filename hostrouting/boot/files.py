@@ -103,9 +103,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
-    # The Go original has the same markers: alone they are not ours.
-    markers = [path for path in HostLayout.markers if paths and files.is_there(path)]
-    return (*paths[:-1], *markers, *paths[-1:])
+    # The Go original has the same markers: alone they are not ours. What opens the gate would open the next one, too.
+    passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.is_there(path)]
+    return (*paths[:-1], *passing, *paths[-1:])
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:

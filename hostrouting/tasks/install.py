@@ -86,6 +86,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     differing = tuple(file for file in wanted if file.differs(files))
     is_new = HostLayout.config_path in (file.path for file in differing)
     kept = {file.path for file in wanted} | {*(HostLayout.markers if config.route_overlap.cidrs else ())}
+    kept |= {HostLayout.opening_path} if wanted else set()
     # The markers of another configuration, and the links by which the Go original ties running machines to its units.
     old = (*(HostLayout.markers if is_new else ()), *(HostLayout.original_links if wanted else ()))
     unwanted = (path for path in owned_paths(files) if path not in kept)

@@ -21,7 +21,7 @@ STEPS = {
     HostLayout.probe_step: "nft -f - <<<'add table ip6 hostrouting' && exit 0\n",
 }
 _PROBE = "/usr/local/lib/probe.py"
-_NEEDED = {"route get", f"write in {HostLayout.runtime_directory}"}
+_NEEDED = {"route get", "write in /run/hostrouting"}
 
 
 @contextmanager

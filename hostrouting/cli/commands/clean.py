@@ -38,13 +38,11 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         document |= {**outcome.document(), "undoFile": undo_file}
     else:
         plan = task.plan(phases.Context(observers=[]))
-        code = PROBLEM if plan.deletions or plan.hindrances else FINE
+        code = PROBLEM if plan.deletions or plan.errors else FINE
         again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-        todo = (
-            "REFUSED: --apply would delete nothing" if plan.hindrances else f"STALE: to delete this, as root: {again}"
-        )
+        todo = "REFUSED: --apply would delete nothing" if plan.errors else f"STALE: to delete this, as root: {again}"
         lines = [todo if code else f"NOTHING TO DO: {nothing}"]
     for fate in get_args(Fate):
-        if not plan.hindrances and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
+        if not plan.errors and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
             lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
     return Answer(code, document | plan.to_mapping(), [*lines, *finding_lines(plan.findings)])

@@ -46,9 +46,9 @@ class CleanupPlan:
         return self.with_fate("delete")
 
     @property
-    def hindrances(self) -> tuple[str, ...]:
+    def errors(self) -> tuple[Finding, ...]:
         """The reasons why nothing can be deleted."""
-        return tuple(map(str, of_severity(self.findings, "error")))
+        return tuple(of_severity(self.findings, "error"))
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as plain values."""
@@ -116,7 +116,7 @@ class CleanStaleAzureVnet:
         if section.dry_run:
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
-        if section.dry_run or not (plan.deletions or plan.hindrances):
+        if section.dry_run or not (plan.deletions or plan.errors):
             return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
@@ -165,8 +165,8 @@ class CleanStaleAzureVnet:
     def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
         """Plan, write the undo file and delete the rules; returns the plan that is being carried out."""
         plan = self.plan()
-        if plan.hindrances:
-            raise _error("nothing was deleted", plan.hindrances, kind="refused")
+        if plan.errors:
+            raise _error("nothing was deleted", plan.errors, kind="refused")
         if not plan.deletions:
             return plan
         for entry in plan.deletions:

@@ -182,7 +182,9 @@ def test_nearly_the_wanted_route(tmp_path: Path) -> None:
         furnish(namespace)
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
         for table, (exact, others) in enumerate(NEARLY.items(), start=100):
-            default, block = ("::/0", f"fd00:{table}:{{}}::/48") if "::" in exact else ("default", f"{table}.{{}}.0.0/16")
+            default, block = (
+                ("::/0", f"fd00:{table}:{{}}::/48") if "::" in exact else ("default", f"{table}.{{}}.0.0/16")
+            )
             namespace.batch([f"route add table {table} {exact.format(default)}"])
             dev = exact.rpartition(" ")[2]
             for number, way in enumerate([exact, *others]):
