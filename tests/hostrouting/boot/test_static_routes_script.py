@@ -70,7 +70,7 @@ def standing_routes(draw: st.DrawFn, block: Prefix, wanted: list[StaticRoute]) -
 
 def may_be_ours(route: Route) -> bool:
     """Whether the script deletes such a route if it is ours and not wanted; nobody adds others."""
-    return route.table == TABLE_MAIN and route.type in {"unicast", "blackhole", "unreachable"}
+    return route.table == TABLE_MAIN and not route.unread and route.type in {"unicast", "blackhole", "unreachable"}
 
 
 def command_of(route: Route) -> str:
