@@ -67,7 +67,7 @@ def test_whatever_is_done() -> None:
         machine.untouched("remove")
         assert not ours(system)
         assert not markers(system)
-        left = f"find /etc /run -path '*hostrouting*' -o -name '*host-routing*' | grep -v '^/run/hostrouting/*[a-z]*$'"
+        left = "find /etc /run -path '*hostrouting*' -o -name '*host-routing*' | grep -v '^/run/hostrouting/*[a-z]*$'"
         assert system.run("sh", "-c", left).stdout == ""
         assert system.run("systemctl", "cat", *UNITS).returncode != 0
         end(system)

@@ -248,17 +248,9 @@ class TestConflicts:
         assert (ran.status, listed(namespace)) == (1, before)
 
     @pytest.mark.parametrize("gateway", [None, "fe80::7"])
-    @pytest.mark.parametrize(
-        "held",
-        [
-            ["via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird"],
-            ["via fe80::9 dev eth0 proto bird"],
-            ["dev ib0 proto bird"],
-        ],
-        ids=str,
-    )
-    def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, held: list[str], gateway: str | None) -> None:
-        """A next hop that has joined our route is a conflict, and ours never joins another route: nothing is written."""
+    def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
+        """A next hop that has joined our route is a conflict: nothing is written."""
+        held = ("via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird")
         namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
         wanted = [StaticRoute("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:

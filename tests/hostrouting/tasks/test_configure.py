@@ -36,14 +36,6 @@ def test_nothing(make: type[Any]) -> None:
     assert host.kernel.snapshot() == before
 
 
-def test_the_last_thing_to_guard() -> None:
-    """A guard goes with the last section that it guards: alone it would be a fault of the configuration."""
-    host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard={"enabled": True}))
-    run(CheckRouteOverlap(config(), host=host))
-    assert (host.files.texts, host.files.links) == ({}, {})
-    assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
-
-
 def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was installed before is installed again, after any number of runs; if nothing was, everything is removed."""
     for former in (config(REPAIR[0]), HostRoutingConfig()):
