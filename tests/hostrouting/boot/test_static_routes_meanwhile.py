@@ -158,6 +158,17 @@ class TestWhichDefaultRoute:
         plan = plan_static_routes(configured(wish), namespace.snapshot(IPV4))
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
+    def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Not one that has expired; of two with the same metric, the one that its router prefers."""
+        expired, other = "via fe80::9 dev eth1 metric 5 expires 0", "via fe80::8 dev eth1 metric 7"
+        low, high = "dev wg0 metric 7 pref low", "dev eth0 metric 7 pref high"
+        namespace.batch(f"route append ::/0 {way}" for way in (expired, low, other, high))
+        for way in (high, other):
+            assert Ran(namespace, PAIR[1:], tmp_path).lines == []
+            shown = namespace.ip("-6", "route", "show", "fd00:16::/64").stdout
+            assert shown.startswith(f"fd00:16::/64 {way.partition(' metric')[0]} ")
+            namespace.batch([f"route del ::/0 {way}"])
+
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
         for name in ("group", "UP", "inet", "altname"):

@@ -73,6 +73,14 @@ class TestApply:
             run(task(rewrite(), host=host))
             assert (host.nftables.tables, ours(host)) == before
 
+    def test_another_address(self) -> None:
+        """Table and route of the configuration before are replaced."""
+        host = FakeHost()
+        apply(host)
+        apply(host, globalAddress="2603:1062::2")
+        assert ours(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
+        assert "2603:1062::2" in host.nftables.tables[TABLE]
+
 
 class TestInTheWay:
     """What stands in the way of probes is a finding; only a wrong address is an error."""
