@@ -92,9 +92,8 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
     paths = [*_drop_ins(files)]
-    names = (HostLayout.guard_unit, *_UNIT_OF.values())
-    unit_paths = tuple(map(HostLayout.unit_path, names))
-    for unit, path in zip(names, unit_paths, strict=True):
+    unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
+    for unit, path in zip(units.UNITS, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
         if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
             paths += [] if File(link, target=path).differs(files) else [link]

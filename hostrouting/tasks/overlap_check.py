@@ -16,7 +16,7 @@ from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import CheckResult, Plan
+from hostrouting.tasks.results import CheckResult
 
 _WRONG = (*ESCAPES, "no-default-route")
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
@@ -33,10 +33,6 @@ class CheckRouteOverlap(SectionTask):
     section: ClassVar[str] = "route_overlap"
     step: ClassVar[str] = HostLayout.check_step
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
-
-    def planned(self) -> Plan:
-        """See SectionTask. A check changes nothing."""
-        return Plan()
 
     def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """See SectionTask."""
