@@ -175,7 +175,8 @@ NEARLY = {
 """By a route like the default route of its device: routes that differ from it in one attribute."""
 
 
-def test_nearly_the_wanted_route(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
     """Another program's route that differs in its scope, type or any attribute is a conflict, for Python as well."""
     same, held = list[StaticRoute](), list[StaticRoute]()
     with private_namespace() as namespace:
@@ -195,9 +196,10 @@ def test_nearly_the_wanted_route(tmp_path: Path) -> None:
         lines = [
             line
             for first in range(0, len(held), 9)  # the script names so many
-            for line in Ran(namespace, held[first : first + 9], tmp_path, tools={"ip": _NO_CHANGES}).lines
+            for line in Ran(namespace, held[first : first + 9], tmp_path, tree=tree).lines
         ]
-        assert Ran(namespace, same, tmp_path, tools={"ip": _NO_CHANGES}).lines == []
+        ran = Ran(namespace, same, tmp_path, tree=tree)
+        assert (ran.lines, ran.changes) == ([], [])
     conflicts = [str(route.destination) for route in held]
     assert [line.split()[1:3] for line in lines] == [["ROUTE-CONFLICT:", conflict] for conflict in conflicts]
     assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
