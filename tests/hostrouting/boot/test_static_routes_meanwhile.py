@@ -131,11 +131,11 @@ class TestWhichDefaultRoute:
     @pytest.mark.parametrize(
         ("routes", "wish", "by"),
         [
-            (["default dev wg0 table 51820", f"default {ETH0}"], HALVES[0], ETH0),
             ([f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"], HALVES[0], ETH0),
             (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
             ([f"default {ETH0}", "default dev wg0 tos 4"], HALVES[0], ETH0),
             (["unreachable default", f"default {ETH0} metric 9"], HALVES[0], ETH0),
+            (["10.9.0.0/24 dev wg0"], StaticRoute("172.16.0.0/17", "10.9.0.1", "wg0"), "via 10.9.0.1 dev wg0"),
             (["default dev ib0 metric 9", f"default {ETH0} metric 9"], HALVES[0], ETH0),
             ([f"default nexthop {ETH0} nexthop dev ib0"], HALVES[0], ETH0),
             (["default nhid 10"], HALVES[0], f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7"),
