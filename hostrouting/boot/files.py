@@ -92,9 +92,8 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
     paths = [*_drop_ins(files)]
-    names = (HostLayout.guard_unit, *_UNIT_OF.values())
-    unit_paths = tuple(map(HostLayout.unit_path, names))
-    for unit, path in zip(names, unit_paths, strict=True):
+    unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
+    for unit, path in zip(units.UNITS, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
         if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
             paths += [] if File(link, target=path).differs(files) else [link]
@@ -103,9 +102,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
-    # The Go original has the same markers: alone they are not ours.
-    markers = [path for path in HostLayout.markers if paths and files.is_there(path)]
-    return (*paths[:-1], *markers, *paths[-1:])
+    # The Go original has the same markers: alone they are not ours. What opens the gate would open the next one, too.
+    passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.is_there(path)]
+    return (*paths[:-1], *passing, *paths[-1:])
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _ROOTS = ("RootDirectory", "RootImage")
 _PROPERTIES = ("Id", "LoadState", "DropInPaths", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus", *_ROOTS)
-_COMMAND = "/etc/hostrouting/gate.sh"
-_AGAIN = "as root: hostrouting apply --config {}"
+_AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
@@ -38,14 +37,13 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Files that are missing or edited, and what is not ours in gate.d."""
     files, units = host.files, spoken(gated_units(config))
-    again = _AGAIN.format(HostLayout.config_path)
     for path in foreign_steps(files):
         sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
         yield Finding("file", "note", sentence, path)
     writer = writer_of(files.read(HostLayout.config_path) or "")
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
-        yield Finding("file", "note", sentence, HostLayout.config_path, again)
+        yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
     needed = {
         HostLayout.gate_path,
         *(HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required),
@@ -55,10 +53,10 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
             if not file.path.endswith(DROP_IN):  # see _of_unit
                 is_needed = file.path in needed
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
-                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, again)
+                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
             sentence = f"{file.path} is not as hostrouting wrote it for {HostLayout.config_path}"
-            yield Finding("file", "error", sentence, file.path, again)
+            yield Finding("file", "error", sentence, file.path, _AGAIN)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
@@ -76,8 +74,7 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
     path, manager = HostLayout.drop_in_path(unit), host.running_manager
     if not host.files.is_there(path):
-        again = _AGAIN.format(HostLayout.config_path)
-        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, again)
+        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, _AGAIN)
     elif manager is not None:
         causes: set[str] = set()
         for properties in _shown(manager, host, unit):
@@ -109,7 +106,7 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
     ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
     others = [path for path in properties["DropInPaths"].split() if path != ours]
     where = f"see {', '.join(others)}" if others else f"see: systemctl cat {properties['Id']}"
-    if _COMMAND not in properties["ExecCondition"]:
+    if HostLayout.gate_path not in properties["ExecCondition"]:
         if properties["NeedDaemonReload"] == "yes":
             yield "gate-open", "starts unchecked: systemd has not read the drop-in", "run: systemctl daemon-reload"
         elif same := [path for path in others if path.endswith(f"/{DROP_IN}")]:

@@ -45,7 +45,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
         words += [f"via {as_listed(route.gateway)}"] if route.gateway else []
         words += [f"dev {route.dev}"] if route.dev else []
         words += [f"metric {route.key.metric}"]
-        words += ["link", "optional"] if route in replies else []
+        words += ["optional link"] if route in replies else []
         settings.append(" ".join(words))
     return filled("static-routes.sh", settings)
 

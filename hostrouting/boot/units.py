@@ -102,6 +102,16 @@ def _oneshot(unit: str, step: str) -> tuple[str, ...]:
 
 
 UNITS = {
+    HostLayout.guard_unit: _render(
+        "Repair the routing of this host when something changes it",
+        HostLayout.guard_path,
+        "Restart=always",
+        "RestartSec=1",
+        after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
+        capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
+        calls=" kill",  # for steps that hang
+        paths=_WRITES_RESULTS,
+    ),
     HostLayout.routes_unit: _render(
         "Set the static routes of this host", *_oneshot(HostLayout.routes_unit, HostLayout.routes_step)
     ),
@@ -120,18 +130,8 @@ UNITS = {
         "RestartSec=10",
         after=_FLUSHERS,
     ),
-    HostLayout.guard_unit: _render(
-        "Repair the routing of this host when something changes it",
-        HostLayout.guard_path,
-        "Restart=always",
-        "RestartSec=1",
-        after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
-        capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
-        calls=" kill",  # for steps that hang
-        paths=_WRITES_RESULTS,
-    ),
 }
-"""The text of each unit. The oneshots run their step at boot, the check only by hand; the guard runs all again."""
+"""The texts. The guard runs all steps again, and is stopped first; the oneshots run one at boot, the check by hand."""
 
 
 def is_enabled(unit: str) -> bool:

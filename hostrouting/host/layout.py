@@ -14,7 +14,6 @@ class HostLayout:
 
     config_directory = "/etc/hostrouting"
     gate_directory = "/etc/hostrouting/gate.d"
-    runtime_directory = "/run/hostrouting"
     state_directory = "/run/aks-flex-node"
     """The results of the last check, where the node agent reads them. The agent can remove the folder at any time."""
     unit_directory = "/etc/systemd/system"

@@ -26,6 +26,7 @@ import attrs
 
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
+from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
@@ -46,7 +47,6 @@ DEFAULT_WAIT = 60.0
 WAIT = [attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
 """The limits of this time."""
 
-_UNITS = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
 _GRACE = 30.0  # seconds for the start of the guard
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
@@ -86,6 +86,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     differing = tuple(file for file in wanted if file.differs(files))
     is_new = HostLayout.config_path in (file.path for file in differing)
     kept = {file.path for file in wanted} | {*(HostLayout.markers if config.route_overlap.cidrs else ())}
+    kept |= {HostLayout.opening_path} if wanted else set()
     # The markers of another configuration, and the links by which the Go original ties running machines to its units.
     old = (*(HostLayout.markers if is_new else ()), *(HostLayout.original_links if wanted else ()))
     unwanted = (path for path in owned_paths(files) if path not in kept)
@@ -103,7 +104,7 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
     starts, read = _starts(manager, config, changes), 0
     is_opening = HostLayout.gate_path in rest or any(path.endswith(f"/{DROP_IN}") for path in loaded)
     with having_changed(files=paths):
-        for unit in _UNITS:
+        for unit in UNITS:
             if manager is not None and HostLayout.unit_path(unit) in loaded:
                 manager.stop(unit)
         _remove(host, loaded, paths)
@@ -137,7 +138,7 @@ def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
     """Whether systemd has not read the present text of a file of ours, or that it is gone."""
     units = {unit for config in configs for unit in gated_units(config)}
     names = [unit.replace("@.", "@*.") for unit in sorted(units)]
-    return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *_UNITS, *names))
+    return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *UNITS, *names))
 
 
 def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileChanges) -> tuple[Operation, ...]:
@@ -263,8 +264,8 @@ class SectionTask(InstallTask):
     """What was installed before, if that is known: the work may have to take it away."""
 
     def planned(self) -> Plan:
-        """What would be done to the kernel now; nothing is changed. An image has no kernel."""
-        raise NotImplementedError
+        """What would be done to the kernel now: nothing, unless the task says otherwise. An image has no kernel."""
+        return Plan()
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Do it, and wait for what it needs. The files are installed already."""

@@ -15,7 +15,7 @@ from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import CheckResult, Plan
+from hostrouting.tasks.results import CheckResult
 from hostrouting.text import first_of
 
 _SHOWN = 20  # findings of one kind in a log or an error
@@ -34,10 +34,6 @@ class CheckRouteOverlap(SectionTask):
     section: ClassVar[str] = "route_overlap"
     step: ClassVar[str] = HostLayout.check_step
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
-
-    def planned(self) -> Plan:
-        """See SectionTask. A check changes nothing."""
-        return Plan()
 
     def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """See SectionTask."""

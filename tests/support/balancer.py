@@ -38,7 +38,6 @@ _PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
 _ETH_P_IPV6 = 0x86DD
 _SO_RCVBUFFORCE = 33
-_IPV6_HOPOPTS = 54
 
 
 @attrs.frozen
@@ -126,15 +125,11 @@ def make_room(receiver: socket.socket) -> None:
     receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
 
 
-def send_icmp(
-    host: Namespace, source: str, destination: str, message: bytes, *, hops: int = 255, options: bytes = b""
-) -> None:
-    """Send an ICMPv6 message, with these hop-by-hop options; the kernel fills in its checksum."""
+def send_icmp(host: Namespace, source: str, destination: str, message: bytes) -> None:
+    """Send an ICMPv6 message; the kernel fills in its checksum."""
     with open_socket(host, socket.SOCK_RAW, source, protocol=socket.IPPROTO_ICMPV6) as raw:
         for option in (socket.IPV6_UNICAST_HOPS, socket.IPV6_MULTICAST_HOPS):
-            raw.setsockopt(socket.IPPROTO_IPV6, option, hops)
-        if options:
-            raw.setsockopt(socket.IPPROTO_IPV6, _IPV6_HOPOPTS, options)
+            raw.setsockopt(socket.IPPROTO_IPV6, option, 255)
         raw.sendto(message, (destination, 0, 0, raw.getsockname()[3]))
 
 

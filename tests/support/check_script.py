@@ -46,7 +46,7 @@ def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfi
 def command(script: Path, *arguments: str, before: str = "") -> list[str]:
     """The command that runs a script as the gate does, in mounts of its own: `run` beside the script is its /run."""
     run = script.parent / "run"
-    run.mkdir(exist_ok=True)
+    (run / "hostrouting").mkdir(parents=True, exist_ok=True)
     text = f'mount --bind {run} /run && {{ {before or ":"}; }} && exec /bin/bash -pc \'. "$0"; exit 1\' "$@"'
     return ["unshare", "--mount", "bash", "-c", text, "gate", str(script), *arguments]
 

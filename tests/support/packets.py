@@ -8,9 +8,7 @@ from ipaddress import IPv6Address
 from typing import NamedTuple
 
 UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
-ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 128, 129, 136, 143
-# A hop-by-hop header (whose first byte the kernel fills in) with the option "router alert: MLD", and two bytes of padding.
-ROUTER_ALERT = bytes([0, 0, 5, 2, 0, 0, 1, 0])
+ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR = 128, 129, 136
 
 
 class Packet(NamedTuple):
@@ -48,8 +46,3 @@ def router_advertisement(*, lifetime: int) -> bytes:
 def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
     """A neighbour solicitation for the address, from this hardware address."""
     return struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
-
-
-def listener_query() -> bytes:
-    """An MLDv2 query for all multicast groups, to be answered within a millisecond."""
-    return struct.pack("!BBHHH16sBBH", 130, 0, 0, 1, 0, bytes(16), 2, 10, 0)

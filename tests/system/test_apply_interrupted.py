@@ -1,6 +1,5 @@
-"""An apply that meets a start, is killed, or cannot write: what starts meanwhile, and what the next run makes of it."""
+"""An apply that meets a start, or cannot write: what starts meanwhile."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
@@ -9,9 +8,7 @@ import pytest
 
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
 from tests.support.gate import (
-    CONFIG,
     HALVES,
-    KUBE1,
     LAYOUT,
     apply,
     begin_start,
@@ -20,7 +17,6 @@ from tests.support.gate import (
     gate_tests,
     has_started,
     host,
-    hostrouting,
     is_starting,
     markers,
     ours,
@@ -35,22 +31,12 @@ pytestmark = gate_tests
 
 OVERLAPS = config(mode="STRICT")
 ALLOWS, REFUSES = config(*HALVES, mode="STRICT"), config(StaticRoute("10.77.0.0/16"), mode="STRICT")
-# These stand in for systemctl. One keeps the caller waiting at each reload.
+# It stands in for systemctl, and keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh
 case "$*" in *daemon-reload*) touch /run/waits; while [ ! -e /run/go ]; do sleep 0.02; done ;; esac
 exec /usr/bin/systemctl.real "$@"
 """
-# The other kills the caller at its NUMBER-th call, before or after the work is done.
-DEADLY = """\
-#!/bin/sh
-echo >>/run/calls
-[ $(wc -l </run/calls) = NUMBER ] || exec /usr/bin/systemctl.real "$@"
-WORK
-kill -9 $PPID
-"""
-# Another's unit keeps the template loaded, so that only a reload has systemd look for drop-ins anew.
-KEEPS = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={KUBE1}\n"}
 
 
 @contextmanager
@@ -80,33 +66,6 @@ def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingCo
             applying.join()
         assert has_started(system) is (after is ALLOWS)
         assert len(ours(system)) == len(after.static_routes.routes)
-
-
-def killed(system: System, number: int, *, late: bool, words: tuple[str, ...]) -> bool:
-    """Run hostrouting; whether it was killed at this call of systemctl."""
-    system.run("rm", "-f", "/run/calls")
-    work = '/usr/bin/systemctl.real "$@"' if late else ""
-    with systemctl(system, DEADLY.replace("NUMBER", str(number)).replace("WORK", work)):
-        return hostrouting(system, *words).returncode == -9
-
-
-def test_killed() -> None:
-    """An apply or a removal that is killed at any call of systemctl is made up for by the next run."""
-    applying, removing = ("apply", "--config", CONFIG, "--wait", "0"), ("remove",)
-    with host(more=KEEPS) as system:
-        system.must("systemctl", "start", "keeps-it-loaded.target")
-        system.lay(CONFIG, json.dumps(OVERLAPS.to_mapping()))
-        for words, opposite, code in ((applying, removing, 1), (removing, applying, 0)):
-            for late in (False, True):
-                number = 1
-                hostrouting(system, *opposite)
-                while killed(system, number, late=late, words=words):
-                    assert hostrouting(system, *words).returncode == code
-                    assert start(system) == code
-                    end(system)
-                    hostrouting(system, *opposite)
-                    number += 1
-                assert number > 1
 
 
 UNITS = LAYOUT.unit_directory

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig, Mode, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -95,7 +95,7 @@ def test_warn_and_undecided() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "WARN", "STRICT"])
-def test_routes_that_cannot_be_installed(mode: Mode | None) -> None:
+def test_routes_that_cannot_be_installed(mode: str | None) -> None:
     """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
     with host(config(StaticRoute(CIDR), *HALVES, mode=mode)) as system:
         assert start(system) == 1

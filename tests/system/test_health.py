@@ -10,6 +10,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.kernel.programs import Ended
+from hostrouting.tasks.install import is_unread
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
 from tests.support.systemd import System
@@ -86,4 +87,8 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     assert names(system) == [("gate-open", KUBE1)]
     system.must("systemctl", "daemon-reload")
     assert names(system) == []
+    # The removal waits for the reload, too: the unit would still run the gate, which is gone by then.
+    assert not is_unread(_Manager(system), CONFIG)
+    system.outside(OURS).unlink()
+    assert is_unread(_Manager(system), CONFIG)
     end(system)

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+from hostrouting.boot.probe_table import TABLE
+from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit)
+ONESHOTS = (LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit)
+RESULTS = "/run/aks-flex-node"
 
 
 def test_it_boots_gated() -> None:
@@ -28,14 +31,24 @@ def test_it_boots_gated() -> None:
     with host(wanted, more=nothing, finish=finish) as system:
         assert system.run("sh", "-c", "PATH=/usr/sbin:/usr/bin; command -v python3").stdout == ""
         assert len(ours(system)) == 2, "before any machine was started"
-        assert "hostrouting" in system.must("nft", "list", "tables")
-        for unit in UNITS:
-            system.must("systemctl", "start", unit)
-            assert system.show(unit, "Result") == "success"
-        assert markers(system) == {LAYOUT.ok_path}
+        assert TABLE in system.must("nft", "list", "tables")
+        system.must("sh", "-c", f"rm -r {RESULTS}; mkdir {RESULTS}")  # as an agent does that is installed again
         system.must("ip", "route", "del", "172.16.0.0/17")
-        wait_for("the guard", lambda: len(ours(system)) == 2)
+        wait_for("the guard", lambda: len(ours(system)) == 2 and markers(system) == {LAYOUT.ok_path})
         system.must("systemctl", "stop", LAYOUT.guard_unit)
+
+        # Each unit does its work again in its sandbox, however often; the directory of the agent stays as it was.
+        system.must("ip", "route", "flush", "proto", "213")
+        system.must("nft", "flush", "ruleset")
+        agents = f"mkdir -m 750 {RESULTS} && touch {RESULTS}/socket && chown -R 1234:1234 {RESULTS}"
+        system.must("sh", "-c", f"rm -r {RESULTS} /run/hostrouting; {agents}")
+        for _ in range(6):
+            system.must("systemctl", "start", *ONESHOTS)
+        owners = system.must("stat", "-c", "%u %a", RESULTS, f"{RESULTS}/socket").split()
+        assert owners == ["1234", "750", "1234", "644"]
+        assert len(ours(system)) == 2
+        assert TABLE in system.must("nft", "list", "tables")
+        assert markers(system) == {LAYOUT.ok_path}
 
         assert start(system) == 0
         assert pid(system)
@@ -49,3 +62,12 @@ def test_it_boots_gated() -> None:
         apply(system, wanted)
         assert system.must(*stat) == before
         assert system.show(LAYOUT.guard_unit, "ActiveState") == "active", "apply starts it again"
+
+        for unit, step in ((LAYOUT.routes_unit, LAYOUT.routes_step), (LAYOUT.probe_unit, LAYOUT.probe_step)):
+            system.must("rm", LAYOUT.step_path(step))
+            assert system.run("systemctl", "start", unit).returncode == 1
+            assert f"hostrouting: {unit}: {step} failed" in system.journal(unit)
+        assert system.show(LAYOUT.probe_unit, "ActiveState") == "activating", "it tries again"
+        for unit in UNITS:
+            verified = system.run("systemd-analyze", "verify", unit).stderr.splitlines()
+            assert not [line for line in verified if unit in line]

@@ -1,81 +1,28 @@
-"""The units of the steps and of the guard: what they do at boot, and that their sandbox allows that and nothing else."""
+"""The units of the steps and of the guard: their sandbox allows what they do at boot, and nothing else."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from hostrouting.boot.units import UNITS
+from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
-from tests.support.gate import gate_tests, host
-from tests.support.inline_gate import gate_files
-from tests.support.systemd import System
-from tests.support.waiting import wait_for
+from tests.support.gate import HALVES, config, gate_tests, host
 
 pytestmark = gate_tests
 
-ROUTE = "10.99.0.0/16"
-STEPS = {
-    HostLayout.routes_step: f"[[ $(ip route show {ROUTE}) ]] || ip route add {ROUTE} via 10.0.0.1 proto 213 && exit 0\n",
-    HostLayout.check_step: "mkdir -p /run/aks-flex-node; ip route get 10.99.0.1 >/run/aks-flex-node/new && mv /run/aks-flex-node/{new,seen} && exit 0\n",
-    HostLayout.probe_step: "nft -f - <<<'add table ip6 hostrouting' && exit 0\n",
-}
 _PROBE = "/usr/local/lib/probe.py"
-_NEEDED = {"route get", f"write in {HostLayout.runtime_directory}"}
+_NEEDED = {"route get", "write in /run/hostrouting"}
 
 
-@contextmanager
-def host_with_units() -> Iterator[System]:
-    """A host with a default route and all units, of which those are enabled that are to be."""
-    files = {f"/etc/systemd/system/{name}": text for name, text in UNITS.items()}
-    files |= gate_files(steps=STEPS, required=HostLayout.routes_step, wanted=HostLayout.check_step)
-    wants = "/etc/systemd/system/multi-user.target.wants"
-    links = {f"{wants}/{unit}": f"../{unit}" for unit, text in UNITS.items() if "WantedBy=multi-user.target" in text}
-    with host(more=files, links=links, machines=()) as system:
-        yield system
-
-
-def test_at_boot_and_by_hand() -> None:
-    """At boot the routes and the probe's table are set and the guard runs; each unit does its work in its sandbox."""
-    with host_with_units() as system:
-        assert system.must("ip", "route", "show", ROUTE)
-        wait_for("the table", lambda: "hostrouting" in system.must("nft", "list", "tables"))
-        assert system.show(HostLayout.guard_unit, "ActiveState") == "active"
-        system.run("rm", "-r", "/run/aks-flex-node")  # as an agent does that is installed again
-        system.must("mkdir", "-p", "/run/aks-flex-node")
-        system.must("ip", "route", "flush", "proto", "213")
-        wait_for("the guard's marker", lambda: bool(system.read("/run/aks-flex-node/seen")))
-        system.must("systemctl", "stop", HostLayout.guard_unit)
-        system.must("ip", "route", "flush", "proto", "213")
-        system.must("nft", "flush", "ruleset")
-        system.run("rm", "-r", "/run/aks-flex-node", "/run/hostrouting")
-        agents = "mkdir -m 750 /run/aks-flex-node && touch /run/aks-flex-node/socket && chown -R 1234:1234 /run/aks-flex-node"
-        system.must("sh", "-c", agents)
-        for _ in range(6):
-            system.must("systemctl", "start", *(unit for unit in UNITS if unit != HostLayout.guard_unit))
-        owners = system.must("stat", "-c", "%u %a", "/run/aks-flex-node", "/run/aks-flex-node/socket").split()
-        assert owners == ["1234", "750", "1234", "644"], "the directory of the agent stays as it was"
-        assert system.must("ip", "route", "show", ROUTE)
-        assert "hostrouting" in system.must("nft", "list", "tables")
-        assert "10.99.0.1 via 10.0.0.1" in (system.read("/run/aks-flex-node/seen") or "")
-        system.must("ip", "route", "flush", "proto", "213")
-        for step, unit in (
-            (HostLayout.routes_step, HostLayout.routes_unit),
-            (HostLayout.probe_step, HostLayout.probe_unit),
-        ):
-            system.must("rm", f"{HostLayout.gate_directory}/{step}.sh")
-            assert system.run("systemctl", "start", unit).returncode == 1
-            assert f"hostrouting: {unit}: {step} failed" in system.journal(unit)
-        assert system.show(HostLayout.probe_unit, "ActiveState") == "activating", "it tries again"
-        for unit in UNITS:
-            verified = system.run("systemd-analyze", "verify", unit).stderr.splitlines()
-            assert not [line for line in verified if unit in line]
+ALL = config(*HALVES, mode="WARN")._replace(
+    guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ["eth0"])
+)
 
 
 def test_the_sandbox() -> None:
     """A unit can read the routing and write its results and, but for the check, change routes; the guard can end a step."""
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
-    with host_with_units() as system:
+    with host(ALL, machines=()) as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("mkdir", "-p", HostLayout.state_directory)
         system.lay("/root/file", "")

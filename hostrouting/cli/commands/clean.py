@@ -36,11 +36,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document |= {**outcome.document(), "undoFile": undo_file}
     else:
         plan = task.plan(phases.Context(observers=[]))
-        code = PROBLEM if plan.deletions or plan.hindrances else FINE
+        code = PROBLEM if plan.deletions or plan.errors else FINE
         again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
         stale = f"STALE: to delete this, as root: {again}" if plan.deletions else f"NOTHING TO DO: {nothing}"
-        lines = ["REFUSED: --apply would delete nothing" if plan.hindrances else stale]
+        lines = ["REFUSED: --apply would delete nothing" if plan.errors else stale]
     for fate in get_args(Fate):
-        if not plan.hindrances and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
+        if not plan.errors and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
             lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
     return Answer(code, document | plan.to_mapping(), [*lines, *finding_lines(plan.findings)])

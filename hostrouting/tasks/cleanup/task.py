@@ -47,7 +47,7 @@ class CleanupPlan:
         return self.with_fate("delete")
 
     @property
-    def hindrances(self) -> tuple[str, ...]:
+    def errors(self) -> tuple[str, ...]:
         """The reasons why nothing can be deleted."""
         return tuple(str(finding) for finding in self.findings if finding.severity == "error")
 
@@ -118,7 +118,7 @@ class CleanStaleAzureVnet:
         if section.dry_run:
             for entry in plan.deletions:
                 ctx.log.info("stale: %s", entry)
-        if section.dry_run or not (plan.deletions or plan.hindrances):
+        if section.dry_run or not (plan.deletions or plan.errors):
             return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx):
@@ -167,8 +167,8 @@ class CleanStaleAzureVnet:
     def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
         """Plan, write the undo file and delete the rules; returns the plan that is being carried out."""
         plan = self.plan()
-        if plan.hindrances:
-            raise _error("nothing was deleted", plan.hindrances, kind="refused")
+        if plan.errors:
+            raise _error("nothing was deleted", plan.errors, kind="refused")
         if not plan.deletions:
             return plan
         for entry in plan.deletions:

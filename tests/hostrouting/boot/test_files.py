@@ -16,6 +16,8 @@ from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
+from tests.support.check_script import command
+from tests.support.commands import fabric_host
 
 LAYOUT = HostLayout()
 FULL = HostRoutingConfig.from_mapping(
@@ -122,13 +124,6 @@ class TestGate:
         config = FULL._replace(**change)
         assert line in text_of(config, LAYOUT.gate_path).splitlines()
 
-    def test_gate_units_alone(self) -> None:
-        """Gated units without any step keep the gate, for scripts of others."""
-        config = HostRoutingConfig(gate={"units": ["kubelet.service"]})
-        paths = [LAYOUT.config_path, LAYOUT.gate_path, LAYOUT.drop_in_path("kubelet.service")]
-        assert [file.path for file in files_of(config)] == paths
-        assert "required=() wanted=()" in text_of(config, LAYOUT.gate_path).splitlines()
-
     @given(configs(), configs())
     def test_one_line(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
         """Of any two configurations, gate.sh differs in that line alone; guard.sh, drop-ins and units never differ."""
@@ -189,6 +184,23 @@ class TestReaders:
             ["shellcheck", "--shell=bash", "-"], input=text_of(FULL, path), text=True, capture_output=True, check=False
         )
         assert done.stdout == ""
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root", "nft")
+@pytest.mark.parametrize("step", STEPS)
+def test_a_damaged_step_fails(step: str, tmp_path: Path) -> None:
+    """Cut before its last function ends, or without its settings, a step fails, and leaves no marker of a verdict ok."""
+    config = FULL._replace(route_overlap={"expectedCidrs": ["192.168.0.0/16"], "mode": "STRICT"})
+    text, script = text_of(config, LAYOUT.step_path(step)), tmp_path / "script.sh"
+    head, rest = text.split("configuration=(\n", 1)
+    cuts = [text[: text.rindex("\n}\n") * part // 12] for part in range(13)]
+    with fabric_host() as host:
+        for damaged in (*cuts, f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}", text):
+            script.write_text(damaged)
+            done = host.run(*command(script, "kubelet.service", "0"))
+            assert bool(done.returncode) is (damaged is not text), done.stderr
+            assert damaged is text or not [*tmp_path.glob("run/aks-flex-node/*.ok")]
 
 
 def test_no_unit_pulls_another() -> None:

@@ -131,11 +131,11 @@ class TestWhichDefaultRoute:
     @pytest.mark.parametrize(
         ("routes", "wish", "by"),
         [
-            (["default dev wg0 table 51820", f"default {ETH0}"], HALVES[0], ETH0),
             ([f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"], HALVES[0], ETH0),
             (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
             ([f"default {ETH0}", "default dev wg0 tos 4"], HALVES[0], ETH0),
             (["unreachable default", f"default {ETH0} metric 9"], HALVES[0], ETH0),
+            (["10.9.0.0/24 dev wg0"], StaticRoute("172.16.0.0/17", "10.9.0.1", "wg0"), "via 10.9.0.1 dev wg0"),
             (["default dev ib0 metric 9", f"default {ETH0} metric 9"], HALVES[0], ETH0),
             ([f"default nexthop {ETH0} nexthop dev ib0"], HALVES[0], ETH0),
             (["default nhid 10"], HALVES[0], f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7"),
@@ -161,9 +161,13 @@ class TestWhichDefaultRoute:
     def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """Not one that has expired; of two with the same metric, the one that its router prefers."""
         expired, other = "via fe80::9 dev eth1 metric 5 expires 0", "via fe80::8 dev eth1 metric 7"
-        namespace.batch(f"route append ::/0 {way}" for way in (expired, other, "dev eth0 metric 7 pref high"))
-        assert Ran(namespace, PAIR[1:], tmp_path).lines == []
-        assert namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.startswith("fd00:16::/64 dev eth0 ")
+        low, high = "dev wg0 metric 7 pref low", "dev eth0 metric 7 pref high"
+        namespace.batch(f"route append ::/0 {way}" for way in (expired, low, other, high))
+        for way in (high, other):
+            assert Ran(namespace, PAIR[1:], tmp_path).lines == []
+            shown = namespace.ip("-6", "route", "show", "fd00:16::/64").stdout
+            assert shown.startswith(f"fd00:16::/64 {way.partition(' metric')[0]} ")
+            namespace.batch([f"route del ::/0 {way}"])
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
@@ -199,18 +203,13 @@ class TestWrites:
         ]
         namespace.batch([f"route add {route}" for route in others])
         before = listed(namespace)
-        ways = [
-            "fd00:17::/64 proto 213 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1 nexthop via fe80::3 dev ib0"
-        ]
-        ways += [
-            "unreachable fd00:18::/64 proto 213",
-            "blackhole ::/0 metric 5000 proto 213",
-            "fd00:19::/64 from fd00::/8 dev ib0 proto 213",
-            "10.7.0.0/16 dev ib0 tos 4 proto 213",
-            "blackhole 10.8.0.0/16 proto 213",
-        ]
-        namespace.batch([f"route add {way}" for way in ways])
-        for wanted, changes in ((HALVES, [7]), (HALVES, []), ([], [2]), ([], [])):
+        ours_in_pieces = " ".join(
+            f"nexthop via fe80::{at} dev {dev}" for at, dev in enumerate(("eth0", "eth1", "ib0"), 1)
+        )
+        of_ours = [f"fd00:17::/64 proto 213 {ours_in_pieces}", "unreachable fd00:18::/64 proto 213"]
+        of_ours += ["blackhole ::/0 metric 5000 proto 213", "10.7.0.0/16 dev ib0 tos 4 proto 213"]
+        namespace.batch([f"route add {route}" for route in of_ours])
+        for wanted, changes in ((HALVES, [5]), (HALVES, []), ([], [2]), ([], [])):
             ran = Ran(namespace, wanted, tmp_path)
             assert (ran.lines, ran.changes) == ([], changes)
         assert listed(namespace) == before
@@ -248,17 +247,9 @@ class TestConflicts:
         assert (ran.status, listed(namespace)) == (1, before)
 
     @pytest.mark.parametrize("gateway", [None, "fe80::7"])
-    @pytest.mark.parametrize(
-        "held",
-        [
-            ["via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird"],
-            ["via fe80::9 dev eth0 proto bird"],
-            ["dev ib0 proto bird"],
-        ],
-        ids=str,
-    )
-    def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, held: list[str], gateway: str | None) -> None:
-        """A next hop that has joined our route is a conflict, and ours never joins another route: nothing is written."""
+    def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
+        """A next hop that has joined our route is a conflict: nothing is written."""
+        held = ("via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird")
         namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
         wanted = [StaticRoute("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:

@@ -70,7 +70,7 @@ def standing_routes(draw: st.DrawFn, block: Prefix, wanted: list[StaticRoute]) -
 
 def may_be_ours(route: Route) -> bool:
     """Whether the script deletes such a route if it is ours and not wanted; nobody adds others."""
-    return route.table == TABLE_MAIN and route.type in {"unicast", "blackhole", "unreachable"}
+    return route.table == TABLE_MAIN and not route.unread and route.type in {"unicast", "blackhole", "unreachable"}
 
 
 def command_of(route: Route) -> str:
@@ -158,6 +158,52 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
 
 
 _NO_CHANGES = '[[ "$*" == *" -o "* ]] && exec ip "$@"; echo "a second run writes" >&2; exit 3'
+
+
+_OTHER_TYPES = [f"{kind} {{}}" for kind in ("unreachable", "blackhole", "prohibit", "throw")]
+_OTHER_TYPES += [f"{kind} {{}} dev eth0 table main" for kind in ("local", "broadcast")]
+_ETH0, _TWICE = "{} via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
+_ETH0_6, _JOINED = "{} via fe80::1 dev eth0", "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0"
+NEARLY = {
+    _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "onlink", "src 10.0.0.4", "scope site")]
+    + ["{} nhid 5", "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0", *_OTHER_TYPES],
+    "{} dev ib0": ["{} dev ib0 scope global", "{} dev ib0 scope host", "{} dev ib0 src 10.0.0.4"],
+    f"{{}} scope link {_TWICE}": [f"{{}} {_TWICE}", f"{{}} scope link {_TWICE} weight 2", "{} dev wg0"],
+    _ETH0_6: [*(f"{_ETH0_6} {more}" for more in ("mtu 1400", "pref high", "expires 600")), *_OTHER_TYPES],
+    f"{{}} {_JOINED}": [f"{{}} mtu 1400 {_JOINED}", "{} via fe80::1 dev wg0"],
+}
+"""By a route like the default route of its device: routes that differ from it in one attribute."""
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
+    """Another program's route that differs in its scope, type or any attribute is a conflict, for Python as well."""
+    same, held = list[StaticRoute](), list[StaticRoute]()
+    with private_namespace() as namespace:
+        furnish(namespace)
+        namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
+        for table, (exact, others) in enumerate(NEARLY.items(), start=100):
+            default, block = (
+                ("::/0", f"fd00:{table}:{{}}::/48") if "::" in exact else ("default", f"{table}.{{}}.0.0/16")
+            )
+            namespace.batch([f"route add table {table} {exact.format(default)}"])
+            dev = exact.rpartition(" ")[2]
+            for number, way in enumerate([exact, *others]):
+                destination = block.format(number)
+                namespace.batch([f"route add {way.format(destination)}"])
+                (held if number else same).append(StaticRoute(destination, dev=dev))
+        plan = plan_of([*same, *held], state_of(namespace))
+        lines = [
+            line
+            for first in range(0, len(held), 9)  # the script names so many
+            for line in Ran(namespace, held[first : first + 9], tmp_path, tree=tree).lines
+        ]
+        ran = Ran(namespace, same, tmp_path, tree=tree)
+        assert (ran.lines, ran.changes) == ([], [])
+    conflicts = [str(route.destination) for route in held]
+    assert [line.split()[1:3] for line in lines] == [["ROUTE-CONFLICT:", conflict] for conflict in conflicts]
+    assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
+    assert {step.route.prefix for step in plan.steps if step.action == "keep"} == {route.key.prefix for route in same}
 
 
 def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:

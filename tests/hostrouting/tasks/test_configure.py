@@ -8,7 +8,6 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
-from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.install import read_installed
@@ -18,7 +17,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles
 from phases.testing import FakeClock, Recorder
-from tests.support.tasks import CIDR, HELD, LAYOUT, REPAIR, config, configured, manager_of, our_routes, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of, our_routes, run
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
@@ -34,14 +33,6 @@ def test_nothing(make: type[Any]) -> None:
     assert result.reason == make.nothing
     assert (host.files.writes, manager_of(host).calls) == ([], [])
     assert host.kernel.snapshot() == before
-
-
-def test_the_last_thing_to_guard() -> None:
-    """A guard goes with the last section that it guards: alone it would be a fault of the configuration."""
-    host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard={"enabled": True}))
-    run(CheckRouteOverlap(config(), host=host))
-    assert (host.files.texts, host.files.links) == ({}, {})
-    assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
 
 
 def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,15 +107,6 @@ class TestReport:
         assert routes["result"]["changes"] == added
         assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
         assert "=" not in json.dumps([files["result"], routes["result"], check["result"]])
-
-    def test_failure(self) -> None:
-        """A failure has its effects, its details, and what the gate does meanwhile."""
-        report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
-        details: Any = report.find("check-route-overlap").to_mapping()["details"]
-        named = (details["error"], details["canRetry"], details["check"]["verdict"])
-        assert named == ("RouteOverlapError", False, "overlap")
-        assert str(report).count(HELD) == 1
-        assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
 
 
 @pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])

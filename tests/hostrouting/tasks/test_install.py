@@ -236,6 +236,15 @@ class TestRoad:
         assert events.count("reload") == 1
         assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
 
+    def test_what_opens_the_gate(self) -> None:
+        """The administrator's reason stays as long as there is a gate, and does not open the next one."""
+        host = configured(WANTED)
+        host.files.texts[LAYOUT.opening_path] = "reason\n"
+        run(Configure(GUARDED, host=host))
+        assert LAYOUT.opening_path in host.files.texts
+        run(Remove(host=host))
+        assert host.files.texts == {}
+
     def test_a_reload_that_fails(self) -> None:
         """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
         gated = [WANTED._replace(gate={"units": units}) for units in (["a.service", "b.service"], ["a.service"])]

@@ -7,7 +7,6 @@ import pytest
 
 import phases
 from hostrouting.check.check import CheckReport
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure, Remove
@@ -40,23 +39,16 @@ class TestModes:
         assert str(error).startswith(start)
         assert "neighbours there" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
+        assert isinstance(error.report, CheckReport)
+        assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
         assert "OVERLAP" not in caplog.text
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links} - {LAYOUT.detected_path}
-        assert f"required=({LAYOUT.check_step}) wanted=()" in host.files.texts[LAYOUT.gate_path]
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The log has the same lines, and the gate only wants the step; the next mode is a matter of two files."""
-        host = FakeHost(kernel=h200())
-        assert checked(host, CIDR).log_fields()["verdict"] == "overlap"
+        """The log has the same lines."""
+        assert checked(FakeHost(kernel=h200()), CIDR).log_fields()["verdict"] == "overlap"
         assert "OVERLAP: 172.16.0.0/16 leaves by ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
-        assert f"required=() wanted=({LAYOUT.check_step})" in host.files.texts[LAYOUT.gate_path]
-        for mode in ("STRICT", "WARN"):
-            task = CheckRouteOverlap(config(cidrs=(CIDR,), mode=mode), host=host)
-            step = LAYOUT.step_path(LAYOUT.check_step)
-            assert task.plan().files.writes == (LAYOUT.config_path, LAYOUT.gate_path, step)
-            with suppress(phases.TaskFailed):
-                run(task)
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_markers(self, mode: str) -> None:
@@ -83,24 +75,6 @@ class TestModes:
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
-
-
-class TestRepair:
-    """The error of STRICT has the repair as values."""
-
-    def test_routes(self) -> None:
-        """A configuration with the routes of the error passes."""
-        host = FakeHost(kernel=h200())
-        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
-        assert isinstance(error.report, CheckReport)
-        assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
-        assert [route["destination"] for route in error.repair] == list(REPAIR)
-        run(
-            Configure(
-                HostRoutingConfig({"enabled": True, "routes": list(error.repair)}, {"expectedCidrs": [CIDR]}), host=host
-            )
-        )
-        assert markers(host) == {"ok": "ok\n"}
 
 
 class TestMarkersThatFail:

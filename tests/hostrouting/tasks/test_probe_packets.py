@@ -234,14 +234,6 @@ def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], cri
             assert holds(made) is expected
 
 
-def test_a_listener_query(lab: Lab) -> None:
-    """An MLDv2 query from the probe's address is answered with a report."""
-    put_rules(lab)
-    with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, "ff02::1", packets.listener_query(), hops=1, options=packets.ROUTER_ALERT)
-        wire.first(lambda packet: packet.is_icmp(packets.LISTENER_REPORT))
-
-
 OTHERS = """
 table inet filter {
   set known { type ipv6_addr; elements = { fe80::aa, fe80::bb } }

@@ -16,7 +16,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.tasks import LAYOUT, config, failure_of, our_routes, ours, run
+from tests.support.tasks import config, failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -38,7 +38,7 @@ class TestApply:
     """Table and route, now and at every boot."""
 
     def test_all(self) -> None:
-        """Table, route and step are there, and the plan is empty; the gate only wants the steps."""
+        """Table and route are there, and the plan is empty."""
         host = FakeHost()
         plan = RewriteProbeSource(rewrite(), host=host).plan()
         effects = apply(host)
@@ -50,8 +50,6 @@ class TestApply:
         assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
         assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
         assert ours(host) == [REPLY]
-        wanted = f"required=() wanted=({LAYOUT.routes_step} {LAYOUT.probe_step})"
-        assert wanted in host.files.texts[LAYOUT.gate_path]
         assert apply(host) == Effects()
 
     @pytest.mark.parametrize(
@@ -76,13 +74,12 @@ class TestApply:
             assert (host.nftables.tables, ours(host)) == before
 
     def test_another_address(self) -> None:
-        """The route of the configuration before goes with the change; without any, the table goes, too."""
+        """Table and route of the configuration before are replaced."""
         host = FakeHost()
         apply(host)
         apply(host, globalAddress="2603:1062::2")
         assert ours(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
-        run(Configure(config("10.9.0.0/16"), host=host))
-        assert (host.nftables.tables, ours(host)) == ({}, ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"])
+        assert "2603:1062::2" in host.nftables.tables[TABLE]
 
 
 class TestInTheWay:

@@ -24,18 +24,6 @@ def installed(host: FakeHost) -> bool:
     return {LAYOUT.drop_in_path("systemd-nspawn@.service"), LAYOUT.step_path(LAYOUT.routes_step)} <= {*host.files.texts}
 
 
-def test_update() -> None:
-    """A changed route changes, and one that is not wanted any more goes; without any, all of ours goes."""
-    host = configured(config(*REPAIR))
-    before = h200().snapshot()
-    result = run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
-    assert ours(host) == [f"{REPAIR[0]} via 10.0.0.9 dev eth0 proto hostrouting"]
-    assert effects_of(result).log_fields() == {"routes": 3, "files": 2}
-    run(ConfigureStaticRoutes(config(), host=host))
-    assert host.kernel.snapshot() == before
-    assert (host.files.texts, host.files.links) == ({}, {})
-
-
 class TestConflict:
     """A route of another program with the same destination and metric stays, and is named with the way out."""
 

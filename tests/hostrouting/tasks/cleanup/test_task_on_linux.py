@@ -112,19 +112,6 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
     assert theirs in after
 
 
-def test_a_machine_in_a_pod(lab: AzureNode) -> None:
-    """A MAC address behind a pod, as of a virtual machine, is alive: the node's bridge has learned it."""
-    lab.leave(DEAD, "10.1.0.6")
-    assert specs(lab.plan()) == [*pod_rules("10.1.0.6", DEAD)]
-    pod = lab.pods["live"]
-    pod.batch([f"link add link eth0 name vm address {DEAD} type macvlan", "address add 10.1.0.6/16 dev vm"])
-    pod.batch(["link set vm up", "route add 10.1.0.99 dev vm"])
-    send(pod, "10.1.0.99")
-    wait_for("the bridge learns the address", lambda: DEAD in lab.node.run("bridge", "fdb", "show").stdout)
-    assert not lab.plan().deletions
-    assert any("belongs to a device behind azvlive" in entry.reason for entry in lab.plan().with_fate("conflict"))
-
-
 def test_rules_that_look_like_a_pods(lab: AzureNode) -> None:
     """As ebtables prints them, exactly the rules of dead pods with managed addresses are deleted, each copy of them."""
     assert lab.node.run("nft", "flush", "ruleset").returncode == 0
