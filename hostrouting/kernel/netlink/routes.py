@@ -23,7 +23,7 @@ import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import length_hint
 from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
@@ -379,8 +379,8 @@ def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[A
         family, width = address.version, address.max_prefixlen
         fixed = _RTMSG.pack(n.AF_OF[family], width, 0, 0, 0, 0, 0, 0, LOOKUP_FLAGS[family])
         bodies.append(fixed + attribute(_DST, address.packed) + plain)
-    names = Names()
-    return tuple(_answer(data, names) for data in netlink.ask(n.RTM_GETROUTE, bodies))
+    answer_of = cache(partial(_answer, names=Names()))  # many destinations have the same entry
+    return tuple(map(answer_of, netlink.ask(n.RTM_GETROUTE, bodies)))
 
 
 def _answer(data: bytes, names: Names) -> Answer:
