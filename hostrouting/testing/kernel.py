@@ -1,14 +1,16 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
 It does what Linux does with devices that come, are set up and go, with addresses and the routes that Linux adds for
-them, with rules, and with routes that are added, appended and deleted. A property test compares both after each event.
+them, with rules that are added, and with routes that are added, appended and deleted. A property test compares both
+after each event.
 
 It leaves out the rest, and it does not notice if a test relies on that:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one
   of the same device is refused, because Linux has two ways to go on when the first one is deleted;
-- link-local addresses are only there if a test adds them, and no router advertises anything;
+- link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
+  device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires, and one that leads nowhere has no next hop;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
@@ -25,13 +27,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, part_of
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch, part_of
 from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import misfit, refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, ip_at, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     PATHLESS,
@@ -49,7 +52,9 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
-from hostrouting.testing.watch import FakeWatch
+
+if TYPE_CHECKING:
+    from phases import Clock
 
 _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
@@ -157,14 +162,12 @@ class FakeKernel(RouteBackend):
                         self._addresses.append(address)
             for address in self._on(name):
                 self._bring(address)
-            self._bring_multicast(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is usable at once."""
         address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
-            if self._link(dev).ipv6_disabled and address.ip.version == IPV6:
-                raise KernelError(errno.EACCES, "IPv6 is disabled on this device")
+            self._link(dev)
             for other in self._on(dev, address.ip.version):
                 if other.ip == address.ip and (other.network == address.network or address.ip.version == IPV6):
                     raise KernelError(errno.EEXIST, "the address is assigned already")
@@ -172,8 +175,6 @@ class FakeKernel(RouteBackend):
                     raise KernelError(errno.EINVAL, "FakeKernel knows one address for each network of a device")
             self._addresses.append(address)
             self._bring(address)
-            if address.ip.version == IPV6 and self._links[dev].up:
-                self._bring_multicast(dev)
         return address
 
     def add_rule(self, rule: Rule) -> None:
@@ -182,13 +183,6 @@ class FakeKernel(RouteBackend):
             if rule in self._rules:
                 raise KernelError(errno.EEXIST, "the rule exists already")
             self._rules.append(rule)
-
-    def delete_rule(self, rule: Rule) -> None:
-        """Delete exactly this rule."""
-        with self._changing(f"delete rule {rule}"):
-            if rule not in self._rules:
-                raise KernelError(errno.ESRCH, "the rule does not exist")
-            self._rules.remove(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, also after `close`."""
@@ -276,14 +270,6 @@ class FakeKernel(RouteBackend):
             if (route.type == "local" and route.prefix == Prefix.of(address.ip)) or self._links[address.dev].up:
                 self._append(route)
 
-    def _bring_multicast(self, name: str) -> None:
-        """Add the IPv6 route to multicast addresses that a device gets with a carrier, or with an address."""
-        link = self._links[name]
-        if link.loopback or link.ipv6_disabled:
-            return
-        route = Route.to(Prefix.of(MULTICAST[IPV6]), dev=name, table=TABLE_LOCAL, type="multicast")
-        self._append(route._replace(metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
-
     def _brought(self, address: Address) -> list[Route]:
         """The routes that the kernel adds for an address of a device that is up."""
         own, network, legs = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
@@ -326,11 +312,8 @@ class FakeKernel(RouteBackend):
 
     def _accepted_hop(self, leg: NextHop, route: Route) -> NextHop:
         leg = leg._replace(linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
-        link = None if leg.dev is None else self._link(leg.dev)
-        if link is None and leg.gateway is None:
+        if leg.dev is None and leg.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")
-        if link is not None and link.ipv6_disabled and route.prefix.family == IPV6:
-            raise KernelError(errno.EACCES, f"IPv6 is disabled on {link.name}")
         if leg.gateway is not None and not leg.onlink and leg.gateway.version == route.prefix.family:
             leg = leg._replace(dev=self._device_of_gateway(leg.gateway, leg, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
@@ -393,6 +376,54 @@ class FakeKernel(RouteBackend):
                 del routes[place]
         if None in places:
             raise KernelError(errno.ESRCH, "this route does not exist")
+
+
+class FakeWatch(Watch):
+    """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns at once."""
+
+    def __init__(self, happenings: list[Callable[[], object]]) -> None:
+        """Take the planned changes: a wait without a report calls them until one changes something."""
+        self._happenings = happenings
+        self._is_reported = self._is_woken = self._is_closed = False
+        self._clock: Clock | None = None
+
+    def report(self) -> None:
+        """Report a change."""
+        self._is_reported = True
+        self._end_wait()
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch. Without planned changes, it waits on the clock for a change by another thread."""
+        if self._is_closed:
+            raise BackendError("the watch was closed", kind="unusable")
+        while self._happenings and not self._is_over():
+            self._happenings.pop(0)()
+        if clock is not None:
+            self._clock = clock
+            clock.wait(self._is_over, clock.now() + timeout)
+        if self._is_woken:
+            self._is_woken = False
+            return False
+        if not self._is_reported:
+            return False
+        self._is_reported = False
+        return True
+
+    def wake(self) -> None:
+        """See Watch."""
+        self._is_woken = True
+        self._end_wait()
+
+    def close(self) -> None:
+        """See Watch."""
+        self._is_closed = True
+
+    def _is_over(self) -> bool:
+        return self._is_reported or self._is_woken
+
+    def _end_wait(self) -> None:
+        if self._clock is not None:
+            self._clock.wake()
 
 
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
