@@ -1,8 +1,7 @@
 """The files of a host, each written whole or not at all, and the locks of files.
 
 Only this module knows where a host's root folder is: all paths are those that the host itself sees, and
-`LocalFiles("/mnt/image")` finds them below the folder where the image is mounted. Not here: which files a host needs
-(`boot.files`), and which differ from what is wanted (`host.fileset`). The fake is `hostrouting.testing.FakeFiles`.
+`LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ class LocalFiles:
         self._root = root.rstrip("/")
 
     def read(self, path: str) -> str | None:
-        """See Files."""
         place = self._followed(path)
         with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
             if place == f"{self._root}/dev/null":
@@ -117,22 +115,18 @@ class LocalFiles:
         return None
 
     def look(self, path: str) -> Entry | None:
-        """See Files."""
         return _look(self._place(path))
 
     def is_there(self, path: str) -> bool:
-        """See Files."""
         return os.path.lexists(self._place(path))
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """See Files."""
         place = self._followed(folder)
         with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
             return tuple(sorted(os.listdir(place)))
         return ()
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """See Files."""
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _edge("write", place), _replaced(place) as temporary:
@@ -144,14 +138,12 @@ class LocalFiles:
                 os.fsync(descriptor)  # before the rename: a power loss leaves the old text or the new one
 
     def link(self, path: str, target: str) -> None:
-        """See Files."""
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
         with _edge("link", place), _replaced(place) as temporary:
             os.symlink(target, temporary)
 
     def remove(self, path: str) -> bool:
-        """See Files."""
         place = self._place(path)
         require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _edge("remove", place):
@@ -162,12 +154,10 @@ class LocalFiles:
         return is_there
 
     def remove_empty(self, folder: str) -> None:
-        """See Files."""
         with suppress(OSError):
             os.rmdir(self._place(folder))
 
     def why_unwritable(self, folder: str) -> str:
-        """See Files."""
         place = self._followed(folder)
         while not os.path.lexists(place):
             place = os.path.dirname(place)

@@ -1,8 +1,4 @@
-"""One file of a host as it is wanted, whether a file is ours, and what would change.
-
-Here: values, and comparing them with a host's files. Not here: which files a configuration needs (`boot.files`), and
-when they are written (`tasks.install`).
-"""
+"""One file of a host as it is wanted, whether a file is ours, and what would change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""systemd, the service manager of a host, and the units that it runs.
-
-Here: the commands of systemctl, with an argument list and a timeout, and why a unit failed. Not here: when the commands
-are run (`tasks`). The fake is `hostrouting.testing.FakeManager`.
-"""
+"""systemd, the service manager of a host: the commands of systemctl, and why a unit failed."""
 
 from __future__ import annotations
 
@@ -73,11 +69,9 @@ class SystemdManager:
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
-        """See Manager."""
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """See Manager."""
         # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
         try:
             done = self._run("restart", unit, fine=range(10), timeout=timeout)
@@ -92,7 +86,6 @@ class SystemdManager:
             raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], words=words)
 
     def stop(self, unit: str) -> None:
-        """See Manager."""
         for left in reversed(range(_STOPS)):
             try:
                 self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
@@ -103,12 +96,10 @@ class SystemdManager:
                 return
 
     def state(self, unit: str) -> str:
-        """See Manager."""
         [shown] = self.show(("ActiveState",), unit)
         return shown["ActiveState"]
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown = []
         for block in filter(None, text.strip("\n").split("\n\n")):

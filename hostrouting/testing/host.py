@@ -1,7 +1,7 @@
 """FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that records calls.
 
-Here: the fakes of the edges in `hostrouting.host`. The fake manager shows the properties of a unit as systemd would:
-only the few that hostrouting reads, from the unit files and drop-ins in /etc/systemd/system.
+The fake manager shows the properties of a unit as systemd would: only the few that hostrouting reads, from the unit
+files and drop-ins in /etc/systemd/system.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class FakeFiles:
     """The paths whose lock is held."""
 
     def read(self, path: str) -> str | None:
-        """See Files."""
         place = self.links.get(path, path)
         if place == "/dev/null":
             return ""
@@ -58,7 +57,6 @@ class FakeFiles:
         return self.texts.get(place)
 
     def look(self, path: str) -> Entry | None:
-        """See Files."""
         if path in self.links:
             return Entry("link", 0, self.links[path])
         if path in self.texts:
@@ -66,28 +64,23 @@ class FakeFiles:
         return Entry("directory", 0o755) if self.names(path) else None
 
     def is_there(self, path: str) -> bool:
-        """See Files."""
         return self.look(path) is not None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """See Files."""
         below = f"{folder}/"
         paths = (path for path in (*self.texts, *self.links) if path.startswith(below))
         return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """See Files."""
         self._change("write", path, "file")
         self.texts[path], self.modes[path] = text, mode
 
     def link(self, path: str, target: str) -> None:
-        """See Files."""
         self._change("link", path, "file", "link")
         self.texts.pop(path, None)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
-        """See Files."""
         if not self.is_there(path):
             return False
         self._change("remove", path, "file", "link")
@@ -103,7 +96,6 @@ class FakeFiles:
         return next((reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")), "")
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files."""
         if path in self.locked:
             return None
         self._change("lock", path, "file", "directory")
@@ -144,16 +136,13 @@ class FakeManager:
         self.read = self._units()
 
     def is_running(self) -> bool:
-        """See Manager."""
         return self.running
 
     def reload(self) -> None:
-        """See Manager."""
         self.calls.append("reload")
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
-        """See Manager."""
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = "failed"
@@ -161,13 +150,11 @@ class FakeManager:
         self.states[unit] = "active"
 
     def stop(self, unit: str) -> None:
-        """See Manager."""
         self.calls.append(f"stop {unit}")
         if self.state(unit) == "active":
             self.states[unit] = "inactive"
 
     def state(self, unit: str) -> str:
-        """See Manager."""
         return self.states.get(unit, "inactive")
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
@@ -240,7 +227,6 @@ class FakeHost(Host):
         return cls(backend=None, manager=None)
 
     def has_program(self, name: str) -> bool:
-        """See Host."""
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:

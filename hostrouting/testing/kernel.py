@@ -96,14 +96,12 @@ class FakeKernel(RouteBackend):
         return part_of(self._now(), family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """See RouteBackend."""
         self._require_open()
         for family in {destination.version for destination in destinations} - self._fibs.keys():
             self._fibs[family] = Fib(self._now(), family)
         return tuple(_answer(self._fibs[destination.version], destination) for destination in destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """See RouteBackend."""
         self._require_open()
         outcomes = []
         for request in requests:
@@ -410,12 +408,10 @@ class FakeWatch(Watch):
         return True
 
     def wake(self) -> None:
-        """See Watch."""
         self._is_woken = True
         self._end_wait()
 
     def close(self) -> None:
-        """See Watch."""
         self._is_closed = True
 
     def _is_over(self) -> bool:
