@@ -51,9 +51,6 @@ class Files(Protocol):
     def look(self, path: str) -> Entry | None:
         """What the path is; None if it is absent."""
 
-    def is_there(self, path: str) -> bool:
-        """Whether the path exists; a link counts even if its target does not exist."""
-
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
 
@@ -116,9 +113,6 @@ class LocalFiles:
 
     def look(self, path: str) -> Entry | None:
         return _look(self._place(path))
-
-    def is_there(self, path: str) -> bool:
-        return os.path.lexists(self._place(path))
 
     def names(self, folder: str) -> tuple[str, ...]:
         place = self._followed(folder)

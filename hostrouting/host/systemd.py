@@ -45,9 +45,6 @@ class Manager(Protocol):
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
-    def state(self, unit: str) -> str:
-        """Whether the unit is active, in systemd's words, such as "failed"; "inactive" for one that does not exist."""
-
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
 
@@ -94,10 +91,6 @@ class SystemdManager:
                     raise
             else:
                 return
-
-    def state(self, unit: str) -> str:
-        [shown] = self.show(("ActiveState",), unit)
-        return shown["ActiveState"]
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out

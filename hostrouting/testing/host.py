@@ -63,9 +63,6 @@ class FakeFiles:
             return Entry("file", self.modes.get(path, 0o644))
         return Entry("directory", 0o755) if self.names(path) else None
 
-    def is_there(self, path: str) -> bool:
-        return self.look(path) is not None
-
     def names(self, folder: str) -> tuple[str, ...]:
         below = f"{folder}/"
         paths = (path for path in (*self.texts, *self.links) if path.startswith(below))
@@ -81,7 +78,7 @@ class FakeFiles:
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
-        if not self.is_there(path):
+        if not self.look(path):
             return False
         self._change("remove", path, "file", "link")
         self.texts.pop(path, None)
@@ -151,11 +148,8 @@ class FakeManager:
 
     def stop(self, unit: str) -> None:
         self.calls.append(f"stop {unit}")
-        if self.state(unit) == "active":
+        if unit in self.states:
             self.states[unit] = "inactive"
-
-    def state(self, unit: str) -> str:
-        return self.states.get(unit, "inactive")
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
@@ -172,8 +166,8 @@ class FakeManager:
         matching = [fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units]
         for unit in itertools.chain.from_iterable(matching):
             unread = there != self.read and _texts_of(unit, there) != _texts_of(unit, self.read)
-            known = {"Id": unit, "NeedDaemonReload": "yes" if unread else "no", **_shown(unit, self.read)}
-            known |= self.properties.get(unit, {})
+            known = {"Id": unit, "ActiveState": self.states.get(unit, "inactive"), **_shown(unit, self.read)}
+            known |= {"NeedDaemonReload": "yes" if unread else "no", **self.properties.get(unit, {})}
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
 
@@ -210,11 +204,6 @@ class FakeHost(Host):
     """The programs that are not installed."""
     rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""
-
-    @classmethod
-    def local(cls) -> Self:
-        """A plain VM in memory."""
-        return cls()
 
     @classmethod
     def offline(cls, root: str) -> Self:  # noqa: ARG003  paths in memory have no root

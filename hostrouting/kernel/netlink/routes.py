@@ -319,7 +319,7 @@ def _encoded(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     flags, hops = 0, b""
     if len(route.legs) == 1:
         (leg,) = route.legs
-        flags, hops = _flags(leg), _gateway(route, leg)
+        flags, hops = ONLINK * leg.onlink, _gateway(route, leg)
         hops += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
     elif route.legs:
         hops = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
@@ -347,10 +347,6 @@ def needs_no_gateway(route: Route) -> bool:
     return route.prefix.family == IPV6 and not any(leg.gateway for leg in route.legs)
 
 
-def _flags(leg: NextHop) -> int:
-    return ONLINK if leg.onlink else 0
-
-
 def _gateway(route: Route, leg: NextHop) -> bytes:
     if leg.gateway is None:
         return b""
@@ -361,7 +357,7 @@ def _gateway(route: Route, leg: NextHop) -> bytes:
 
 def _packed_leg(route: Route, leg: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway, index = _gateway(route, leg), 0 if leg.dev is None else index_of(leg.dev)
-    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), _flags(leg), leg.weight - 1, index) + gateway
+    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), ONLINK * leg.onlink, leg.weight - 1, index) + gateway
 
 
 # Lookups.

@@ -41,7 +41,7 @@ def test_the_last_thing_to_guard() -> None:
     host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard={"enabled": True}))
     run(CheckRouteOverlap(config(), host=host))
     assert (host.files.texts, host.files.links) == ({}, {})
-    assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
+    assert manager_of(host).states[LAYOUT.guard_unit] == "inactive"
 
 
 def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
