@@ -88,6 +88,7 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     for path in [os.fspath(path) for path in paths]:
         inside = sorted(os.listdir(path)) if os.path.isdir(path) else []
         new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
+        new = [file for file in new if os.path.isfile(file) or not os.path.exists(file)]  # not a fifo, which may block
         if os.path.exists(path) and not os.path.isdir(path):
             new = [path]
         if not new:

@@ -82,7 +82,8 @@ class Files(Protocol):
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough: whoever writes holds the lock of the host, or it is a marker, which the next check writes again.
+    One name is enough: whoever writes holds the lock of the host. Whoever writes a marker does not, so each temporary
+    file in /run has a name of its own, and the next boot removes what a killed check has left there.
     """
     return f"{path}.new"
 
@@ -123,7 +124,8 @@ class LocalFiles:
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _edge("write", place), _replaced(place) as temporary:
+        temporary = f"{place}.{os.urandom(4).hex()}.new" if path.startswith("/run/") else leftover(place)
+        with _edge("write", place), _replaced(place, temporary):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
@@ -134,8 +136,8 @@ class LocalFiles:
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _edge("link", place), _replaced(place) as temporary:
-            os.symlink(target, temporary)
+        with _edge("link", place), _replaced(place, leftover(place)):
+            os.symlink(target, leftover(place))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
@@ -229,13 +231,13 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
 
 
 @contextmanager
-def _replaced(place: str) -> Iterator[str]:
+def _replaced(place: str, temporary: str) -> Iterator[None]:
     """Replace the file by the one that the block makes under the temporary name, or leave everything as it was."""
-    folder, temporary = os.path.dirname(place), leftover(place)
+    folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)
     try:
-        yield temporary
+        yield
         os.replace(temporary, place)
     except BaseException:
         with suppress(OSError):
