@@ -31,12 +31,6 @@ class Systemctl(Programs):
 class TestStart:
     """A unit is started anew, alone, and nothing goes on after a failure."""
 
-    def test_command(self) -> None:
-        """Nothing that is tied to the unit is touched, and a run that goes on is not joined."""
-        run = Systemctl(restart="")
-        SystemdManager(run=run).start(UNIT, timeout=10)
-        assert run.commands == [STOP.replace("stop", "restart")]
-
     @pytest.mark.parametrize(
         ("journal", "words"),
         [
@@ -48,12 +42,16 @@ class TestStart:
         ],
     )
     def test_failed(self, journal: dict[str, Answer], words: str) -> None:
-        """The error has systemd's reason and the unit's own words from that run; the journal is synced before."""
+        """The error has systemd's reason and the unit's own words from that run; the journal is synced before.
+
+        Nothing that is tied to the unit is touched, and a run that goes on is not joined.
+        """
         run = Systemctl(restart=Ended(1, "", "Job failed"), show=FAILED, **journal)
         with pytest.raises(HostError) as caught:
             SystemdManager(run=run).start(UNIT, timeout=10)
         assert str(caught.value) == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
         assert caught.value.lines == tuple(words.split(" | "))
+        assert run.commands[0] == STOP.replace("stop", "restart")
         assert "--sync" in run.commands[-2]
 
     @pytest.mark.parametrize(

@@ -76,15 +76,6 @@ def outcome(ebtables: Ebtables, deletion: Sequence[str]) -> tuple[str, list[str]
     return kind_of(error), sorted(error.lines if error else ()), texts(ebtables)
 
 
-def test_rules_are_listed(make: Make) -> None:
-    """Rules are listed in order, with duplicates, chain by chain, each with its place in the chain."""
-    assert make().list_rules() == ()
-    assert [rule[1:] for rule in make(SNAT, R1, R2, R3, R1).list_rules()] == [
-        *((number, text) for number, text in enumerate((R1, R2, R3, R1), 1)),
-        (1, SNAT),
-    ]
-
-
 ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] = {
     "as often as given, the first ones": ([R1, R3, R1, R2, R1], [R2, R1, R1], ("", [], [R3, R1])),
     "all": ([R1, R3], [R3, R1], ("", [], [])),

@@ -4,7 +4,6 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyroute2  # type: ignore[import-untyped]  # it has no types
@@ -31,13 +30,13 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.kernel import FakeKernel
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
-from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.linux
 
 DEVICES = ("eth0", "eth1", "ib0")
 FAR = "far-"  # the name of the other end of each veth pair
 AF = {4: 2, 6: 10}
+NODAD = 2
 ACTIONS = {"to_table": 1, "blackhole": 6, "unreachable": 7, "prohibit": 8}
 ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
 """Errors of Linux for which the fake kernel has another one of the same kind."""
@@ -87,24 +86,13 @@ class Linux:
     def set_up(self, name: str) -> None:
         """Set this end up."""
         self.ip.link("set", index=self.index(name), state="up")
-        self._await_addresses(name)
 
     def add_address(self, dev: str, interface: str) -> None:
-        """Add an address; without a broadcast address, which pyroute2 would add."""
+        """Add an address that is usable at once; without a broadcast address, which pyroute2 would add."""
         ip, _, length = interface.partition("/")
         family = AF[as_ip(ip).version]
-        self.ip.addr("add", index=self.index(dev), address=ip, prefixlen=int(length), family=family)
-        self._await_addresses(dev)
-
-    def _await_addresses(self, dev: str) -> None:
-        """Wait until IPv6 addresses are not tentative: until then, Linux refuses them as the source of a route."""
-
-        def is_settled() -> bool:
-            lines = (line.split() for line in Path("/proc/thread-self/net/if_inet6").read_text().splitlines())
-            return not any(line[5] == dev and int(line[4], 16) & 0x40 for line in lines)
-
-        if self.ip.get_links(self.index(dev))[0]["flags"] & 1:  # it is up
-            wait_for(f"the addresses of {dev}", is_settled)
+        words = {"index": self.index(dev), "address": ip, "prefixlen": int(length), "family": family}
+        self.ip.addr("add", flags=NODAD * (family == AF[6]), **words)
 
     def add_rule(self, added: Rule) -> None:
         """Add a rule."""
