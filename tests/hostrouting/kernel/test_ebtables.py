@@ -31,17 +31,10 @@ _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Namespace]:
-    """A namespace for tests that begin by flushing it."""
+def namespace() -> Iterator[Namespace]:
+    """A namespace for tests that begin with `on_linux`."""
     with private_namespace() as namespace, namespace.inside():
         yield namespace
-
-
-@pytest.fixture
-def namespace(shared: Namespace) -> Namespace:
-    """The namespace of the test, without rules."""
-    assert shared.run("nft", "flush", "ruleset").returncode == 0
-    return shared
 
 
 def on_linux(namespace: Namespace, rules: Sequence[str]) -> Ebtables:

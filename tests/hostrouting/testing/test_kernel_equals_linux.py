@@ -28,8 +28,9 @@ from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteT
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.kernel import FakeKernel
+from tests.support.commands import rule_command
 from tests.support.examples import scaled
-from tests.support.namespace import private_namespace
+from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = pytest.mark.linux
 
@@ -37,7 +38,6 @@ DEVICES = ("eth0", "eth1", "ib0")
 FAR = "far-"  # the name of the other end of each veth pair
 AF = {4: 2, 6: 10}
 NODAD = 2
-ACTIONS = {"to_table": 1, "blackhole": 6, "unreachable": 7, "prohibit": 8}
 ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
 """Errors of Linux for which the fake kernel has another one of the same kind."""
 INTERFACES = (
@@ -59,9 +59,9 @@ DESTINATIONS = {
 class Linux:
     """Linux in the network namespace of this thread, with the verbs of the fake kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: Namespace) -> None:
         """Open sockets in the namespace."""
-        self.ip, self.backend = pyroute2.IPRoute(), NetlinkBackend()
+        self.namespace, self.ip, self.backend = namespace, pyroute2.IPRoute(), NetlinkBackend()
 
     def close(self) -> None:
         """Close them."""
@@ -95,28 +95,15 @@ class Linux:
         self.ip.addr("add", flags=NODAD * (family == AF[6]), **words)
 
     def add_rule(self, added: Rule) -> None:
-        """Add a rule."""
-        self.ip.rule("add", **_rule_words(added))
+        """Add a rule; no request here can be refused, unless the rule exists."""
+        if self.namespace.ip(f"-{added.family}", *rule_command(added).split()).returncode:
+            raise NetlinkError(errno.EEXIST)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Add, append or delete a route by netlink, which is held against `ip` by a test of its own."""
         [outcome] = self.backend.change([RouteRequest(verb, route)])
         if outcome.error is not None:
             raise outcome.error
-
-
-def _rule_words(of: Rule) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        "family": AF[of.family],
-        "priority": of.priority,
-        "protocol": 3,
-        "action": ACTIONS[of.action],
-    }
-    words |= {"table": of.table} if of.action == "to_table" else {}
-    words |= {"dst": str(of.dst.ip), "dst_len": of.dst.length} if of.dst else {}
-    words |= {"src": str(of.src.ip), "src_len": of.src.length} if of.src else {}
-    words |= {"FRA_SUPPRESS_PREFIXLEN": of.suppress_prefixlength} if of.suppress_prefixlength is not None else {}
-    return words
 
 
 @contextmanager
@@ -126,7 +113,7 @@ def linux() -> Iterator[Linux]:
         namespace.sysctl("ipv6/conf/default/addr_gen_mode", 1)  # no link-local addresses
         namespace.sysctl("ipv6/conf/default/accept_dad", 0)
         with namespace.inside():
-            kernel = Linux()
+            kernel = Linux(namespace)
             try:
                 yield kernel
             finally:
