@@ -165,7 +165,7 @@ class FakeManager:
         shown, there = [], self._units()
         matching = [fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units]
         for unit in itertools.chain.from_iterable(matching):
-            unread = there != self.read and _texts_of(unit, there) != _texts_of(unit, self.read)
+            unread = _texts_of(unit, there) != _texts_of(unit, self.read)
             known = {"Id": unit, "ActiveState": self.states.get(unit, "inactive"), **_shown(unit, self.read)}
             known |= {"NeedDaemonReload": "yes" if unread else "no", **self.properties.get(unit, {})}
             shown.append({name: known.get(name, "") for name in names})

@@ -448,12 +448,8 @@ def _is_meant(there: Route, route: Route) -> bool:
     """Whether a request to delete `route` matches this one: a field that it leaves open matches anything."""
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
-    if route.prefix.family == IPV4:
-        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {None, there.prefsrc}:
-            return False
-        if any(getattr(route, name) not in {None, getattr(there, name)} for name in ("mtu", "advmss")):
-            return False
-    if len(route.legs) > 1 and len(there.legs) != len(route.legs):
+    is_same = (route.type, route.scope) == (there.type, there.scope) and route.prefsrc in {None, there.prefsrc}
+    if (not is_same and route.prefix.family == IPV4) or 1 < len(route.legs) != len(there.legs):
         return False
     hops, any_gateway = there.legs or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
     return all(
