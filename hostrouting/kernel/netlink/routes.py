@@ -231,8 +231,8 @@ class RouteReader:
         family, network, _ = route.prefix
         if tables is not None and route.table not in tables:
             return False
-        blocks = (Prefix.around(family, network, length) for length in range(width_of(family) + 1))
-        widest = next(block for block in blocks if block.network == network)
+        last_bit = network & -network or 1 << width_of(family)
+        widest = Prefix(family, network, width_of(family) + 1 - last_bit.bit_length())
         borders = self._near.borders_for(route._replace(prefix=widest))
         return borders is None or bisect_right(borders, network) % 2 == 1
 
