@@ -85,10 +85,11 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     faults: list[Fault] = []
     for path in [os.fspath(path) for path in paths]:
         is_directory = os.path.isdir(path)
-        names = sorted(name for name in os.listdir(path) if name.endswith(".json")) if is_directory else []
-        new = [os.path.join(path, name) for name in names if name[0] != "."] or [path] * (
-            os.path.exists(path) and not is_directory
-        )
+        inside = sorted(os.listdir(path)) if is_directory else []
+        new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
+        new = [file for file in new if os.path.isfile(file) or not os.path.exists(file)]  # not a fifo, which may block
+        if os.path.exists(path) and not is_directory:
+            new = [path]
         if not new:
             rule = "has no *.json file" if is_directory else "does not exist"
             faults.append(Fault("snapshots", repr(path), rule, "save one for each node: hostrouting snapshot > FILE"))

@@ -95,15 +95,15 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
     for unit, path in zip(units.UNITS, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
-        if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
+        if is_ours(files, path) or not files.look(path):  # else the link belongs to another program's unit
             paths += [] if File(link, target=path).differs(files) else [link]
-            paths += [path] if files.is_there(path) else []
+            paths += [path] if files.look(path) else []
     steps = map(HostLayout.step_path, _UNIT_OF)
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
     # The Go original has the same markers: alone they are not ours. What opens the gate would open the next one, too.
-    passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.is_there(path)]
+    passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.look(path)]
     return (*paths[:-1], *passing, *paths[-1:])
 
 

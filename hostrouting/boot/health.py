@@ -49,7 +49,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
         *(HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required),
     }
     for file in files_of(config):
-        if not files.is_there(file.path):
+        if not files.look(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
                 is_needed = file.path in needed
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
@@ -73,7 +73,7 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
     path, manager = HostLayout.drop_in_path(unit), host.running_manager
-    if not host.files.is_there(path):
+    if not host.files.look(path):
         yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, _AGAIN)
     elif manager is not None:
         causes: set[str] = set()

@@ -45,7 +45,7 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     """That systemd-networkd deletes the static routes whenever it restarts."""
-    if config.manage_foreign == "keep" or not files.is_there(_NETIF):
+    if config.manage_foreign == "keep" or not files.look(_NETIF):
         return
     folder = f"{_SETTINGS}.d"
     paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]

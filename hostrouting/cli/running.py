@@ -105,5 +105,5 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     report = phases.run(task)
     effects = sum((effects_of(outcome) for step in report.walk() for outcome in (step.result, step.error)), Effects())
     lasting = [path for path in effects.files if path not in HostLayout.markers]
-    wrote = tuple(path for path in lasting if host.files.is_there(path))
+    wrote = tuple(path for path in lasting if host.files.look(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))

@@ -1,8 +1,4 @@
-"""The effects of a task: on its result if it succeeded, on the error if it failed.
-
-Here: the value, and how it is attached to an error. Not here: making changes (`routes.apply`, `host.fileset`), and
-printing them.
-"""
+"""The effects of a task: on its result if it succeeded, on the error if it failed."""
 
 from __future__ import annotations
 

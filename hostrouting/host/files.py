@@ -1,8 +1,7 @@
 """The files of a host, each written whole or not at all, and the locks of files.
 
 Only this module knows where a host's root folder is: all paths are those that the host itself sees, and
-`LocalFiles("/mnt/image")` finds them below the folder where the image is mounted. Not here: which files a host needs
-(`boot.files`), and which differ from what is wanted (`host.fileset`). The fake is `hostrouting.testing.FakeFiles`.
+`LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
 from __future__ import annotations
@@ -52,9 +51,6 @@ class Files(Protocol):
     def look(self, path: str) -> Entry | None:
         """What the path is; None if it is absent."""
 
-    def is_there(self, path: str) -> bool:
-        """Whether the path exists; a link counts even if its target does not exist."""
-
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
 
@@ -86,7 +82,8 @@ class Files(Protocol):
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough: whoever writes holds the lock of the host, or it is a marker, which the next check writes again.
+    One name is enough: whoever writes holds the lock of the host. Whoever writes a marker does not, so each temporary
+    file in /run has a name of its own, and the next boot removes what a killed check has left there.
     """
     return f"{path}.new"
 
@@ -105,7 +102,6 @@ class LocalFiles:
         self._root = root.rstrip("/")
 
     def read(self, path: str) -> str | None:
-        """See Files."""
         place = self._followed(path)
         with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
             if place == f"{self._root}/dev/null":
@@ -117,25 +113,19 @@ class LocalFiles:
         return None
 
     def look(self, path: str) -> Entry | None:
-        """See Files."""
         return _look(self._place(path))
 
-    def is_there(self, path: str) -> bool:
-        """See Files."""
-        return os.path.lexists(self._place(path))
-
     def names(self, folder: str) -> tuple[str, ...]:
-        """See Files."""
         place = self._followed(folder)
         with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
             return tuple(sorted(os.listdir(place)))
         return ()
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """See Files."""
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        with _edge("write", place), _replaced(place) as temporary:
+        temporary = f"{place}.{os.urandom(4).hex()}.new" if path.startswith("/run/") else leftover(place)
+        with _edge("write", place), _replaced(place, temporary):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
@@ -144,14 +134,12 @@ class LocalFiles:
                 os.fsync(descriptor)  # before the rename: a power loss leaves the old text or the new one
 
     def link(self, path: str, target: str) -> None:
-        """See Files."""
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
-        with _edge("link", place), _replaced(place) as temporary:
-            os.symlink(target, temporary)
+        with _edge("link", place), _replaced(place, leftover(place)):
+            os.symlink(target, leftover(place))
 
     def remove(self, path: str) -> bool:
-        """See Files."""
         place = self._place(path)
         require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _edge("remove", place):
@@ -162,12 +150,10 @@ class LocalFiles:
         return is_there
 
     def remove_empty(self, folder: str) -> None:
-        """See Files."""
         with suppress(OSError):
             os.rmdir(self._place(folder))
 
     def why_unwritable(self, folder: str) -> str:
-        """See Files."""
         place = self._followed(folder)
         while not os.path.lexists(place):
             place = os.path.dirname(place)
@@ -245,13 +231,13 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
 
 
 @contextmanager
-def _replaced(place: str) -> Iterator[str]:
+def _replaced(place: str, temporary: str) -> Iterator[None]:
     """Replace the file by the one that the block makes under the temporary name, or leave everything as it was."""
-    folder, temporary = os.path.dirname(place), leftover(place)
+    folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)
     try:
-        yield temporary
+        yield
         os.replace(temporary, place)
     except BaseException:
         with suppress(OSError):

@@ -1,8 +1,4 @@
-"""One file of a host as it is wanted, whether a file is ours, and what would change.
-
-Here: values, and comparing them with a host's files. Not here: which files a configuration needs (`boot.files`), and
-when they are written (`tasks.install`).
-"""
+"""One file of a host as it is wanted, whether a file is ours, and what would change."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ class File(NamedTuple):
 
     def require_room(self, files: Files) -> None:
         """Raise HostError if a file that we did not write has this path, or if it is masked."""
-        if self.target or not self.path.startswith(_SHARED) or not files.is_there(self.path):
+        if self.target or not self.path.startswith(_SHARED) or not files.look(self.path):
             return
         text, name = files.read(self.path), self.path.rpartition("/")[2]
         if not text:
@@ -67,7 +63,7 @@ class File(NamedTuple):
 
 def is_ours(files: Files, path: str) -> bool:
     """Whether a file that we wrote has this path: in our own folders any file, elsewhere one that says so."""
-    return files.is_there(path) and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
+    return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 
 @attrs.frozen

@@ -16,6 +16,8 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     import phases
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Ebtables
@@ -54,7 +56,7 @@ class Host:
         self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
 
     @classmethod
-    def local(cls) -> Host:
+    def local(cls) -> Self:
         """The present machine: its kernel through netlink, its files, its systemd."""
         return cls()
 
@@ -106,14 +108,14 @@ class Host:
                 layout.drop_in_path(name[:-2]) for name in files.names(layout.unit_directory) if name[-2:] == ".d"
             ]
             folders = (layout.config_directory, layout.state_directory)
-            return any(map(files.names, folders)) or any(map(files.is_there, (layout.networkd_path, *drop_ins)))
+            return any(map(files.names, folders)) or any(map(files.look, (layout.networkd_path, *drop_ins)))
         except HostError:
             return True
 
     def has_program(self, name: str) -> bool:
         """Whether this program is installed where the boot scripts look: in the image, or else on this machine."""
         files = self.files if self.backend is None else LocalFiles()
-        return any(files.is_there(f"{folder}/{name}") for folder in BOOT_PATH)
+        return any(files.look(f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:

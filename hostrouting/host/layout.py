@@ -1,7 +1,4 @@
-"""Every path and every name that hostrouting uses on a host.
-
-Here: names. Not here: the contents of the files (`boot`), and where a host's root folder is (`host.files`).
-"""
+"""Every path and every name that hostrouting uses on a host."""
 
 from itertools import product
 

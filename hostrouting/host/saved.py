@@ -1,7 +1,4 @@
-"""A saved snapshot, read from a file, a pipe or standard input.
-
-Here: reading the bytes, and errors that name the file. Not here: what the document contains (`model.snapshot`).
-"""
+"""A saved snapshot, read from a file, a pipe or standard input."""
 
 from __future__ import annotations
 

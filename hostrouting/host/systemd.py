@@ -1,8 +1,4 @@
-"""systemd, the service manager of a host, and the units that it runs.
-
-Here: the commands of systemctl, with an argument list and a timeout, and why a unit failed. Not here: when the commands
-are run (`tasks`). The fake is `hostrouting.testing.FakeManager`.
-"""
+"""systemd, the service manager of a host: the commands of systemctl, and why a unit failed."""
 
 from __future__ import annotations
 
@@ -49,9 +45,6 @@ class Manager(Protocol):
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
-    def state(self, unit: str) -> str:
-        """Whether the unit is active, in systemd's words, such as "failed"; "inactive" for one that does not exist."""
-
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
 
@@ -73,11 +66,9 @@ class SystemdManager:
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
-        """See Manager."""
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """See Manager."""
         # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
         try:
             done = self._run("restart", unit, fine=range(10), timeout=timeout)
@@ -92,7 +83,6 @@ class SystemdManager:
             raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], words=words)
 
     def stop(self, unit: str) -> None:
-        """See Manager."""
         for left in reversed(range(_STOPS)):
             try:
                 self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
@@ -102,13 +92,7 @@ class SystemdManager:
             else:
                 return
 
-    def state(self, unit: str) -> str:
-        """See Manager."""
-        [shown] = self.show(("ActiveState",), unit)
-        return shown["ActiveState"]
-
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown = []
         for block in filter(None, text.strip("\n").split("\n\n")):

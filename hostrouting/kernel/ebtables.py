@@ -1,7 +1,6 @@
 """The rules for Ethernet frames: the contract of an edge that lists and deletes them, and the edge that runs ebtables.
 
-Not here: the meaning of a rule, and which ones are wanted. A rule is the text that ebtables prints, and is deleted by
-that text. The fake is `hostrouting.testing.FakeEbtables`; the same tests check both.
+A rule is the text that ebtables prints, and is deleted by that text.
 
 A host may have the programs of two backends, and each sees only its own rules: with the wrong program there seem to be
 none. So both are asked. Listing the rules of the legacy backend would load its kernel module, so its ebtables-save,
@@ -66,7 +65,6 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        """See Ebtables."""
         listed: list[tuple[BridgeRule, ...]] = []
         failures: list[HostError] = []
         for program in (*_BACKENDS, "ebtables"):
@@ -88,7 +86,6 @@ class EbtablesProgram:
         return filled[0] if filled else ()
 
     def delete(self, texts: Sequence[str]) -> None:
-        """See Ebtables."""
         purpose = f"delete {counted(len(texts), 'rule')}"
         batch = "\n".join(["*nat", *(f"-D {text}" for text in texts), ""])
         for tries_left in reversed(range(_TRIES if texts else 0)):

@@ -1,7 +1,5 @@
 """MAC addresses and neighbours: the contract of an edge that reads and deletes them, and the edge to Linux.
 
-Not here: which neighbours are wanted. The fake is `hostrouting.testing.FakeLinkLayer`; the same tests check both.
-
 The other end of a veth has an index in its own namespace, and the kernel has a number for that namespace in ours. A
 request with both returns the device there; without the number, it is the device with that index in our own namespace.
 """
@@ -91,7 +89,6 @@ class KernelLinkLayer:
     """The link layer of the calling thread's network namespace."""
 
     def look(self) -> LinkLayerView:
-        """See LinkLayer."""
         with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
             for _ in range(_READINGS):
                 netlink.is_torn = False
@@ -101,7 +98,6 @@ class KernelLinkLayer:
             raise KernelError(errno.EINTR)
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """See LinkLayer."""
         family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:

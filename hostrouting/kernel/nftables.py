@@ -1,8 +1,6 @@
 """nftables: the contract of an edge that loads text in nft's language and lists a table, and the edge that runs nft.
 
-Here: tables of the family ip6, by name. Not here: what is in a table. Its text is loaded as it is, and nft lists it in
-its own way, which depends on its version. The fake is `hostrouting.testing.FakeNftables`; one contract suite checks
-both.
+The text of a table is loaded as it is, and nft lists it in its own way, which depends on its version.
 """
 
 from __future__ import annotations
@@ -48,11 +46,9 @@ class NftProgram:
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)
 
     def load(self, text: str) -> None:
-        """See Nftables."""
         self._nft("-f", "-", purpose="load a table", text=text)
 
     def listing(self, name: str) -> str | None:
-        """See Nftables."""
         require_name(name)
         words = ("--numeric", "--stateless", "list", "table", "ip6", name)
         try:

@@ -1,9 +1,7 @@
 """The programs that this process can find and run on its host, and what its rights allow.
 
-Here: how a program is found, started and ended, with an argument list, a timeout and no shell; every way in which an
-administrator's tool fails; and asking the kernel for the rights of the process. Not here: which programs are run and
-what their output means (each edge, such as `kernel.nftables`), and what follows from missing rights (`tasks`). An edge
-takes any `Run`, so a test can pass a function.
+A program is started with an argument list and a timeout, and without a shell. An edge takes any `Run`, so a test can
+pass a function.
 """
 
 from __future__ import annotations

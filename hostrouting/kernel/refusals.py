@@ -1,6 +1,6 @@
 """Why a request for a route is refused, the same for every backend: what fits into a message, and what an errno means.
 
-Not here: what the kernel's tables say about it. The kernel's own words stand behind the sentence.
+The kernel's own words stand behind the sentence.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     # The markers of another configuration, and the links by which the Go original ties running machines to its units.
     old = (*(HostLayout.markers if is_new else ()), *(HostLayout.original_links if wanted else ()))
     unwanted = (path for path in owned_paths(files) if path not in kept)
-    return FileChanges(differing, [*filter(files.is_there, old), *unwanted])
+    return FileChanges(differing, [*filter(files.look, old), *unwanted])
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
@@ -147,7 +147,7 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
     if manager is None or not config.guard.enabled:
         return ()
     is_new = {HostLayout.guard_path, HostLayout.unit_path(unit)} & {*changes.writes}
-    if not is_new and manager.state(unit) == "active":
+    if not is_new and manager.show(("ActiveState",), unit)[0]["ActiveState"] == "active":
         return ()
     return (Operation("start", unit, "its files are new" if is_new else "it is not running"),)
 

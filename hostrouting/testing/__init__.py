@@ -12,16 +12,6 @@
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
 pytest and hypothesis are not dependencies. Only `plugin` and `strategies` import them.
-
-A test of code that installs routes::
-
-    from hostrouting.testing import h200
-
-    def test_the_cluster_is_reachable():
-        kernel = h200()
-        install_routes(kernel)
-        (answer,) = kernel.lookup([as_ip("172.16.20.1")])
-        assert answer.route.devs == ("eth0",)
 """
 
 from hostrouting.testing.faults import FaultyBackend

@@ -110,29 +110,24 @@ class FaultyBackend(RouteBackend):
     # The contract of RouteBackend
 
     def snapshot(self, **parts: Any) -> Snapshot:
-        """See RouteBackend."""
         with self._moments["snapshot"].call():
             snapshot = self.inner.snapshot(**parts)
         return snapshot._replace(restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """See RouteBackend."""
         with self._moments["lookup"].call():
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """See RouteBackend."""
         if not self._moments["change"].waiting:
             return self.inner.change(requests)
         return tuple(map(self._change, tuple(requests)))
 
     def watch(self) -> Watch:
-        """See RouteBackend."""
         with self._moments["watch"].call():
             return self.inner.watch()
 
     def close(self) -> None:
-        """See RouteBackend."""
         self.inner.close()
 
     def _change(self, request: RouteRequest) -> Outcome:

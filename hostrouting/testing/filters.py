@@ -1,6 +1,6 @@
 """nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that a test injects.
 
-A table of nftables is listed as it was written, not as nft would print it. Not here: any effect on packets or frames.
+A table of nftables is listed as it was written, not as nft would print it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class FakeNftables(Faulty[HostError]):
             self.tables = self._after(text)
 
     def listing(self, name: str) -> str | None:
-        """See Nftables."""
         require_name(name)
         with self.call():
             return self.tables.get(name)
@@ -71,12 +70,10 @@ class FakeEbtables(Faulty[HostError]):
         """The text of each rule, as ebtables prints it; for a test to change."""
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        """See Ebtables."""
         with self.call():
             return self._listed()
 
     def delete(self, texts: Sequence[str]) -> None:
-        """See Ebtables."""
         if texts:
             with self.call():
                 require_deletable(self._listed(), texts)
@@ -101,7 +98,6 @@ class FakeLinkLayer(Faulty[BackendError]):
         self.neighbours, self.learned = list(view.neighbours), list(view.learned)
 
     def look(self) -> LinkLayerView:
-        """See LinkLayer."""
         with self.call():
             return LinkLayerView(
                 macs=dict(self.macs),
@@ -111,7 +107,6 @@ class FakeLinkLayer(Faulty[BackendError]):
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """See LinkLayer."""
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]

@@ -1,7 +1,7 @@
 """FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that records calls.
 
-Here: the fakes of the edges in `hostrouting.host`. The fake manager shows the properties of a unit as systemd would:
-only the few that hostrouting reads, from the unit files and drop-ins in /etc/systemd/system.
+The fake manager shows the properties of a unit as systemd would: only the few that hostrouting reads, from the unit
+files and drop-ins in /etc/systemd/system.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class FakeFiles:
     """The paths whose lock is held."""
 
     def read(self, path: str) -> str | None:
-        """See Files."""
         place = self.links.get(path, path)
         if place == "/dev/null":
             return ""
@@ -58,37 +57,28 @@ class FakeFiles:
         return self.texts.get(place)
 
     def look(self, path: str) -> Entry | None:
-        """See Files."""
         if path in self.links:
             return Entry("link", 0, self.links[path])
         if path in self.texts:
             return Entry("file", self.modes.get(path, 0o644))
         return Entry("directory", 0o755) if self.names(path) else None
 
-    def is_there(self, path: str) -> bool:
-        """See Files."""
-        return self.look(path) is not None
-
     def names(self, folder: str) -> tuple[str, ...]:
-        """See Files."""
         below = f"{folder}/"
         paths = (path for path in (*self.texts, *self.links) if path.startswith(below))
         return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """See Files."""
         self._change("write", path, "file")
         self.texts[path], self.modes[path] = text, mode
 
     def link(self, path: str, target: str) -> None:
-        """See Files."""
         self._change("link", path, "file", "link")
         self.texts.pop(path, None)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
-        """See Files."""
-        if not self.is_there(path):
+        if not self.look(path):
             return False
         self._change("remove", path, "file", "link")
         self.texts.pop(path, None)
@@ -103,7 +93,6 @@ class FakeFiles:
         return next((reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")), "")
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files."""
         if path in self.locked:
             return None
         self._change("lock", path, "file", "directory")
@@ -144,16 +133,13 @@ class FakeManager:
         self.read = self._units()
 
     def is_running(self) -> bool:
-        """See Manager."""
         return self.running
 
     def reload(self) -> None:
-        """See Manager."""
         self.calls.append("reload")
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
-        """See Manager."""
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = "failed"
@@ -161,14 +147,9 @@ class FakeManager:
         self.states[unit] = "active"
 
     def stop(self, unit: str) -> None:
-        """See Manager."""
         self.calls.append(f"stop {unit}")
-        if self.state(unit) == "active":
+        if unit in self.states:
             self.states[unit] = "inactive"
-
-    def state(self, unit: str) -> str:
-        """See Manager."""
-        return self.states.get(unit, "inactive")
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
@@ -184,9 +165,9 @@ class FakeManager:
         shown, there = [], self._units()
         matching = [fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units]
         for unit in itertools.chain.from_iterable(matching):
-            unread = there != self.read and _texts_of(unit, there) != _texts_of(unit, self.read)
-            known = {"Id": unit, "NeedDaemonReload": "yes" if unread else "no", **_shown(unit, self.read)}
-            known |= self.properties.get(unit, {})
+            unread = _texts_of(unit, there) != _texts_of(unit, self.read)
+            known = {"Id": unit, "ActiveState": self.states.get(unit, "inactive"), **_shown(unit, self.read)}
+            known |= {"NeedDaemonReload": "yes" if unread else "no", **self.properties.get(unit, {})}
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
 
@@ -225,11 +206,6 @@ class FakeHost(Host):
     """Returns what the process may do. By default it is root and may do everything."""
 
     @classmethod
-    def local(cls) -> Self:
-        """A plain VM in memory."""
-        return cls()
-
-    @classmethod
     def offline(cls, root: str) -> Self:  # noqa: ARG003  paths in memory have no root
         """An image in memory."""
         return cls.image()
@@ -240,7 +216,6 @@ class FakeHost(Host):
         return cls(backend=None, manager=None)
 
     def has_program(self, name: str) -> bool:
-        """See Host."""
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:

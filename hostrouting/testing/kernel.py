@@ -1,14 +1,16 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
 The fake kernel does what Linux does when devices come, are set up and go; when addresses come, with the routes that
-Linux adds for them; and when rules and routes are added or deleted. A property test compares both after each event.
+Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test compares both
+after each event.
 
 The rest is left out, as follows, and nothing notices if a test relies on that:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one
   of the same device is refused, because Linux has two ways to go on when the first one is deleted;
-- link-local addresses are only there if a test adds them, and no router advertises anything;
+- link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
+  device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires, and one that leads nowhere has no next hop;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
@@ -25,13 +27,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, part_of
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch, part_of
 from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import misfit, refusal
-from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, ip_at, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     PATHLESS,
@@ -49,7 +52,9 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
-from hostrouting.testing.watch import FakeWatch
+
+if TYPE_CHECKING:
+    from phases import Clock
 
 _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
@@ -91,14 +96,12 @@ class FakeKernel(RouteBackend):
         return part_of(self._now(), family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """See RouteBackend."""
         self._require_open()
         for family in {destination.version for destination in destinations} - self._fibs.keys():
             self._fibs[family] = Fib(self._now(), family)
         return tuple(_answer(self._fibs[destination.version], destination) for destination in destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """See RouteBackend."""
         self._require_open()
         outcomes = []
         for request in requests:
@@ -157,14 +160,12 @@ class FakeKernel(RouteBackend):
                         self._addresses.append(address)
             for address in self._on(name):
                 self._bring(address)
-            self._bring_multicast(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is usable at once."""
         address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
-            if self._link(dev).ipv6_disabled and address.ip.version == IPV6:
-                raise KernelError(errno.EACCES, "IPv6 is disabled on this device")
+            self._link(dev)
             for other in self._on(dev, address.ip.version):
                 if other.ip == address.ip and (other.network == address.network or address.ip.version == IPV6):
                     raise KernelError(errno.EEXIST, "the address is assigned already")
@@ -172,8 +173,6 @@ class FakeKernel(RouteBackend):
                     raise KernelError(errno.EINVAL, "FakeKernel knows one address for each network of a device")
             self._addresses.append(address)
             self._bring(address)
-            if address.ip.version == IPV6 and self._links[dev].up:
-                self._bring_multicast(dev)
         return address
 
     def add_rule(self, rule: Rule) -> None:
@@ -182,13 +181,6 @@ class FakeKernel(RouteBackend):
             if rule in self._rules:
                 raise KernelError(errno.EEXIST, "the rule exists already")
             self._rules.append(rule)
-
-    def delete_rule(self, rule: Rule) -> None:
-        """Delete exactly this rule."""
-        with self._changing(f"delete rule {rule}"):
-            if rule not in self._rules:
-                raise KernelError(errno.ESRCH, "the rule does not exist")
-            self._rules.remove(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, also after `close`."""
@@ -276,14 +268,6 @@ class FakeKernel(RouteBackend):
             if (route.type == "local" and route.prefix == Prefix.of(address.ip)) or self._links[address.dev].up:
                 self._append(route)
 
-    def _bring_multicast(self, name: str) -> None:
-        """Add the IPv6 route to multicast addresses that a device gets with a carrier, or with an address."""
-        link = self._links[name]
-        if link.loopback or link.ipv6_disabled:
-            return
-        route = Route.to(Prefix.of(MULTICAST), dev=name, table=TABLE_LOCAL, type="multicast")
-        self._append(route._replace(metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
-
     def _brought(self, address: Address) -> list[Route]:
         """The routes that the kernel adds for an address of a device that is up."""
         own, network, legs = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
@@ -326,11 +310,8 @@ class FakeKernel(RouteBackend):
 
     def _accepted_hop(self, leg: NextHop, route: Route) -> NextHop:
         leg = leg._replace(linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
-        link = None if leg.dev is None else self._link(leg.dev)
-        if link is None and leg.gateway is None:
+        if leg.dev is None and leg.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")
-        if link is not None and link.ipv6_disabled and route.prefix.family == IPV6:
-            raise KernelError(errno.EACCES, f"IPv6 is disabled on {link.name}")
         if leg.gateway is not None and not leg.onlink and leg.gateway.version == route.prefix.family:
             leg = leg._replace(dev=self._device_of_gateway(leg.gateway, leg, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
@@ -395,6 +376,52 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ESRCH, "this route does not exist")
 
 
+class FakeWatch(Watch):
+    """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns at once."""
+
+    def __init__(self, happenings: list[Callable[[], object]]) -> None:
+        """Take the planned changes: a wait without a report calls them until one changes something."""
+        self._happenings = happenings
+        self._is_reported = self._is_woken = self._is_closed = False
+        self._clock: Clock | None = None
+
+    def report(self) -> None:
+        """Report a change."""
+        self._is_reported = True
+        self._end_wait()
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch. Without planned changes, it waits on the clock for a change by another thread."""
+        if self._is_closed:
+            raise BackendError("the watch was closed", kind="unusable")
+        while self._happenings and not self._is_over():
+            self._happenings.pop(0)()
+        if clock is not None:
+            self._clock = clock
+            clock.wait(self._is_over, clock.now() + timeout)
+        if self._is_woken:
+            self._is_woken = False
+            return False
+        if not self._is_reported:
+            return False
+        self._is_reported = False
+        return True
+
+    def wake(self) -> None:
+        self._is_woken = True
+        self._end_wait()
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _is_over(self) -> bool:
+        return self._is_reported or self._is_woken
+
+    def _end_wait(self) -> None:
+        if self._clock is not None:
+            self._clock.wake()
+
+
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
@@ -421,12 +448,8 @@ def _is_meant(there: Route, route: Route) -> bool:
     """Whether a request to delete `route` matches this one: a field that it leaves open matches anything."""
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
-    if route.prefix.family == IPV4:
-        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {None, there.prefsrc}:
-            return False
-        if any(getattr(route, name) not in {None, getattr(there, name)} for name in ("mtu", "advmss")):
-            return False
-    if len(route.legs) > 1 and len(there.legs) != len(route.legs):
+    is_same = (route.type, route.scope) == (there.type, there.scope) and route.prefsrc in {None, there.prefsrc}
+    if (not is_same and route.prefix.family == IPV4) or 1 < len(route.legs) != len(there.legs):
         return False
     hops, any_gateway = there.legs or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
     return all(

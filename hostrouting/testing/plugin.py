@@ -16,8 +16,4 @@ vpn_node = pytest.fixture(topologies.vpn_node)
 ecmp_node = pytest.fixture(topologies.ecmp_node)
 cni_node = pytest.fixture(topologies.cni_node)
 
-
-@pytest.fixture
-def h200() -> FakeKernel:
-    """The host that this library was written for."""
-    return topologies.h200()
+h200 = pytest.fixture(name="h200")(lambda: topologies.h200())  # noqa: PLW0108  its option is not a fixture

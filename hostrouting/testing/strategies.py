@@ -9,7 +9,7 @@ Whatever renders a configuration into a file of another program can be tested wi
 
 Hosts whose routes and rules often overlap are `blocks().flatmap(snapshots)`: all prefixes are in one small block, so
 that they nest, halve and repeat each other, and that a scan of every address is cheap. `prefixes(block)`,
-`routes(block)`, `rules(block)`, `legs(family)` and `links()` are their parts.
+`routes(block)`, `rules(block)` and `legs(family)` are their parts.
 """
 
 from __future__ import annotations
@@ -282,18 +282,10 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 
 
 @cache
-def links() -> SearchStrategy[tuple[Link, ...]]:
-    """The devices of the routes."""
-    every = (_made(Link, name=st.just(name), index=st.just(index)) for index, name in enumerate(DEVICES, start=2))
-    return st.tuples(*every)
-
-
-@cache
-def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> SearchStrategy[Snapshot]:
+def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the default rules."""
     family = within.family
-    standing = st.tuples(*(_seldom(st.none(), rule) for rule in default_rules(family)))
-    extra = st.lists(rules(within), max_size=max_rules)
+    standing = default_rules(family)
     address = _made(
         Address,
         ip=st.just(ip_at(family, within.first + 1)),
@@ -302,13 +294,13 @@ def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Se
     )
     return _made(
         Snapshot,
-        links=links(),
+        links=st.just(tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))),
         addresses=st.tuples(address),
-        rules=st.just(default_rules(family)) | st.builds(_ordered, standing, extra),
-        routes=st.lists(routes(within, only_ipv6=True), max_size=max_routes).map(tuple),
+        rules=st.just(standing) | st.lists(rules(within), max_size=4).map(lambda extra: _ordered(*standing, *extra)),
+        routes=st.lists(routes(within, only_ipv6=True), max_size=12).map(tuple),
         ipv6_forwarding=st.just(value=True),
     )
 
 
-def _ordered(standing: tuple[Rule | None, ...], extra: list[Rule]) -> tuple[Rule, ...]:
-    return tuple(sorted([*filter(None, standing), *extra], key=lambda rule: rule.priority))
+def _ordered(*several: Rule) -> tuple[Rule, ...]:
+    return tuple(sorted(several, key=lambda rule: rule.priority))

@@ -1,7 +1,4 @@
-"""Ready-made hosts, each a fake kernel with the routes that such a host has after boot.
-
-Here: the network of each kind of host. Not here: tests.
-"""
+"""Ready-made hosts, each a fake kernel with the routes that such a host has after boot."""
 
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix, as_ip

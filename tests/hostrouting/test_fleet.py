@@ -159,6 +159,7 @@ def test_a_killed_worker(tmp_path: Path) -> None:
 def test_paths_without_snapshots(tmp_path: Path) -> None:
     """Every path without a snapshot is named; without a path there is nothing to do."""
     assert fleet.find_snapshots([]) == ()
+    os.mkfifo(tmp_path / "fifo.json")  # whoever opens it waits for a writer
     with pytest.raises(ConfigError) as caught:
         fleet.find_snapshots(["/nowhere", tmp_path])
     assert [fault.rule for fault in caught.value.faults] == ["does not exist", "has no *.json file"]

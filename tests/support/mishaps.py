@@ -96,7 +96,7 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
 
     watch(host.files, "write", lambda path, _text: f"write {path}")
     watch(host.files, "link", lambda path, _target: f"link {path}")
-    watch(host.files, "remove", lambda path: f"remove {path}" if host.files.is_there(path) else "")
+    watch(host.files, "remove", lambda path: f"remove {path}" if host.files.look(path) else "")
     watch(host.files, "try_lock", lambda path: f"lock {path}")
     watch(host.manager, "reload", lambda: "reload")
     watch(host.manager, "start", lambda unit: f"start {unit}")

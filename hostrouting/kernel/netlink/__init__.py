@@ -1,4 +1,4 @@
-"""Routing on Linux, by netlink. Here: converting its messages to values and back. Not here: decisions about routes.
+"""Routing on Linux, by netlink: its messages are converted to values and back.
 
 From the bottom:
 

@@ -83,8 +83,10 @@ class NetlinkBackend(RouteBackend):
             refused = change_routes(netlink, every)
             if denied := [error for error in refused.values() if error.number == errno.EPERM]:
                 raise denied[0]  # the kernel looks at the rights first
-        errors = {place: refusal(every[place], error.number, error.words) for place, error in refused.items()}
-        return tuple(map(Outcome._make, zip(every, map(errors.get, range(len(every))), strict=True)))
+        errors: list[BackendError | None] = [None] * len(every)
+        for place, error in refused.items():
+            errors[place] = refusal(every[place], error.number, error.words)
+        return tuple(map(Outcome._make, zip(every, errors, strict=True)))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from sys import byteorder
 from typing import TYPE_CHECKING
 
@@ -112,19 +113,16 @@ def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]
 def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of these messages, by the numbers of their devices."""
     ordered = sorted(messages, key=lambda message: NUMBER.unpack_from(message, HEADER.size + 4))
-    addresses = (_address(message, names) for message in ordered)
-    return tuple(address for address in addresses if address is not None)
+    return tuple(_address(message, names) for message in ordered)
 
 
-def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
+def _address(message: bytes, names: Mapping[int, str]) -> Address:
     (_, length, scope, index), attributes = parts_of(message, _ADDRESS)
     # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
-    local = attributes.get(_IFA_LOCAL) or other
-    ip = n.ip_of(local)
-    if ip is None:
-        return None
-    return Address(ip=ip, length=length, dev=names[index], scope=scope, peer=None if other == local else n.ip_of(other))
+    local = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
+    peer = None if other == local else n.ip_of(other)
+    return Address(ip=ip_address(local), length=length, dev=names[index], scope=scope, peer=peer)
 
 
 # Rules.

@@ -23,7 +23,8 @@ import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from operator import length_hint
 from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -166,8 +167,8 @@ class _Kind(NamedTuple):
 
     route: Route
     """One of them."""
-    borders: list[bytes] | None
-    """Where wanted networks begin and end, in turn; None if all of them are wanted."""
+    borders: list[bytes]
+    """Where wanted networks begin and end, in turn; the last one stands behind every destination."""
 
 
 class RouteReader:
@@ -184,32 +185,41 @@ class RouteReader:
         while size := size_at(part, at):
             # As if all that follow had this header: the first message that has another one ends the loop.
             header, number = part[at : at + HEADER.size], part[at + HEADER.size]
-            rest = memoryview(part)[at : len(part) - (len(part) - at) % size]
-            kind, borders, last_head, last_tail = None, None, b"", b""
-            for head, destination, tail in _layout(_WIDTHS[number], size).iter_unpack(rest):
-                # Neighbours are mostly of one kind, and comparing bytes is faster than hashing them.
-                if head != last_head or tail != last_tail:
-                    if not head.startswith(header):
-                        break
-                    kind, last_head, last_tail = self._kinds.get((head, tail)), head, tail
-                    borders = kind and kind.borders
-                at += size
+            end = len(part) - (len(part) - at) % size
+            messages = _layout(_WIDTHS[number], size).iter_unpack(memoryview(part)[at:end])
+            at = end
+            kind, last_head, last_tail, first_far, border = None, b"", b"", b"", b""
+            for head, destination, tail in messages:
+                # Neighbours are mostly of one kind, and lie between the same borders: it is faster to compare bytes
+                # than to hash them or to search (of 10,000 routes for 100 networks: 1.2 ms less of 4.6).
+                if head == last_head and tail == last_tail:
+                    if first_far <= destination < border:
+                        continue
+                elif head.startswith(header):
+                    kind, last_head, last_tail, border = self._kinds.get((head, tail)), head, tail, b""
+                else:
+                    at = end - size * (length_hint(messages) + 1)
+                    break
                 if kind is None:
                     route = decode(head + destination + tail, self._names)
                     if head.startswith(_TABLE_HEAD, HEADER.size + _RTMSG.size) and head.endswith(_DST_HEADS[number]):
                         kind = self._kinds[head, tail] = _Kind(route, self._packed_borders(route))
-                        borders = kind.borders
                     if self._near.leaves(route):  # messages that differ may be of one kind
                         yield route
-                elif borders is None or bisect_right(borders, destination) & 1:
+                    continue
+                place = bisect_right(kind.borders, destination)
+                if place & 1:
                     family, _, length = kind.route.prefix
                     prefix = Prefix(family, int.from_bytes(destination, "big"), length)
                     yield Route._make((prefix, *kind.route[1:]))
+                else:
+                    first_far, border = destination, kind.borders[place]
 
-    def _packed_borders(self, route: Route) -> list[bytes] | None:
+    def _packed_borders(self, route: Route) -> list[bytes]:
         borders, bits = self._near.borders_for(route), width_of(route.prefix.family)
-        # An end behind the last address has no bytes, and stands behind every destination.
-        return None if borders is None else [end.to_bytes(bits // 8, "big") for end in borders if not end >> bits]
+        if borders is None:
+            return [b"", _END]
+        return [*(_END if border >> bits else border.to_bytes(bits // 8, "big") for border in borders), _END]
 
     def is_about(self, message: bytes, tables: Collection[int] | None) -> bool:
         """Whether a change of the route in a message can change what is read of these tables.
@@ -221,13 +231,13 @@ class RouteReader:
         family, network, _ = route.prefix
         if tables is not None and route.table not in tables:
             return False
-        width = width_of(family)
-        last_bit = (network | 1 << width) & -(network | 1 << width)
-        widest = Prefix(family, network, width + 1 - last_bit.bit_length())
+        last_bit = network & -network or 1 << width_of(family)
+        widest = Prefix(family, network, width_of(family) + 1 - last_bit.bit_length())
         borders = self._near.borders_for(route._replace(prefix=widest))
         return borders is None or bisect_right(borders, network) % 2 == 1
 
 
+_END = b"\xff" * 17  # behind every address
 _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}
 _TABLE_HEAD = ATTRIBUTE.pack(8, _TABLE)
 _DST_HEADS = {number: ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for number, width in _WIDTHS.items()}
@@ -258,6 +268,7 @@ def list_routes(
 
 # From a route to a message.
 
+_DST_AT = HEADER.size + _RTMSG.size + ATTRIBUTE.size  # where the destination of a request is
 _VERBS: dict[Verb, tuple[int, int]] = {  # the kind, and NLM_F_CREATE with EXCL or with APPEND
     "add": (n.RTM_NEWROUTE, 0x400 | 0x200),
     "append": (n.RTM_NEWROUTE, 0x400 | 0x800),
@@ -265,7 +276,7 @@ _VERBS: dict[Verb, tuple[int, int]] = {  # the kind, and NLM_F_CREATE with EXCL 
 }
 
 
-def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
+def change_routes(netlink: NetlinkSocket, requests: Iterable[RouteRequest]) -> dict[int, KernelError]:
     """Carry out the requests in their order; return the refusals by place."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
@@ -279,7 +290,7 @@ def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> d
         if packed is None or fields != last_fields or verb != last_verb or family != last_family:
             packed, last_verb, last_family, last_fields = None, verb, family, fields
             try:
-                packed = _packer(verb, route, indexes)
+                packed = _packer(_encoded(verb, route, indexes), width_of(family) // 8)
             except KernelError as error:
                 refused[place] = error
                 continue
@@ -287,49 +298,44 @@ def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> d
     return refused | netlink.batch(messages)
 
 
-def _packer(verb: Verb, route: Route, index_of: Callable[[str], int]) -> Callable[[int, int, int], bytes]:
-    """What makes the message of this request, and of those that differ only in the destination.
-
-    It takes the number of the message, and the length and the first address of the destination. KernelError if the
-    route does not fit into a message, or a device does not exist.
-    """
-    family, network, length = route.prefix
-    width, table = width_of(family) // 8, route.table if route.table < 256 else _IN_ATTRIBUTE
-    attributes, flags = _encoded(route, index_of, is_deleted=verb == "delete")
-    fixed = (length, 0, route.tos, table, route.protocol, route.scope, _TYPES[route.type], flags)
-    destination = attribute(_DST, network.to_bytes(width, "big"))
-    whole = message(*_VERBS[verb], _RTMSG.pack(n.AF_OF[family], *fixed) + destination + attributes)
-    at = HEADER.size + _RTMSG.size + ATTRIBUTE.size
-    begin, middle, end = whole[:8], whole[18:at], whole[at + width :]
-    pack, number_of_family = struct.Struct(f"=8sI4x2B{len(middle)}s{width}s{len(end)}s").pack, n.AF_OF[family]
+def _packer(encoded: bytes, width: int) -> Callable[[int, int, int], bytes]:
+    """What makes messages like this one, with their own number, and length and first address of the destination."""
+    begin, middle, before, end = encoded[:8], encoded[12:17], encoded[18:_DST_AT], encoded[_DST_AT + width :]
+    pack = struct.Struct(f"=8sI5sB{len(before)}s{width}s{len(end)}s").pack
 
     def packed(number: int, length: int, network: int) -> bytes:
-        return pack(begin, number, number_of_family, length, middle, network.to_bytes(width, "big"), end)
+        return pack(begin, number, middle, length, before, network.to_bytes(width, "big"), end)
 
     return packed
 
 
-def _encoded(route: Route, index_of: Callable[[str], int], *, is_deleted: bool) -> tuple[bytes, int]:
-    """The attributes behind the destination, and the flags of a single next hop."""
+def _encoded(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
+    """The message of this request; KernelError if the route does not fit into one, or a device does not exist."""
     if problem := misfit(route):
         raise KernelError(errno.ERANGE, problem)
-    flags, attributes = 0, b""
+    family, network, length = route.prefix
+    is_in_attribute = route.table > 0xFF
+    flags, hops = 0, b""
     if len(route.legs) == 1:
         (leg,) = route.legs
-        flags, attributes = _flags(leg), _gateway(route, leg)
-        attributes += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
+        flags, hops = ONLINK * leg.onlink, _gateway(route, leg)
+        hops += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
     elif route.legs:
-        attributes = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
-    if is_deleted and needs_no_gateway(route):
-        attributes += attribute(_GATEWAY, bytes(16))
+        hops = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
+    if verb == "delete" and needs_no_gateway(route):
+        hops += attribute(_GATEWAY, bytes(16))
     metrics = ((number, value) for number, value in ((_MTU, route.mtu), (_ADVMSS, route.advmss)) if value)
     fields = {
-        _TABLE: NUMBER.pack(route.table),
+        _TABLE: NUMBER.pack(route.table) if is_in_attribute else b"",
         _PRIORITY: NUMBER.pack(route.metric) if route.metric else b"",
         _PREFSRC: b"" if route.prefsrc is None else route.prefsrc.packed,
         _METRICS: b"".join(attribute(number, NUMBER.pack(value)) for number, value in metrics),
     }
-    return attributes + b"".join(attribute(number, value) for number, value in fields.items() if value), flags
+    table = _IN_ATTRIBUTE if is_in_attribute else route.table
+    fixed = (length, 0, route.tos, table, route.protocol, route.scope, _TYPES[route.type], flags)
+    destination = attribute(_DST, network.to_bytes(width_of(family) // 8, "big"))
+    others = b"".join(attribute(number, value) for number, value in fields.items() if value)
+    return message(*_VERBS[verb], _RTMSG.pack(n.AF_OF[family], *fixed) + destination + hops + others)
 
 
 def needs_no_gateway(route: Route) -> bool:
@@ -338,10 +344,6 @@ def needs_no_gateway(route: Route) -> bool:
     Without it, Linux would delete an IPv6 route by the same device, with all next hops beside it, whoever added them.
     """
     return route.prefix.family == IPV6 and not any(leg.gateway for leg in route.legs)
-
-
-def _flags(leg: NextHop) -> int:
-    return ONLINK if leg.onlink else 0
 
 
 def _gateway(route: Route, leg: NextHop) -> bytes:
@@ -354,7 +356,7 @@ def _gateway(route: Route, leg: NextHop) -> bytes:
 
 def _packed_leg(route: Route, leg: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway, index = _gateway(route, leg), 0 if leg.dev is None else index_of(leg.dev)
-    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), _flags(leg), leg.weight - 1, index) + gateway
+    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), ONLINK * leg.onlink, leg.weight - 1, index) + gateway
 
 
 # Lookups.
@@ -372,8 +374,8 @@ def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[A
         family, width = address.version, address.max_prefixlen
         fixed = _RTMSG.pack(n.AF_OF[family], width, 0, 0, 0, 0, 0, 0, LOOKUP_FLAGS[family])
         bodies.append(fixed + attribute(_DST, address.packed) + plain)
-    names = Names()
-    return tuple(_answer(data, names) for data in netlink.ask(n.RTM_GETROUTE, bodies))
+    answer_of = cache(partial(_answer, names=Names()))  # many destinations have the same entry
+    return tuple(map(answer_of, netlink.ask(n.RTM_GETROUTE, bodies)))
 
 
 def _answer(data: bytes, names: Names) -> Answer:

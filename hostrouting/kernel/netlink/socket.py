@@ -1,8 +1,5 @@
 """A conversation with the kernel by netlink: messages, and the socket that carries them.
 
-Here: packing and parsing any message, sending requests and receiving their replies. Not here: what a message is about:
-attributes are bytes here.
-
 A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
 loading pyroute2 takes a tenth of a second, which is more than a whole check, and a device takes it 140 µs.
 

@@ -1,4 +1,4 @@
-"""Listening for changes: a socket that has joined the groups, and a pipe to wake it.
+"""Listening for changes: a socket that has joined the groups, and a counter to wake it.
 
 A watch does not say what has changed. If its buffer overflows, reports are lost, and that is a change, too.
 """
@@ -28,8 +28,8 @@ class NetlinkWatch(Watch):
     def __init__(self) -> None:
         """Begin to listen; OSError if that is not possible."""
         self._socket = NetlinkSocket(groups=groups_of())
-        # So that wake() may be called before, during and between waits.
-        self._awakened, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        # Another thread may wake it before, during and between waits.
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_closed = False
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it uses the machine's clock
@@ -38,14 +38,13 @@ class NetlinkWatch(Watch):
             raise BackendError("this watch was closed", kind="unusable")
         deadline = time.monotonic() + timeout
         poll = select.poll()
-        for descriptor in (self._awakened, self._socket.fileno()):
+        for descriptor in (self._waker, self._socket.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
             left = min(max(deadline - time.monotonic(), 0.0), _LONGEST)
             ready = dict(poll.poll(left * 1000))
-            if self._awakened in ready:
-                with suppress(BlockingIOError):
-                    os.read(self._awakened, 1 << 16)
+            if self._waker in ready:
+                os.eventfd_read(self._waker)
                 return False
             try:
                 if ready and list(self._socket.reports()):
@@ -59,13 +58,12 @@ class NetlinkWatch(Watch):
 
     def wake(self) -> None:
         """End the present or the next wait; may be called in any thread."""
-        with suppress(BlockingIOError, OSError):  # it is full, or closed
-            os.write(self._waker, b"\0")
+        with suppress(OSError):  # it is closed
+            os.eventfd_write(self._waker, 1)
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
         if not self._is_closed:
             self._is_closed = True
             self._socket.close()
-            os.close(self._awakened)
             os.close(self._waker)

@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.host.fileset import File, FileChanges, is_ours
+from hostrouting.host.fileset import File, is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -51,10 +51,3 @@ def test_difference() -> None:
     for target in ("", "/dev/null"):
         files.links |= {link.path: target} if target else {}
         assert (link.differs(files), link.write(files), link.differs(files)) == (True, True, False)
-
-
-def test_changes() -> None:
-    """Each path once, in order; nothing to change is false."""
-    changes = FileChanges((File("/a"), File("/b")), ("/d", "/c", "/d"))
-    assert (changes.writes, changes.removes) == (("/a", "/b"), ("/d", "/c"))
-    assert (bool(changes), bool(FileChanges(changes.files)), bool(FileChanges())) == (True, True, False)

@@ -9,9 +9,6 @@ import phases
 from hostrouting.errors import HostError, NotReady
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.neighbours import KernelLinkLayer
-from hostrouting.kernel.nftables import NftProgram
 from hostrouting.testing import FakeFiles, FakeHost
 from phases.testing import FakeClock
 
@@ -61,16 +58,6 @@ def test_the_lock_of_an_image(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="nowhere/: No such file or directory"), image.locked(context()):
         pytest.fail("nothing is there")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_edges() -> None:
-    """A host has a kernel and a manager, none of which is touched before it is used, and an image has neither."""
-    here, image = Host.local(), Host.offline("/mnt/image")
-    edges = (type(here.nftables), type(here.ebtables), type(here.link_layer))
-    assert edges == (NftProgram, EbtablesProgram, KernelLinkLayer)
-    assert here.backend is not None
-    assert here.manager is not None
-    assert (image.backend, image.manager, image.running_manager) == (None, None, None)
 
 
 def test_programs(tmp_path: Path) -> None:

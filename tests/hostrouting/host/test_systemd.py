@@ -28,48 +28,44 @@ class Systemctl(Programs):
         return [" ".join(words) for words, _ in self.asked]
 
 
-class TestStart:
-    """A unit is started anew, alone, and nothing goes on after a failure."""
+@pytest.mark.parametrize(
+    ("journal", "words"),
+    [
+        *[
+            ({"sync": sync, "quiet": "eth0 is not there\n\ngiving up\n"}, "eth0 is not there | giving up")
+            for sync in ("", Ended(1, "", "no"), TimeoutError())
+        ],
+        ({}, "Job failed"),  # there is no journal
+    ],
+)
+def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
+    """The error has systemd's reason and the unit's own words from that run; the journal is synced before.
 
-    def test_command(self) -> None:
-        """Nothing that is tied to the unit is touched, and a run that goes on is not joined."""
-        run = Systemctl(restart="")
+    Nothing that is tied to the unit is touched, and a run that goes on is not joined.
+    """
+    run = Systemctl(restart=Ended(1, "", "Job failed"), show=FAILED, **journal)
+    with pytest.raises(HostError) as caught:
         SystemdManager(run=run).start(UNIT, timeout=10)
-        assert run.commands == [STOP.replace("stop", "restart")]
+    assert str(caught.value) == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
+    assert caught.value.lines == tuple(words.split(" | "))
+    assert run.commands[0] == STOP.replace("stop", "restart")
+    assert "--sync" in run.commands[-2]
 
-    @pytest.mark.parametrize(
-        ("journal", "words"),
-        [
-            *[
-                ({"sync": sync, "quiet": "eth0 is not there\n\ngiving up\n"}, "eth0 is not there | giving up")
-                for sync in ("", Ended(1, "", "no"), TimeoutError())
-            ],
-            ({}, "Job failed"),  # there is no journal
-        ],
-    )
-    def test_failed(self, journal: dict[str, Answer], words: str) -> None:
-        """The error has systemd's reason and the unit's own words from that run; the journal is synced before."""
-        run = Systemctl(restart=Ended(1, "", "Job failed"), show=FAILED, **journal)
-        with pytest.raises(HostError) as caught:
-            SystemdManager(run=run).start(UNIT, timeout=10)
-        assert str(caught.value) == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
-        assert caught.value.lines == tuple(words.split(" | "))
-        assert "--sync" in run.commands[-2]
 
-    @pytest.mark.parametrize(
-        ("answer", "kind", "reason"),
-        [
-            (TimeoutError(), HostError, r"systemctl did not restart x.service within 0\.5 s"),
-            (Ended(-signal.SIGTERM), HostError, r"could not restart x.service \(systemd: it was ended by signal 15"),
-            (KeyboardInterrupt(), KeyboardInterrupt, "^$"),  # systemctl, which has a session of its own, did not get it
-        ],
-    )
-    def test_given_up(self, answer: Answer, kind: type[BaseException], reason: str) -> None:
-        """The job is cancelled by a stop; the unit is not said to have failed."""
-        run = Systemctl(restart=answer, stop="")
-        with pytest.raises(kind, match=reason):
-            SystemdManager(run=run).start(UNIT, timeout=0.5)
-        assert run.commands[-1] == STOP
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (TimeoutError(), HostError, r"systemctl did not restart x.service within 0\.5 s"),
+        (Ended(-signal.SIGTERM), HostError, r"could not restart x.service \(systemd: it was ended by signal 15"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),  # systemctl, which has a session of its own, did not get it
+    ],
+)
+def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], reason: str) -> None:
+    """The job is cancelled by a stop; the unit is not said to have failed."""
+    run = Systemctl(restart=answer, stop="")
+    with pytest.raises(kind, match=reason):
+        SystemdManager(run=run).start(UNIT, timeout=0.5)
+    assert run.commands[-1] == STOP
 
 
 def test_stop() -> None:
@@ -88,7 +84,7 @@ def test_stop() -> None:
 def test_show() -> None:
     """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no unit."""
     text = "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
-    run = Systemctl(show=[Ended(0, text), Ended(0), Ended(0, "ActiveState=failed\n")])
+    run = Systemctl(show=[Ended(0, text), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
@@ -98,26 +94,17 @@ def test_show() -> None:
     )
     assert run.commands == [f"systemctl {options} -- m@*.service"]
     assert SystemdManager(run=run).show(("Id",), "none@*.service") == ()
-    assert SystemdManager(run=run).state(UNIT) == "failed"
 
 
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
         (Ended(1, "", "Failed to connect to bus"), "systemctl could not daemon-reload; check that systemd runs"),
-        (Ended(3), r"systemctl could not daemon-reload \(systemd: exit code 3"),
-        (
-            FileNotFoundError(),
-            "the program systemctl was not found; install the package systemd, or write into an image",
-        ),
-        (
-            PermissionError(13, "Permission denied"),
-            r"systemctl could not daemon-reload; .* \(systemd: Permission denied",
-        ),
+        (FileNotFoundError(), "systemctl was not found; install the package systemd, or write into an image"),
     ],
 )
 def test_no_answer(answer: Answer, sentence: str) -> None:
-    """An error of systemctl is quoted; if there is none, the error says what to do."""
+    """The error says what to do."""
     with pytest.raises(HostError, match=sentence):
         SystemdManager(run=Systemctl(daemon_reload=answer)).reload()
 

@@ -27,19 +27,13 @@ def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:
     return mock.Mock(side_effect=attempt)
 
 
-def test_ready_at_once() -> None:
-    """What is there needs no watch."""
-    kernel = mock.Mock(wraps=plain_vm())
-    assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
-    kernel.watch.assert_not_called()
-
-
 def test_nobody_waits() -> None:
-    """Without a wait there is one attempt; what is missing is still named."""
-    attempt = links_of(FakeKernel(), "eth0")
+    """What is there needs no watch. Without a wait there is one attempt; what is missing is still named."""
+    kernel, attempt = mock.Mock(wraps=plain_vm()), links_of(FakeKernel(), "eth0")
+    assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
     with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
-        await_result(context(), FakeKernel(), attempt, wait=0)
-    assert attempt.call_count == 1
+        await_result(context(), kernel, attempt, wait=0)
+    assert (attempt.call_count, kernel.watch.call_count) == (1, 0)
 
 
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,17 +31,10 @@ _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Namespace]:
-    """A namespace for tests that begin by flushing it."""
+def namespace() -> Iterator[Namespace]:
+    """A namespace for tests that begin with `on_linux`."""
     with private_namespace() as namespace, namespace.inside():
         yield namespace
-
-
-@pytest.fixture
-def namespace(shared: Namespace) -> Namespace:
-    """The namespace of the test, without rules."""
-    assert shared.run("nft", "flush", "ruleset").returncode == 0
-    return shared
 
 
 def on_linux(namespace: Namespace, rules: Sequence[str]) -> Ebtables:
@@ -74,15 +67,6 @@ def outcome(ebtables: Ebtables, deletion: Sequence[str]) -> tuple[str, list[str]
     except HostError as raised:
         error = raised
     return kind_of(error), sorted(error.lines if error else ()), texts(ebtables)
-
-
-def test_rules_are_listed(make: Make) -> None:
-    """Rules are listed in order, with duplicates, chain by chain, each with its place in the chain."""
-    assert make().list_rules() == ()
-    assert [rule[1:] for rule in make(SNAT, R1, R2, R3, R1).list_rules()] == [
-        *((number, text) for number, text in enumerate((R1, R2, R3, R1), 1)),
-        (1, SNAT),
-    ]
 
 
 ROWS: dict[str, tuple[list[str], list[str], tuple[str, list[str], list[str]]]] = {

@@ -115,7 +115,7 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
     units = {unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)}
     units |= {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
     assert {shown["NeedDaemonReload"] for shown in manager.show(("NeedDaemonReload",), *units)} == {"no"}
-    assert (manager.state(LAYOUT.guard_unit) == "active") is config.guard.enabled
+    assert (manager.states.get(LAYOUT.guard_unit) == "active") is config.guard.enabled
     assert host.files.locked == set()
 
 

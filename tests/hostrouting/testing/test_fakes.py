@@ -1,7 +1,7 @@
 """The contract suite on the fakes, planned changes in a wait, and faults."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -77,12 +77,8 @@ class TestFaults:
     def test_each_call_can_fail(self) -> None:
         """A snapshot, a lookup and the beginning of a watch raise the error, once."""
         backend = FaultyBackend(h200())
-        calls: dict[str, Callable[[], object]] = {
-            "snapshot": backend.snapshot,
-            "lookup": lambda: backend.lookup([]),
-            "watch": backend.watch,
-        }
-        for moment, call in calls.items():
+        calls = (("snapshot", backend.snapshot), ("lookup", lambda: backend.lookup([])), ("watch", backend.watch))
+        for moment, call in calls:
             backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # it is one of them
             with pytest.raises(BackendError, match="busy"):
                 call()
