@@ -227,7 +227,7 @@ ASKING, LISTING = '[[ "$*" == *-force* ]] || exec ip "$@"', '[[ "$*" != *-force*
 # Does this after the questions, and before the lists that follow them.
 BETWEEN = ASKING + """\nall=$(cat); grep get <<<"$all" | ip "$@"; {}; exec ip "$@" <<<"$(grep show <<<"$all")\""""
 # Programs that fail, are killed or are missing: the program, what is in its place, and why there is no verdict.
-NO_ANSWER = "the kernel did not answer for "
+NO_ANSWER = "ip failed: no answer for "
 MISHAPS: dict[str, tuple[str, str, str]] = {
     "awk is missing": ("awk", "exit 127", ""),
     "the input of awk is cut": ("awk", 'sed "/ table 254/q" | awk "$@"', "ip failed: "),
