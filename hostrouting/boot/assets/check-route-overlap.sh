@@ -81,7 +81,7 @@ function read_setting() {
 }
 function start_family(new,   c) {
   family = new; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
-  for (c = 1; c <= ranges; c++) want(from[c])
+  for (c = 1; c <= ranges; c++) if (from[c] ~ "^" new) want(from[c])
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function read_link(   dev, piece, word, i, n, row_at) {
@@ -125,9 +125,7 @@ function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, bec
   for (c = 0; c <= ranges; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
 function cut() { want(first); want(after(last)) }
-function want(address) {
-  if (address ~ "^" family && is_judged(address, address) && !wanted[address]++) place[++places] = address
-}
+function want(address) { if (address && is_judged(address, address) && !wanted[address]++) place[++places] = address }
 # Of the route in $0: what is behind a word; what routes have in common if Linux may use any of them; its name.
 function value(word,   w) { split(substr($0, index($0, " " word " ") + 1), w, " "); return w[1] == word ? w[2] : 0 }
 function key() { return family $2 " " value("table") " " value("metric") " " ($2 == "default" ? "" : value("pref")) }
@@ -190,17 +188,17 @@ function learn(   i, table, has_none, usable, halves) {
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
-  return (uplink = without(joined(devs, alike[key()] ""), is_fabric)) != ""
+  return uplink = without(joined(devs, alike[key()] ""), is_fabric)
 }
-function is_for_pods(n,   i, p, has_pod, is_proven, is_fine, yes, no) { # Linux does not say which of several refuses
+function is_for_pods(n,   i, p, has_pod, is_proven, yes, no) { # Linux does not say which of several refuses
   for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
     has_pod = 0; is_proven = proof[i] == "exclusive"
     for (p = pods; p; p--) if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
       if (pod[p] == pod_to[p]) has_pod = 1
       if (proof[i] == "inside" && index(pod_of[p], " " owner[i] " ")) is_proven = 1
     }
-    is_fine = is_used[owner[i]] && is_proven; if (!is_fine) no = 1
-    if (is_fine || (is_used[owner[i]] && (proof[i] == "inside" || has_pod || has_hidden)) || \
+    if (!is_used[owner[i]] || !is_proven) no = 1
+    if ((is_used[owner[i]] && (proof[i] != "nothing" || has_pod || has_hidden)) || \
       (owner[i] && traces[family, is_traced[i]] > 1) || (is_block[i] && has_pod)) yes = 1
   }
   if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
@@ -211,7 +209,7 @@ function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty
   if (NF == 1 && is_for_pods(n)) return ""
   what = $1 == 11 ? "NO-ROUTE\thas no route" : "REFUSED\tis refused (" TYPES[$1] ")"
   if (NF == 1) return what (via ? "; expected via " via : "")
-  if (is_own = place[n] ~ /^(4-1110|4-01111111|4-1+$|6-1111111(1|010))/) return "" # multicast, loopback, link, broadcast
+  if (is_own = place[n] ~ /^(4-1110|4-01111111|4-1+$|6-1111111(1|010))/) return "" # multicast, loopback, broadcast
   # By a pod device only single addresses are fine. Below a tunnel, a network of a card whose default route it hides
   # is; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
   if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
@@ -239,17 +237,16 @@ function judge(c,   n, what, was, start, stop, part, is_over) { # an address of 
     start = place[n]; was = what
   }
 }
-function examine(   c, i, n, dev) { # one family
+function examine(   c, i, n, dev, reason) { # one family
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
   ask(); if (is_restless) doubt("the routes keep changing")
-  is_obscure = is_tunnelled = 0; uplink = ""; learn(); expected = configured ? configured : uplink
-  if (!configured && uplink && competes) doubt("default routes compete: set expectedDevs")
-  if (!configured && is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
+  is_obscure = is_tunnelled = 0; uplink = competes = ""; learn(); expected = configured ? configured : uplink
   for (i = split(expected, dev, ", "); i; i--) {
     if (is_tunnel[dev[i]] && (configured || defaults > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
     if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
   }
-  if (is_tunnelled && !configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
+  reason = is_obscure ? "is hidden by rules or routes" : is_tunnelled ? "is by a tunnel" : competes ? "has a rival" : ""
+  if (reason && !configured) doubt("the IPv" family " default route " reason ": set expectedDevs")
   if (!uplink && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
   if (expected || is_obscure) { for (c = 1; c in cidr; c++) if (from[c] ~ "^" family) judge(c) }
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
@@ -290,7 +287,7 @@ path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' failed=''
 if [[ $text != "$old" ]]; then
   set -C # so another program's link is never written through
   [[ -d $state ]] || mkdir -p "$state"
-  { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || { rm -f "$new" && failed=1; }
+  { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || { rm -f "$new"; failed=1; }
 fi
 for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name" || failed=1; done
 [[ ! $failed ]] || level=4 say "check-route-overlap: the result cannot be written to $state"

@@ -265,13 +265,13 @@ a tunnel has the only default route, and a card has a router
   overlap: routes via eth1 [172.20.9.0/24 proto boot], expected tun7
 the default route is suppressed, and hidden
   rule add pref 50 lookup main suppress_prefixlength 0; {halves}; rule del pref 32766
-  undecided: UNDECIDED: rules or routes hide the IPv4 default route: set expectedDevs
+  undecided: UNDECIDED: the IPv4 default route is hidden by rules or routes: set expectedDevs
 one default route by lo
   route replace default dev lo
   no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
 default routes of one metric
   route append default via 10.0.0.7 dev eth1 onlink
-  undecided: UNDECIDED: default routes compete: set expectedDevs; run: hostrouting check
+  undecided: UNDECIDED: the IPv4 default route has a rival: set expectedDevs; run: hostrouting check
 a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole); expected via eth0
