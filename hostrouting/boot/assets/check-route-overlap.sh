@@ -53,25 +53,27 @@ BEGIN {
   # Linux uses its default route for these, unless something else is said of them.
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) { from[++ranges] = bits_of(spare[n]); to[ranges] = from[ranges]; is_spare[from[ranges]] }
-  ARGC = 1
+  ARGC = 1; start_family()
 }
 # --- Input: for each family the links, its rules, and the routes of all tables
-!/^Command failed / { latest = $0 } # the line before says why
-/^(family [46]|end)$/ && (lines || !family) { coming = $2; if (family) examine(); start_family(coming); next }
-/ expires -/ { next }
+/^Command failed / { if (/:[234]$/) exit; next } # the first line is the name of ip, the last is the end
+{ latest = $0 } # the line before says why
+/^Object "end" is unknown/ && lines { examine(); start_family(); next }
+/^Object "ip" is unknown/ || / expires -/ { next }
 !lines && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
 lines || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[++lines] = $0 }
 lines && /^[0-9]+:\t/ { read_rule(); next }
 lines && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 !/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
 END {
-  if (latest != "end") { print "ip failed: " latest; exit } # it may have been killed
+  if (family) { print "ip failed: " latest; exit } # it may have been killed
   if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
   printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
   verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
   print "verdict", verdict, faults + lacks, is_restless + 0, awaited
 }
 function read_setting() {
+  if ($1 == "families") { families[1] = $2; families[2] = $3 }
   if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
   if ($1 == "device") configured = joined(configured, $2)
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
@@ -79,9 +81,9 @@ function read_setting() {
   if ($1 == "allow") { of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5) }
   if ($1 == "refuse") row[$2, $3, $4] = $0
 }
-function start_family(new,   c) {
-  family = new; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
-  for (c = 1; c <= ranges; c++) if (from[c] ~ "^" new) want(from[c])
+function start_family(   c) {
+  family = families[++turn]; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
+  for (c = 1; c <= ranges; c++) if (from[c] ~ "^" family) want(from[c])
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function read_link(   dev, piece, word, i, n, row_at) {
@@ -98,7 +100,7 @@ function read_link(   dev, piece, word, i, n, row_at) {
 function read_rule(   i, rest) { # without its selectors, it has to be a rule that is known
   read_prefix("default"); for (i = 2; i < NF; i++) if ($i == "to") { read_prefix($(i + 1)); cut() }
   rest = $0; gsub(/[ \t](from all|to [^ ]+|iif lo|\[(detached|unresolved)\]|(proto|realms) [^ ]+)/, "", rest)
-  if (gsub(/[ \t](from|fwmark|[io]if|uidrange|ipproto|[sd]port|tos|dsfield|dscp|tun_id|flowlabel) [^ ]+/, "", rest))
+  if (gsub(/[ \t](from|fwmark|[io]if|uidrange|[sd]port|tos|dsfield|dscp|tun_id|flowlabel) [^ ]+/, "", rest))
     unjudged = joined(unjudged, "rule " $1 + 0 (family == 6 ? " of IPv6" : ""))
   if (rest !~ /^[0-9]+:(\tnot)? (lookup [^ ]+( suppress_prefixlength [0-9]+)?|goto [0-9]+|nop|[678]) *$/)
     doubt("this check does not know what rule [" $0 "] means")
@@ -153,22 +155,22 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB.
+# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB,
+# and 17 is UDP.
 function ask(   n, i, m, command, line, reason, done) {
   for (n = 1; n <= places;) {
     command = ""; done = n - 1; m = 0
-    for (i = n; i <= places && i < n + 2000; i++) command = command " " spelled(place[i])
-    command = "printf \"route get fibmatch %s ipproto 17\\n\"" command # 17: UDP
-    if (i > places) command = "{ " command "; echo rule show; echo route show table all; }"
-    command = command " | ip -" family " -N -d -o -force -batch - 2>&1"
+    for (i = n; i <= places && i < n + 2000; i++) command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17"
+    if (i > places) command = command "\nrule show\nroute show table all"
+    command = "exec ip -" family " -N -d -o -force -batch /proc/self/cmdline \"" command "\" 2>&1"
     while ((command | getline line) > 0)
       if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
       else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
         sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[++m]) is_restless = 1
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
-      else if (reason in why && line ~ ":" n - done "$") answer[n++] = why[reason]; else break
+      else if (line !~ /^Command failed / || line ~ /:1$/) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
+      else if (reason in why && line ~ ":" n - done + 1 "$") answer[n++] = why[reason]; else break
     close(command); if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
   }
   if (m != lines) is_restless = 1
@@ -252,11 +254,13 @@ function examine(   c, i, n, dev, reason) { # one family
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
 }
 '
-look() { # "end": nothing is missing
+# `ip` reads its commands from its own arguments, so no other process writes them. "end" shows that nothing is missing.
+look() {
+  local family exec=''
   for family in $families; do
-    echo "family $family"
-    ip "-$family" -N -d -o -batch - 2>&1 < <(printf '%s\n' 'link show' 'rule show' 'route show table all') || return
-  done && echo end
+    [[ $families != *"$family" ]] || exec='exec'
+    $exec ip "-$family" -N -d -o -force -batch /proc/self/cmdline $'\nlink show\nrule show\nroute show table all\nend' 2>&1
+  done
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker

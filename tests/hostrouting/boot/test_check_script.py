@@ -223,9 +223,11 @@ class TestWaiting:
         assert [*(tmp_path / "run/aks-flex-node").iterdir()] == []
 
 
-ASKING, LISTING = '[[ "$*" == *-force* ]] || exec ip "$@"', '[[ "$*" != *-force* ]] || exec ip "$@"'
+ASKING, LISTING = '[[ "$*" == *get* ]] || exec ip "$@"', '[[ "$*" != *get* ]] || exec ip "$@"'
 # Does this after the questions, and before the lists that follow them.
-BETWEEN = ASKING + """\nall=$(cat); grep get <<<"$all" | ip "$@"; {}; exec ip "$@" <<<"$(grep show <<<"$all")\""""
+BETWEEN = ASKING + """
+options=("${{@:1:$#-1}}") commands=${{@: -1}}
+ip "${{options[@]}}" "$(grep -v show <<<"$commands")"; {}; exec ip "${{options[@]}}" $'\\n'"$(grep show <<<"$commands")\""""
 # Programs that fail, are killed or are missing: the program, what is in its place, and why there is no verdict.
 NO_ANSWER = "ip failed: no answer for "
 MISHAPS: dict[str, tuple[str, str, str]] = {
@@ -235,18 +237,18 @@ MISHAPS: dict[str, tuple[str, str, str]] = {
     "the last line of awk is cut": ("awk", 'awk "$@" | sed "s/^verdict.*/verd/"', "verd"),
     "the lists fail": (
         "ip",
-        f'{LISTING}\nprintf "%s\\n" "no buffer" "Command failed -:1"; exit 2',
+        f'{LISTING}\nprintf "%s\\n" "no buffer" "Command failed -:2"; exit 2',
         "ip failed: no buffer",
     ),
-    "ip is killed behind the first link": ("ip", f'{LISTING}\nip "$@" | head -n 1; exit 137', "ip failed: 1: lo"),
-    "ip is killed in the lists": ("ip", f'{LISTING}\nip "$@" | sed "/ table 254/q"; exit 137', "ip failed: 1 default "),
+    "ip is killed behind the first link": ("ip", f'{LISTING}\nip "$@" 2>/dev/null | head -n 1; exit 137', "ip failed: 1: lo"),
+    "ip is killed in the lists": ("ip", f'{LISTING}\nip "$@" 2>&1 | sed "/ table 254/q"; exit 137', "ip failed: 1 default "),
     "ip is missing": ("ip", "exit 127", "ip failed: "),
-    "the answers are in another order": ("ip", f'{ASKING}\nip "$@" >/dev/null; echo "Command failed -:9"', NO_ANSWER),
+    "the answers are in another order": ("ip", f'{ASKING}\nip "$@" >/dev/null; echo "Command failed -:99"', NO_ANSWER),
     "an answer has two lines": ("ip", f'{ASKING}\necho "1 default dev eth0"; exec ip "$@"', NO_ANSWER),
     "ip is killed while it asks": ("ip", f'{ASKING}\nip "$@" | head -n 2', NO_ANSWER),
     "the kernel does not answer": (
         "ip",
-        f'{ASKING}\ncat >/dev/null; printf "%s\\n" "RTNETLINK answers: No buffer space available" "Command failed -:1"',
+        f'{ASKING}\ncat >/dev/null; printf "%s\\n" "RTNETLINK answers: No buffer space available" "Command failed -:2"',
         f"{NO_ANSWER}1.1.1.1: No buffer space available",
     ),
 }
@@ -257,7 +259,7 @@ UNREAD: dict[str, tuple[list[str], str]] = {
     "a route in another form": ([], '| sed "s/ proto /  proto /"'),
     "lists that were interrupted": (
         [],
-        '; [[ "$*" == *-force* ]] || echo "Dump was interrupted and may be inconsistent."',
+        '| sed "1i Dump was interrupted and may be inconsistent."',
     ),
     "groups without their members": (
         [
@@ -299,7 +301,7 @@ class TestMishaps:
         """What the script does not understand makes ok undecided, and hides no escape."""
         commands, change = UNREAD[what]
         namespace.batch(commands)
-        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools={"ip": f'ip "$@" {change}'})
+        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools={"ip": f'ip "$@" 2>&1 {change}'})
         assert checked.verdict == ("overlap" if escaping else "undecided"), checked.said
         assert "UNDECIDED: " in checked.said
 
@@ -333,7 +335,7 @@ class TestMishaps:
         """The timers of a bridge, and the seconds until a route expires, are not a change of the tables."""
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
         namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
-        count = f'echo >>{tmp_path}/asked; ip "$@" | sed "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"'
+        count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | sed "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"'
         checked = Checked(namespace, check("fd16::/32", HEALTHY), tmp_path, tools={"ip": count})
         assert checked.verdict == "ok"
         assert len((tmp_path / "asked").read_text().splitlines()) == 2 * len(["-4", "-6"])

@@ -220,7 +220,7 @@ def _as_dressed(links: Iterable[Link]) -> str:
         + (rf"\\ {link.kind}," if link.kind else ",")
         for link in links
     ]
-    return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
+    return f"""[[ $* != *get* ]] || exec ip "$@"\nip "$@" 2>&1 | sed -E '{";".join(edits)}'"""
 
 
 # Each story: its name, commands on a host with a default route by eth0, the verdict on 172.20.0.0/16, and what is said.
@@ -284,6 +284,9 @@ a part of the host's own
 rules for other packets
   rule add pref 9 fwmark 1 lookup 100; rule add pref 8 from 10.0.0.4 lookup 100; route add tos 4 1.2.3.4 dev ib0
   ok: not judged here, but by hostrouting check: packets of rule 8, rule 9
+a rule for UDP, with the only default route
+  rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
+  undecided: UNDECIDED: this check does not know what rule [50:
 a group by its members
   nexthop add id 31 dev ib0; nexthop add id 32 dev eth0; nexthop add id 33 group 31/32
   route add 172.20.8.0/24 nhid 33
@@ -340,7 +343,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 32
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 33
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

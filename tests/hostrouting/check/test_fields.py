@@ -171,7 +171,7 @@ class Field:
             rf"/^[0-9]+: {name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{number}]\1" + (rf"\\ {kind}," if kind else ",")
             for name, (number, kind) in links.items()
         ]
-        return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
+        return f"""[[ $* != *get* ]] || exec ip "$@"\nip "$@" 2>&1 | sed -E '{";".join(edits)}'"""
 
 
 class Dressed:
