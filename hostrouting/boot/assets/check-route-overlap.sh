@@ -73,7 +73,7 @@ END {
   print "verdict", verdict, faults + lacks, is_restless + 0, awaited
 }
 function read_setting() {
-  if ($1 == "families") { families[1] = $2; families[2] = $3 }
+  if ($1 == "families") split($0, families, " ")
   if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
   if ($1 == "device") configured = joined(configured, $2)
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
@@ -82,7 +82,7 @@ function read_setting() {
   if ($1 == "refuse") row[$2, $3, $4] = $0
 }
 function start_family(   c) {
-  family = families[++turn]; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
+  family = families[++turn + 1]; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
   for (c = 1; c <= ranges; c++) if (from[c] ~ "^" family) want(from[c])
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
@@ -155,8 +155,7 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB,
-# and 17 is UDP.
+# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB.
 function ask(   n, i, m, command, line, reason, done) {
   for (n = 1; n <= places;) {
     command = ""; done = n - 1; m = 0
@@ -255,17 +254,15 @@ function examine(   c, i, n, dev, reason) { # one family
 }
 '
 # `ip` reads its commands from its own arguments, so no other process writes them. "end" shows that nothing is missing.
+lists=(-N -d -o -force -batch /proc/self/cmdline $'\nlink show\nrule show\nroute show table all\nend')
 look() {
-  local family exec=''
-  for family in $families; do
-    [[ $families != *"$family" ]] || exec='exec'
-    $exec ip "-$family" -N -d -o -force -batch /proc/self/cmdline $'\nlink show\nrule show\nroute show table all\nend' 2>&1
-  done
+  [[ $families != '4 6' ]] || ip -4 "${lists[@]}"
+  exec ip "-${families#4 }" "${lists[@]}"
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look))
+  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look 2>&1))
   [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
