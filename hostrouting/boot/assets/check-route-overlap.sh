@@ -155,11 +155,12 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB.
+# Asks Linux, and then lists rules and routes again: they have to be those of before. A failure has two lines.
 function ask(   n, i, m, command, line, reason, done) {
   for (n = 1; n <= places;) {
     command = ""; done = n - 1; m = 0
-    for (i = n; i <= places && i < n + 2000; i++) command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17"
+    for (i = n; i <= places && i < n + 2000; i++) # a command can have 128 kB
+      command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17" # UDP
     if (i > places) command = command "\nrule show\nroute show table all"
     command = "exec ip -" family " -N -d -o -force -batch /proc/self/cmdline \"" command "\" 2>&1"
     while ((command | getline line) > 0)
@@ -168,7 +169,7 @@ function ask(   n, i, m, command, line, reason, done) {
         sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[++m]) is_restless = 1
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line !~ /^Command failed / || line ~ /:1$/) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
+      else if (line !~ /^Command failed / || line ~ /:1$/) { reason = line; sub(/^[^:]*: /, "", reason) }
       else if (reason in why && line ~ ":" n - done + 1 "$") answer[n++] = why[reason]; else break
     close(command); if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
   }
@@ -246,8 +247,9 @@ function examine(   c, i, n, dev, reason) { # one family
     if (is_tunnel[dev[i]] && (configured || defaults > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
     if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
   }
-  reason = is_obscure ? "is hidden by rules or routes" : is_tunnelled ? "is by a tunnel" : competes ? "has a rival" : ""
-  if (reason && !configured) doubt("the IPv" family " default route " reason ": set expectedDevs")
+  reason = is_obscure ? "rules or routes hide the default route" : is_tunnelled ? "a tunnel has the default route" : \
+    uplink && competes ? "default routes compete" : ""
+  if (reason && !configured) doubt(reason " in IPv" family ": set expectedDevs")
   if (!uplink && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
   if (expected || is_obscure) { for (c = 1; c in cidr; c++) if (from[c] ~ "^" family) judge(c) }
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
