@@ -159,7 +159,7 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
 function ask(   n, i, m, command, line, reason, done) {
   for (n = 1; n <= places;) {
     command = ""; done = n - 1; m = 0
-    for (i = n; i <= places && i < n + 2000; i++) # a command can have 128 kB
+    for (i = n; i <= places && i < n + 1500; i++) # a command can have 128 kB
       command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17" # UDP
     if (i > places) command = command "\nrule show\nroute show table all"
     command = "exec ip -" family " -N -d -o -force -batch /proc/self/cmdline \"" command "\" 2>&1"

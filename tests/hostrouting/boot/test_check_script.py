@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -313,10 +314,11 @@ class TestMishaps:
 
 
 def test_many(namespace: Namespace, tmp_path: Path) -> None:
-    """Thousands of routes are asked about in several commands, whose answers are put together."""
-    namespace.batch(
-        f"route add 10.{64 + at // 256}.{at % 256}.0/24 dev {'eth0' if at % 7 else 'ib0'}" for at in range(5000)
-    )
-    checked = Checked(namespace, check("10.64.0.0/10"), tmp_path)
-    begins = [(10 << 24) + (64 << 16) + (at << 8) for at in range(0, 5000, 7)]
-    assert sorted((first, last) for _, first, last, _ in checked.escapes) == [(at, at + 255) for at in begins]
+    """Thousands of routes, with the longest addresses, are asked about in several commands."""
+    begins = [int(ip_address(f"fd16:1234:5678:9abc:def0:1234:{at:x}:8000")) for at in range(0x1000, 0x1000 + 3500)]
+    devs = ["eth0" if at % 7 else "ib0" for at in range(len(begins))]
+    routes = [f"route add {ip_address(begin)}/113 dev {dev}" for begin, dev in zip(begins, devs, strict=True)]
+    namespace.batch(["route add default via fe80::1 dev eth0", *routes], family=IPV6)
+    checked = Checked(namespace, check("fd16:1234:5678:9abc::/64"), tmp_path)
+    escaping = [(begin, begin + 0x7FFF) for begin, dev in zip(begins, devs, strict=True) if dev == "ib0"]
+    assert sorted((first, last) for _, first, last, _ in checked.escapes) == escaping
