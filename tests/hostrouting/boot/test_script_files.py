@@ -1,5 +1,6 @@
 """The boot scripts as files: a step that is truncated or has lost its settings fails, and prints no verdict."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,9 @@ def test_a_damaged_script_fails(which: str, host: Namespace, tmp_path: Path, pla
         done = run(host, damaged, tmp_path)
         assert done.returncode, done.stderr
         assert not [*tmp_path.glob("run/aks-flex-node/*.ok")]
+
+
+def test_each_refused_range_has_one_row() -> None:
+    """The script looks a refused range up by its family, type and protocol, so no two CNIs may share these."""
+    keys = re.findall(r"'refuse (\d \d+ \d+) ", TEXTS["check"])
+    assert len(keys) == len({*keys}) > 1
