@@ -73,7 +73,7 @@ END {
   print "verdict", verdict, faults + lacks, is_restless + 0, awaited
 }
 function read_setting() {
-  if ($1 == "families") split($0, families, " ")
+  if ($1 == "families") split($0, families, " ") # behind this word
   if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
   if ($1 == "device") configured = joined(configured, $2)
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }

@@ -290,7 +290,10 @@ class TestMishaps:
     def test_a_change_after_the_answers(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
         """If the tables change while Linux is asked, they are read again: what came meanwhile is found."""
         namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
-        once = f"[[ -e {tmp_path}/was ]] || ip route add {escape} dev ib0; : >{tmp_path}/was"
+        namespace.batch(["route add 192.0.2.0/24 dev eth0"])  # which goes, so that there are as many as before
+        once = (
+            f"[[ -e {tmp_path}/was ]] || ip route del 192.0.2.0/24 && ip route add {escape} dev ib0; : >{tmp_path}/was"
+        )
         tools = {"ip": BETWEEN.format(once)}
         checked = Checked(namespace, check(HEALTHY, "fd16::/32"), tmp_path, tools=tools)
         assert {devs for *_, devs in checked.escapes} == {frozenset({"ib0"})}
@@ -318,7 +321,9 @@ def test_many(namespace: Namespace, tmp_path: Path) -> None:
     begins = [int(ip_address(f"fd16:1234:5678:9abc:def0:1234:{at:x}:8000")) for at in range(0x1000, 0x1000 + 3500)]
     devs = ["eth0" if at % 7 else "ib0" for at in range(len(begins))]
     routes = [f"route add {ip_address(begin)}/113 dev {dev}" for begin, dev in zip(begins, devs, strict=True)]
-    namespace.batch(["route add default via fe80::1 dev eth0", *routes], family=IPV6)
+    refused = "route add blackhole fd16:1234:5678:9abc:ffff::/80"
+    namespace.batch(["route add default via fe80::1 dev eth0", *routes, refused], family=IPV6)
     checked = Checked(namespace, check("fd16:1234:5678:9abc::/64"), tmp_path)
     escaping = [(begin, begin + 0x7FFF) for begin, dev in zip(begins, devs, strict=True) if dev == "ib0"]
-    assert sorted((first, last) for _, first, last, _ in checked.escapes) == escaping
+    assert sorted((first, last) for _, first, last, devs in checked.escapes if devs) == escaping
+    assert "REFUSED: expected CIDR fd16:1234:5678:9abc::/64 (fd16:1234:5678:9abc:ffff::\u2013" in checked.lines[-1]
