@@ -251,9 +251,6 @@ a rule for UDP, with the only default route
 a next hop that is down
   route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0; link set ib0 down
   ok
-a block like a CNI's, without its devices
-  route add blackhole 172.20.40.0/26 proto 80
-  overlap: REFUSED:
 blocks like a CNI's, without its devices
   route add blackhole 172.20.40.0/26 proto 80; route add 10.7.0.0/26 dev eth1 proto 80
   undecided: UNDECIDED: it is not known whether 172.20.40.0 is refused for pods
@@ -263,9 +260,6 @@ the block of a CNI around another CNI's pod
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
-a route like a CNI's, for all of it
-  {pods}; route add blackhole 172.20.0.0/16 proto 80
-  overlap: REFUSED:
 """
 STORY = {
     name: (commands.format(**WORDS).replace("\n", ";").split(";"), verdict, words)
@@ -273,7 +267,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 15
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 13
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
