@@ -114,16 +114,16 @@ def _device_settings() -> Iterator[str]:
 
 
 def _refusal_settings() -> Iterator[str]:
-    """The routes with which CNIs refuse packets: type, protocol, the number of the CNI, what proves it, and lengths.
+    """The routes with which CNIs refuse packets: family, type, protocol, the number of the CNI, its proof, and lengths.
 
     Whether a range is the subnet of this node is not looked at in the script, so nothing proves that there.
     """
     for number, cni in enumerate(CNIS, start=1):
         for row in cni.refusals:
             proof = "exclusive" if row.is_exclusive else "nothing" if row.is_node_subnet else "inside"
-            lengths = " ".join(map(str, (*row.lengths[4], *row.lengths[6])))
-            for kind in row.types:
-                yield f"refuse {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {lengths}"
+            for family, (low, high) in row.lengths.items():
+                for kind in row.types:
+                    yield f"refuse {family} {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {low} {high}"
 
 
 def _protocol_settings() -> Iterator[str]:

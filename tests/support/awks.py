@@ -34,7 +34,7 @@ def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST)
     (place / "mawk").write_text(f'#!/bin/sh\nexec {place}/awk "$@"\n')
     (place / "mawk").chmod(0o755)
     if tree != Path("/"):
-        (place / "ip").write_text(f'#!/bin/sh\nexec chroot {tree} ip "$@"\n')
+        (place / "ip").write_text(f'#!/bin/sh\nmount --bind /proc {tree}/proc\nexec chroot {tree} ip "$@"\n')
         (place / "ip").chmod(0o755)
     changed = script.replace(" PATH=/", f" PATH={place}:/", 1)
     assert changed != script

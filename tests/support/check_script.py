@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
     from tests.support.namespace import Namespace
 
-__all__ = ["Checked", "EnginesCheck", "check", "command"]
+__all__ = ["Checked", "EnginesCheck", "check", "command", "showing"]
 
 _STATE = "aks-flex-node"
 _LINE = re.compile(  # the dash between two addresses is \u2013
@@ -49,6 +49,15 @@ def command(script: Path, *arguments: str, before: str = "") -> list[str]:
     (run / "hostrouting").mkdir(parents=True, exist_ok=True)
     text = f'mount --bind {run} /run && {{ {before or ":"}; }} && exec /bin/bash -pc \'. "$0"; exit 1\' "$@"'
     return ["unshare", "--mount", "bash", "-c", text, "gate", str(script), *arguments]
+
+
+def showing(links: Mapping[str, tuple[int, str]]) -> str:
+    """An `ip` that lists these veths with the link types and kinds of the devices that they stand in for."""
+    edits = [
+        rf"/^[0-9]+: {name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{number}]\1" + (rf"\\ {kind}," if kind else ",")
+        for name, (number, kind) in links.items()
+    ]
+    return f"""[[ $* != *get* ]] || exec ip "$@"\nip "$@" 2>&1 | sed -E '{";".join(edits)}'"""
 
 
 class Checked:

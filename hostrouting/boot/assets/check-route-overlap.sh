@@ -31,10 +31,10 @@ function spelled(bits,   i, n, address) {
 }
 function after(bits) { return match(bits, /01*$/) ? substr(bits, 1, RSTART - 1) "1" substr(ZEROS, 1, RLENGTH - 1) : "" }
 function before(bits) { return match(bits, /10*$/) ? substr(bits, 1, RSTART - 1) "0" substr(ONES, 1, RLENGTH - 1) : "" }
-function read_prefix(text,   part, rest) { # sets its first and its last address
+function read_prefix(text,   part, rest) { # sets its first and its last address, and its length
   split(text != "default" ? text : family == 6 ? "::/0" : "0.0.0.0/0", part, "/"); first = bits_of(part[1])
   rest = part[2] == "" ? 0 : length(first) - 2 - part[2]; first = substr(first, 1, length(first) - rest)
-  last = first substr(ONES, 1, rest); first = first substr(ZEROS, 1, rest)
+  prefix = length(first) - 2; last = first substr(ONES, 1, rest); first = first substr(ZEROS, 1, rest)
 }
 function joined(list, new) { return !new || index(", " list ", ", ", " new ", ") ? list : list (list ? ", " : "") new }
 function without(list, known, welcome,   i, n, item, rest) {
@@ -49,29 +49,41 @@ BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", TYPES, " ")
   why["Invalid argument"] = 6; why["No route to host"] = 7; why["Permission denied"] = 8
   why["Network is unreachable"] = 11
-  n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-  for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
   for (i = 1; i < ARGC; i++) { $0 = ARGV[i]; read_setting() }
-  ARGC = 1
+  # Linux uses its default route for these, unless something else is said of them.
+  n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
+  for (; n; n--) { from[++ranges] = bits_of(spare[n]); to[ranges] = from[ranges]; is_spare[from[ranges]] }
+  ARGC = 1; start_family()
 }
 # --- Input: for each family the links, its rules, and the routes of all tables
-/^family [46]$/ { family = $2; next }
-!/^Command failed / { latest = $0 } # the line before says why
-/^end$/ || / expires -/ { next }
-!lines[family] && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
-lines[family] || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }
-lines[family] && /^[0-9]+:\t/ { read_rule(); next }
-lines[family] && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
+/^Command failed / { if (/:[234]$/) exit; next } # the first line is the name of ip, the last is the end
+{ latest = $0 } # the line before says why
+/^Object "end" is unknown/ && lines { examine(); start_family(); next }
+/^Object "ip" is unknown/ || / expires -/ { next }
+!lines && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
+lines || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[++lines] = $0 }
+lines && /^[0-9]+:\t/ { read_rule(); next }
+lines && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 !/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
-END { if (latest == "end") finish(); else print "ip failed: " latest } # it may have been killed
+END {
+  if (family) { print "ip failed: " latest; exit } # it may have been killed
+  if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
+  printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
+  verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
+  print "verdict", verdict, faults + lacks, is_restless + 0, awaited
+}
 function read_setting() {
-  if ($1 == "families") families = $0
-  if ($1 == "cidr") { cidr[++cidrs] = $2; from[cidrs] = bits_of($3); to[cidrs] = bits_of($4); want(from[cidrs]) }
-  if ($1 == "device") { expected[4] = expected[6] = joined(expected[4], $2); configured = 1 }
+  if ($1 == "families") split($0, families, " ") # behind this word
+  if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
+  if ($1 == "device") configured = joined(configured, $2)
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
   if ($1 == "protocol") protocol[$2] = $3
   if ($1 == "allow") { of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5) }
-  if ($1 == "refuse") row[$2, $3, ++rows[$2, $3]] = $0
+  if ($1 == "refuse") row[$2, $3, $4] = $0
+}
+function start_family(   c) {
+  family = families[++turn + 1]; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
+  for (c = 1; c <= ranges; c++) if (from[c] ~ "^" family) want(from[c])
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function read_link(   dev, piece, word, i, n, row_at) {
@@ -88,30 +100,31 @@ function read_link(   dev, piece, word, i, n, row_at) {
 function read_rule(   i, rest) { # without its selectors, it has to be a rule that is known
   read_prefix("default"); for (i = 2; i < NF; i++) if ($i == "to") { read_prefix($(i + 1)); cut() }
   rest = $0; gsub(/[ \t](from all|to [^ ]+|iif lo|\[(detached|unresolved)\]|(proto|realms) [^ ]+)/, "", rest)
-  if (gsub(/[ \t](from|fwmark|[io]if|uidrange|ipproto|[sd]port|tos|dsfield|dscp|tun_id|flowlabel) [^ ]+/, "", rest))
+  if (gsub(/[ \t](from|fwmark|[io]if|uidrange|[sd]port|tos|dsfield|dscp|tun_id|flowlabel) [^ ]+/, "", rest))
     unjudged = joined(unjudged, "rule " $1 + 0 (family == 6 ? " of IPv6" : ""))
   if (rest !~ /^[0-9]+:(\tnot)? (lookup [^ ]+( suppress_prefixlength [0-9]+)?|goto [0-9]+|nop|[678]) *$/)
     doubt("this check does not know what rule [" $0 "] means")
   if (/\tfrom all / && match(rest, / lookup [0-9]+/)) is_plain[family, substr(rest, RSTART + 8, RLENGTH - 8)]
-  suppresses[family] += / suppress_/ && (/\tnot / || !/ to /); if (/\tnot /) read_prefix("default")
+  suppresses += / suppress_/ && (/\tnot / || !/ to /); if (/\tnot /) read_prefix("default")
   if (/ to /) except(); if (rest ~ / [68] *$/) add_refusal(rest ~ / 6 *$/ ? 6 : 8)
 }
 function except(   spare) { for (spare in is_spare) if (first <= spare && spare <= last) delete is_spare[spare] }
 function read_route(   devs) { # there can be 100,000; those outside the expected CIDRs do not matter
-  if (/ proto (12|80) /) traces[family " " value("proto")]++ # of BIRD and of Calico
+  if (/ proto (12|80) /) traces[family, value("proto")]++ # of BIRD and of Calico
   read_prefix($2); if ($1 == 9) except()
   if ($2 != "default") { if (is_judged(first, last)) cut(); else return }
   devs = devices()
   if (devs in of && /^[12] /) { pod[++pods] = first; pod_to[pods] = last; pod_of[pods] = of[devs] } # or its own address
   if ($3 == "from" || / tos 0x/) { unjudged = joined(unjudged, "routes by tos or source"); return }
-  if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[family, ++defaults[family]] = $0
+  if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[++defaults] = $0
+  if ($2 == "default" && (family, value("table")) in is_plain && !without(devs, is_card)) below = joined(below, devs)
   if ($2 == "default" && / table 255 /) doubt("this check does not judge route " named())
   if ($1 ~ /^[678]$/) add_refusal($1)
   else if (family == 6 || $2 == "default") # equal default routes are one
     alike[key()] = joined(alike[key()], devs)
 }
 function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
-  for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
+  for (c = 0; c <= ranges; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
 function cut() { want(first); want(after(last)) }
 function want(address) { if (address && is_judged(address, address) && !wanted[address]++) place[++places] = address }
@@ -127,15 +140,14 @@ function devices(   hop, i, devs) { # of the next hops that Linux may use; -o jo
     devs = joined(devs, substr(hop[i], RSTART + 5, RLENGTH - 5))
   return devs
 }
-function add_refusal(type,   i, p, part, low) { # of a rule, or a route, which may be of a CNI
-  refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last; if (/:\t/ || $2 == "default") return
+function add_refusal(type,   i, part) { # of a rule, or a route, which may be of a CNI
+  refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last
+  owner[refusals] = proof[refusals] = is_block[refusals] = ""; if (/:\t/ || $2 == "default") return
   for (i = 1; i <= services; i++) if (first <= service_to[i] && service[i] <= last) return
-  p = $2 ~ "/" ? substr($2, index($2, "/") + 1) + 0 : family == 4 ? 32 : 128; low = family == 4 ? 6 : 8
-  is_block[refusals] = p >= (family == 4 ? 20 : 64)
-  for (i = rows[type, value("proto")]; i && split(row[type, value("proto"), i], part, " "); i--)
-    if (part[low] <= p && p <= part[low + 1]) {
-      owner[refusals] = part[4]; proof[refusals] = part[5]; trace[refusals] = family " " value("proto")
-    }
+  is_block[refusals] = prefix >= (family == 4 ? 20 : 64); split(row[family, type, value("proto")], part, " ")
+  if (part[7] && part[7] <= prefix && prefix <= part[8]) {
+    owner[refusals] = part[5]; proof[refusals] = part[6]; is_traced[refusals] = value("proto")
+  }
 }
 # --- The answers
 function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
@@ -143,25 +155,25 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB.
-function ask(   n, i, m, command, line, reason, done, is_last) {
+# Asks Linux, and then lists rules and routes again: they have to be those of before. A failure has two lines.
+function ask(   n, i, m, command, line, reason, done) {
   for (n = 1; n <= places;) {
-    command = ""; done = n - 1; family = substr(place[n], 1, 1)
-    for (i = n; place[i] ~ "^" family && i < n + 2000; i++) command = command " " spelled(place[i])
-    is_last = place[i] !~ "^" family; command = "printf \"route get fibmatch %s ipproto 17\\n\"" command # 17: UDP
-    if (is_last) command = "{ " command "; echo rule show; echo route show table all; }"
-    command = command " | ip -" family " -N -d -o -force -batch - 2>&1"; m = 0
+    command = ""; done = n - 1; m = 0
+    for (i = n; i <= places && i < n + 1500; i++) # a command can have 128 kB
+      command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17" # UDP
+    if (i > places) command = command "\nrule show\nroute show table all"
+    command = "exec ip -" family " -N -d -o -force -batch /proc/self/cmdline \"" command "\" 2>&1"
     while ((command | getline line) > 0)
       if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
       else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
-        sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[family, ++m]) is_restless = 1
+        sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[++m]) is_restless = 1
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
-      else if (reason in why && line ~ ":" n - done "$") answer[n++] = why[reason]; else break
-    close(command); if (n != i) { print "the kernel did not answer for " spelled(place[n]) ": " reason; exit }
-    if (is_last && m != lines[family]) is_restless = 1
+      else if (line !~ /^Command failed / || line ~ /:1$/) { reason = line; sub(/^[^:]*: /, "", reason) }
+      else if (reason in why && line ~ ":" n - done + 1 "$") answer[n++] = why[reason]; else break
+    close(command); if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
   }
+  if (m != lines) is_restless = 1
 }
 # Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
 function learn(   i, table, has_none, usable, halves) {
@@ -169,39 +181,38 @@ function learn(   i, table, has_none, usable, halves) {
     $0 = answer[at[i]]; has_none += /^11$/; halves += $2 ~ "/1$"; if (/^1 default / && leads_out()) return
     if (NF > 1) table = value("table")
   }
-  for (i = 1; i <= defaults[family]; i++) {
-    $0 = default_route[family, i]; usable += /^1 /
-    if (table != value("table") || suppresses[family]) continue
+  for (i = 1; i <= defaults; i++) {
+    $0 = default_route[i]; usable += /^1 /
+    if (table != value("table") || suppresses) continue
     if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
   }
-  is_obscure = halves || (usable && (table || suppresses[family] || !has_none))
+  is_obscure = halves || (usable && (table || suppresses || !has_none))
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
-  return (uplink[family] = without(joined(devs, alike[key()] ""), is_fabric)) != ""
+  return uplink = without(joined(devs, alike[key()] ""), is_fabric)
 }
-function is_for_pods(n,   i, p, has_pod, is_proven, is_fine, yes, no) { # Linux does not say which of several refuses
+function is_for_pods(n,   i, p, has_pod, is_proven, yes, no) { # Linux does not say which of several refuses
   for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
     has_pod = 0; is_proven = proof[i] == "exclusive"
     for (p = pods; p; p--) if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
       if (pod[p] == pod_to[p]) has_pod = 1
       if (proof[i] == "inside" && index(pod_of[p], " " owner[i] " ")) is_proven = 1
     }
-    is_fine = is_used[owner[i]] && is_proven; if (!is_fine) no = 1
-    if (is_fine || (is_used[owner[i]] && (proof[i] == "inside" || has_pod || has_hidden)) || \
-      (owner[i] && traces[trace[i]] > 1) || (is_block[i] && has_pod)) yes = 1
+    if (!is_used[owner[i]] || !is_proven) no = 1
+    if ((is_used[owner[i]] && (proof[i] != "nothing" || has_pod || has_hidden)) || \
+      (owner[i] && traces[family, is_traced[i]] > 1) || (is_block[i] && has_pod)) yes = 1
   }
   if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
 }
 function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty if nothing is
-  $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected[family]
+  $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected
   if (NF == 1 && is_for_pods(n)) return ""
   what = $1 == 11 ? "NO-ROUTE\thas no route" : "REFUSED\tis refused (" TYPES[$1] ")"
   if (NF == 1) return what (via ? "; expected via " via : "")
-  # Multicast, loopback, the addresses of each link, and broadcast.
-  if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
-  # By a pod device only single addresses are fine. Below a tunnel, a network of the card whose default route it hides
+  if (is_own = place[n] ~ /^(4-1110|4-01111111|4-1+$|6-1111111(1|010))/) return "" # multicast, loopback, broadcast
+  # By a pod device only single addresses are fine. Below a tunnel, a network of a card whose default route it hides
   # is; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
   if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
   else bad = without(devices(), is_allowed_one, via)
@@ -217,8 +228,8 @@ function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty
   return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
 }
 function judge(c,   n, what, was, start, stop, part, is_over) { # an address of this host may be a part of a range
-  for (n = at[from[c]]; n && !is_over; n++) {
-    is_own = 0; is_over = n > places || place[n] > to[c]; what = is_over ? "" : fault_at(n)
+  for (n = at[from[c]]; !is_over; n++) {
+    is_over = n > places || place[n] > to[c]; what = is_over ? "" : fault_at(n)
     if (!is_over && (is_own || what == was)) continue
     if (was) {
       split(was, part, "\t"); faults++; repair = joined(repair, cidr[c])
@@ -228,57 +239,38 @@ function judge(c,   n, what, was, start, stop, part, is_over) { # an address of 
     start = place[n]; was = what
   }
 }
-function hidden(   i, table, seen, devs, all) { # cards of the first default route in each table
-  for (i = 1; i <= defaults[family]; i++) {
-    $0 = default_route[family, i]; table = value("table"); if (!/^1 / || !((family, table) in is_plain)) continue
-    devs = without(joined(devices(), alike[key()] ""), is_fabric)
-    if (!(table in seen) && devs && !without(devs, is_card)) { seen[table]; all = joined(all, devs) }
-  }
-  return all
-}
-function examine(   c, i, dev) { # one family
-  is_obscure = is_tunnelled = 0; below = ""; learn(); if (!configured) {
-    expected[family] = uplink[family]; if (uplink[family] && competes) doubt("default routes compete: set expectedDevs")
-    if (is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
-  }
-  for (i = split(expected[family], dev, ", "); i; i--) {
-    if (is_tunnel[dev[i]] && (configured || defaults[family] > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
-    if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
-  }
-  if (is_tunnelled) below = hidden()
-  if (is_tunnelled && !configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
-  if (!uplink[family] && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
-  if (expected[family] || is_obscure) { for (c = 1; c <= cidrs; c++) if (from[c] ~ "^" family) judge(c) }
-  else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
-}
-function finish(   c, n, address, part) {
-  for (n = split("224.0.0.0 240.0.0.0 255.255.255.255 ff00::", part, " "); n; n--) want(bits_of(part[n]))
-  for (address in is_spare) if (families ~ substr(address, 1, 1) && !wanted[address]++) place[++places] = address
+function examine(   c, i, n, dev, reason) { # one family
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
   ask(); if (is_restless) doubt("the routes keep changing")
-  for (family = 4; family <= 6; family += 2) if (families ~ family) examine()
-  if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
-  printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
-  verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
-  print "verdict", verdict, faults + lacks, is_restless + 0, awaited
+  is_obscure = is_tunnelled = 0; uplink = competes = ""; learn(); expected = configured ? configured : uplink
+  for (i = split(expected, dev, ", "); i; i--) {
+    if (is_tunnel[dev[i]] && (configured || defaults > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
+    if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
+  }
+  reason = is_obscure ? "rules or routes hide the default route" : is_tunnelled ? "a tunnel has the default route" : \
+    uplink && competes ? "default routes compete" : ""
+  if (reason && !configured) doubt(reason " in IPv" family ": set expectedDevs")
+  if (!uplink && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
+  if (expected || is_obscure) { for (c = 1; c in cidr; c++) if (from[c] ~ "^" family) judge(c) }
+  else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
 }
 '
-look() { # "end": nothing is missing
-  for family in $families; do
-    echo "family $family"
-    ip "-$family" -N -d -o -batch - 2>&1 < <(printf '%s\n' 'link show' 'rule show' 'route show table all') || return
-  done && echo end
+# `ip` reads its commands from its own arguments, so no other process writes them. "end" shows that nothing is missing.
+lists=(-N -d -o -force -batch /proc/self/cmdline $'\nlink show\nrule show\nroute show table all\nend')
+look() {
+  [[ $families != '4 6' ]] || ip -4 "${lists[@]}"
+  exec ip "-${families#4 }" "${lists[@]}"
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look))
+  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look 2>&1))
   [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
-    [[ $awaited == "$said" ]] || next=$SECONDS said=$awaited
-    ((SECONDS < next)) || say "check-route-overlap: waiting ($SECONDS of $wait s) for $awaited"
-    ((SECONDS < next)) || next=$((SECONDS + 10))
+    if [[ $awaited != "$said" ]] || ((SECONDS >= next)); then
+      say "check-route-overlap: waiting ($SECONDS of $wait s) for $awaited" && said=$awaited next=$((SECONDS + 10))
+    fi
     sleep 1
   else ((changes && ++looks < 3)) || break; fi
 done
@@ -292,15 +284,14 @@ level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 ((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
 say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
 # A marker is whole or absent, and no failure here changes the verdict. One that is right already is not written again.
-path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' why=''
+path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' failed=''
 [[ ! $marker ]] || printf -v text '%s\n' "${lines[@]}"
 [[ ! -f $path.$marker || -L $path.$marker ]] || { IFS='' read -r -d '' old <"$path.$marker"; } 2>/dev/null
-[[ $text && $text == "$old" ]] || why=$({
-  [[ -d $state ]] || mkdir -p "$state"
-  [[ ! -e $new && ! -L $new ]] || rm -f "$new"
+if [[ $text != "$old" ]]; then
   set -C # so another program's link is never written through
-  [[ ! $marker ]] || { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
-} 2>&1)
-for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || why+=$(rm -f "$path.$name" 2>&1); done
-[[ ! $why ]] || level=4 say "check-route-overlap: the result cannot be written to $state: ${why##*$'\n'}"
+  [[ -d $state ]] || mkdir -p "$state"
+  { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || { rm -f "$new"; failed=1; }
+fi
+for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name" || failed=1; done
+[[ ! $failed ]] || level=4 say "check-route-overlap: the result cannot be written to $state"
 exit $((level == 3))

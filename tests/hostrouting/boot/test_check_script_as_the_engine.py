@@ -7,7 +7,6 @@ same of the nodes that people run.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -21,11 +20,11 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, rules
 from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
-from tests.support.check_script import Checked, EnginesCheck, check
+from tests.support.check_script import Checked, EnginesCheck, check, showing
 from tests.support.commands import default_routes, furnish, ports, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -117,7 +116,7 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
             batches[family] += map(route_command if family == IPV4 else ipv6_command, wanted_routes)
             batches[family] += map(rule_command, wanted_rules)
     devs = draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]))
-    allowed = draw(st.sampled_from([[], ["wg*"], ["wg?", "eth1"]]))
+    allowed = draw(st.sampled_from([[], ["wg*"], ["wg?", "eth1"], ["b0", "wg", "i?"]]))
     return RandomHost(
         batches,
         draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
@@ -157,7 +156,6 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     law()
     assert min(reached["ok", "ok"], reached["overlap", "overlap"]) >= reached.total() / 20, reached
-    assert sum(number for (verdict, _), number in reached.items() if verdict == "undecided"), reached
 
 
 def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesCheck:
@@ -203,24 +201,13 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
                 for link in snapshot.links
             ]
             engines = EnginesCheck.of(snapshot._replace(links=tuple(dressed)), config)
-            tools = {"ip": _as_dressed(links.values())}
+            tools = {"ip": showing({name: (link.type, link.kind) for name, link in links.items()})}
             checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tools=tools)
         assert not engines.broken_laws(checked), f"{engines}\n{checked.said}\n{wanted}"
         reached[checked.verdict, engines.verdict] += 1
 
     law()
     assert reached["overlap", "overlap"], reached
-    assert {"ok", "undecided"} & {verdict for verdict, _ in reached}, reached
-
-
-def _as_dressed(links: Iterable[Link]) -> str:
-    """An `ip` that lists these veths with the link types and kinds of the devices that they stand in for."""
-    edits = [
-        rf"/^[0-9]+: {link.name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{link.type}]\1"
-        + (rf"\\ {link.kind}," if link.kind else ",")
-        for link in links
-    ]
-    return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
 
 
 # Each story: its name, commands on a host with a default route by eth0, the verdict on 172.20.0.0/16, and what is said.
@@ -231,32 +218,12 @@ WORDS = {
     "halves": "route add 0.0.0.0/1 dev wg0; route add 128.0.0.0/1 dev wg0",
     "pods": "; ".join(ports("cali1")),
     "lxc": "; ".join(ports("lxc1")),
-    "flannel": "; ".join(ports("flannel-wg")),
 }
 STORIES = """\
-InfiniBand takes a part
-  route add 172.20.9.0/24 dev ib0
-  overlap: routes via ib0 [172.20.9.0/24 proto boot]
-a tunnel has all of a VPN's halves
-  {halves}
-  overlap: via wg0 [128.0.0.0/1 proto boot], expected eth0
-the halves of a VPN, and a route of the CIDR's own
-  {halves}; route add 172.20.0.0/16 dev eth0
-  ok
-a full tunnel as of wg-quick
-  rule add pref 50 lookup main suppress_prefixlength 0; rule add pref 51 not fwmark 51820 lookup 100
-  route add default dev wg0 table 100; route add 172.20.9.0/24 dev ib0
-  overlap: expected wg0
-a tunnel hides a card's default route, and another card has a network
-  {both}; address add 172.20.9.4/24 dev eth1
-  overlap: routes via eth1 [172.20.9.0/24 proto kernel], expected tun7
 a tunnel hides a card's default route, and another card has a network, and a table for its address
   {both}; address add 172.20.9.4/24 dev eth1; rule add pref 50 from 172.20.9.4 lookup 101
   route add default dev eth1 table 101
   overlap: routes via eth1 [172.20.9.0/24 proto kernel], expected tun7
-a tunnel hides a card's default route, and this card has a network
-  {both}; address add 172.20.9.4/24 dev eth0
-  undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 proto kernel]
 a tunnel has the only default route, and a card has a network
   {tunnel}; address add 172.20.9.4/24 dev eth1
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 proto kernel]
@@ -265,74 +232,34 @@ a tunnel has the only default route, and a card has a router
   overlap: routes via eth1 [172.20.9.0/24 proto boot], expected tun7
 the default route is suppressed, and hidden
   rule add pref 50 lookup main suppress_prefixlength 0; {halves}; rule del pref 32766
-  undecided: UNDECIDED: rules or routes hide the IPv4 default route: set expectedDevs
+  undecided: UNDECIDED: rules or routes hide the default route in IPv4: set expectedDevs
 one default route by lo
   route replace default dev lo
   no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
-default routes of one metric
-  route append default via 10.0.0.7 dev eth1 onlink
-  undecided: UNDECIDED: default routes compete: set expectedDevs; run: hostrouting check
 a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole); expected via eth0
-no route, by a rule
-  rule add pref 9 to 172.20.4.0/24 unreachable
-  overlap: NO-ROUTE:
 a part of the host's own
   route add 172.20.9.0/24 dev ib0; address add 172.20.9.7/32 dev eth0; address add 172.20.8.7/32 dev eth0
   overlap: (172.20.9.0\u2013172.20.9.255) routes via ib0
 rules for other packets
   rule add pref 9 fwmark 1 lookup 100; rule add pref 8 from 10.0.0.4 lookup 100; route add tos 4 1.2.3.4 dev ib0
   ok: not judged here, but by hostrouting check: packets of rule 8, rule 9
-a group by its members
-  nexthop add id 31 dev ib0; nexthop add id 32 dev eth0; nexthop add id 33 group 31/32
-  route add 172.20.8.0/24 nhid 33
-  overlap: via ib0 [172.20.8.0/24 proto boot]
-a tunnel to an expected device
-  route add 172.20.8.0/24 encap ip id 7 dst 10.0.0.9 dev eth0
-  ok
-a type with which TCP refuses to connect
-  route add multicast 172.20.8.0/24 dev eth0
-  undecided: UNDECIDED: this check does not judge route [multicast 172.20.8.0/24 proto boot]
+a rule for UDP, with the only default route
+  rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
+  undecided: UNDECIDED: this check does not know what rule [50:
 a next hop that is down
   route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0; link set ib0 down
   ok
-the block of a CNI
-  {pods}; route add blackhole 172.20.40.0/26 proto 80
-  ok
-a block like a CNI's, without its devices
-  route add blackhole 172.20.40.0/26 proto 80
-  overlap: REFUSED:
 blocks like a CNI's, without its devices
   route add blackhole 172.20.40.0/26 proto 80; route add 10.7.0.0/26 dev eth1 proto 80
   undecided: UNDECIDED: it is not known whether 172.20.40.0 is refused for pods
-a block like Flannel's that is not this node's
-  {flannel}; route add blackhole 172.20.40.0/24
-  overlap: REFUSED:
-the block of a CNI whose protocol others use, too
-  {pods}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev cali1
-  ok
 the block of a CNI around another CNI's pod
   {pods}; {lxc}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev lxc1
   undecided: UNDECIDED: it is not known whether 172.20.40.0 is refused for pods
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
-a wide blackhole around a pod
-  {pods}; route add blackhole 172.20.0.0/18 proto static; route add 172.20.40.9 dev cali1
-  overlap: REFUSED:
-an address range that this host takes for its own
-  route add local 172.20.8.0/24 dev lo
-  overlap: OWN-RANGE: expected CIDR 172.20.0.0/16 (172.20.8.0\u2013172.20.8.255) does not leave this host:
-a pod's device takes a network
-  {pods}; route add 172.20.8.0/24 dev cali1
-  overlap: routes via cali1 [172.20.8.0/24 proto boot]
-a route like a CNI's, for all of it
-  {pods}; route add blackhole 172.20.0.0/16 proto 80
-  overlap: REFUSED:
-a blackhole around a pod
-  {pods}; route add blackhole 172.20.40.0/26 proto static; route add 172.20.40.9 dev cali1
-  undecided: UNDECIDED: it is not known whether 172.20.40.0 is refused for pods
 """
 STORY = {
     name: (commands.format(**WORDS).replace("\n", ";").split(";"), verdict, words)
@@ -340,7 +267,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 32
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 13
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -348,11 +275,11 @@ MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hi
 def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: list[str]) -> None:
     """The verdict and its reason; the engine agrees as far as the laws say.
 
-    With expectedDevs no card is meant: its routes are overlaps, but for a network of the card below the tunnel.
+    With expectedDevs no card is meant: its routes are overlaps.
     """
     commands, verdict, words = STORY[name]
     if devs:
-        verdict, words = "undecided" if name.endswith("this card has a network") else "overlap", ""
+        verdict, words = "overlap", ""
     namespace.batch(commands)
     config = check("172.20.0.0/16", expected_devs=devs)
     engines = engines_check(namespace, config)

@@ -40,7 +40,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import ip_at
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from tests.support.check_script import Checked, EnginesCheck
+from tests.support.check_script import Checked, EnginesCheck, showing
 from tests.support.namespace import Namespace, private_namespace
 
 if sys.version_info >= (3, 11):
@@ -166,12 +166,7 @@ class Field:
     @property
     def shown(self) -> str:
         """An `ip` that shows the kinds of the devices."""
-        links = {name: _LINKS.get(kind, (1, kind)) for name, kind in self.kinds.items()}
-        edits = [
-            rf"/^[0-9]+: {name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{number}]\1" + (rf"\\ {kind}," if kind else ",")
-            for name, (number, kind) in links.items()
-        ]
-        return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
+        return showing({name: _LINKS.get(kind, (1, kind)) for name, kind in self.kinds.items()})
 
 
 class Dressed:
@@ -291,15 +286,23 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         repaired(field, report, snapshot)
         has_the_address_of_the_uplink(report, namespace)
         deleted_as_told(report, namespace, backend)
-    agrees_at_boot(field, checked)
+    agrees_at_boot(name, field, checked)
 
 
-def agrees_at_boot(field: Field, checked: Checked) -> None:
-    """The script at boot says ok of no node that is lost, and overlap of no node that is fine."""
-    right = {said.right for said in field.families.values()}
-    # The script leaves out the packets of pods, and those that rules select.
-    is_partial = "pod_cidrs" in field.config or any("other-packets" in said.names for said in field.families.values())
-    if checked.verdict == "ok":
-        assert is_partial or right & {"ok", "undecided"}
-    elif checked.verdict in {"overlap", "no-default-route"}:
-        assert right != {"ok"}
+def agrees_at_boot(name: str, field: Field, checked: Checked) -> None:
+    """The script at boot says the same of each node, but where it is known to say less."""
+    says_less = next((verdict for verdict, names in _AT_BOOT.items() if name in names.split()), "")
+    rank = ["ok", "undecided", "overlap", "no-default-route"].index
+    assert checked.verdict == (says_less or max((said.right for said in field.families.values()), key=rank))
+
+
+# What the script says of nodes of which the check says something else. It leaves out the packets of pods and those that
+# rules select, and leaves open what is rare.
+_AT_BOOT = {
+    "ok": "calico-beside-cilium cilium-pool-is-the-node-subnet cni0-left-beside-calico flannel-beside-cilium "
+    "flannel-stale-route-over-cni0 microk8s-in-the-lan netbird-and-vrf networkd-took-the-local-rule on-link-by-mistake "
+    "pods-through-a-vpn policy-routing-hides-pods vpn-for-one-user",
+    "undecided": "bgp-halves canal-own-block tailscale-exit-node-and-flannel vpn-for-all-but-private "
+    "vpn-for-all-but-private-elsewhere wg-quick-full-tunnel-own-subnet",
+    "no-default-route": "ipv6-source-specific-default",
+}
