@@ -8,7 +8,7 @@ nothing that is fine, and no other program's route has its key; what it does not
 Any other prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of four reasons.
+fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Unsafe(NamedTuple):
     first: int
     last: int
     reason: str
-    """One of earlier-rule, host-route, no-gateway and too-many."""
+    """One of earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str = ""
     """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
 
@@ -174,15 +174,19 @@ def _proven(
     """The repair, with what stays lost; without any route if they would make anything worse."""
     ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
     resolved = tuple(route for route in ways if isinstance(route, Route))
+    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
-    if prefixes and any(part.grade > span.part.grade for span, part in now):
-        return _proven(judge, uplink, dev, (), spans)
-    lost = {part.first: span.obstacle for span, part in now if span.is_escape and part.grade > FINE}
-    reasons = {first: ("earlier-rule" if cause else "host-route", cause) for first, cause in lost.items()}
-    ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
+    if any(part.grade > span.part.grade for span, part in now):
+        routes, resolved, now = (), (), [(span, span.part) for span in spans]
+
+    def reason_of(span: _Span, part: Part) -> tuple[str, str]:
+        takes = any(prefix.first <= part.first <= prefix.last and prefix.length >= span.length for prefix in prefixes)
+        return ("earlier-rule" if span.obstacle else "not-proven" if takes else "host-route"), span.obstacle
+
+    lost = {part.first: reason_of(span, part) for span, part in now if span.is_escape and part.grade > FINE}
+    ranges = ranges_of((part for _, part in now), lambda part: lost.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
-    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
     return Repair(routes, resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
 
 

@@ -65,6 +65,7 @@ _REASONS = {
     "host-route": "no static route can be more specific than what is there, or have such a destination",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
+    "not-proven": "the proof failed: with routes, these packets would still be in doubt, or others worse off",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _RANGES = 3  # ranges that are named for one cause; the others are counted

@@ -101,6 +101,18 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "own"
         ),
     ),
+    "unsafe-not-proven": (
+        node(
+            Route(INSIDE, (NextHop("docker0"),)),
+            Route(Prefix.parse("0.0.0.0/0"), (NextHop("docker0"),), table=100),
+            rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
+            links=(DOCKER,),
+        ),
+        (
+            "UNSAFE: no route repairs 172.16.5.0/24: the proof failed: with routes, these packets would still be in "
+            "doubt, or others worse off"
+        ),
+    ),
     "competing-defaults": (
         second_default(200),
         (
