@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.check import CheckReport, Escape, check_snapshot
-from hostrouting.check.pods import phrase_of
+from hostrouting.check.report import phrase_of
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.host.saved import read_snapshot

@@ -2,7 +2,6 @@
 
 check     the whole check: of a kernel, once it is ready, or of a snapshot
 judge     what is right: each end of packets is fine, in doubt, or an escape
-pods      which kinds of packets pods send
 repair    the fewest routes that close the escapes, and the proof
 flaws     what is wrong with the rules and the default routes themselves
 surroundings  what stands in the way beside the tables

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
-from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import find_doubts
 from hostrouting.errors import NotReady
@@ -178,7 +177,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     family, plain = judge.fib.family, list[Part]()
     escapes, doubts = dict[Escape, None](), list[tuple[Opinion, int, int]]()
     blocks = _disjoint(cidrs) if judge.uplinks.devs else []
-    packets = (PLAIN, *pod_packets(judge.fib, judge.pods))
+    packets = [*judge.packets()]
     for block, packet in ((block, packet) for block in blocks for packet in packets):
         parts = list(judge.parts(block.first, block.last, packet))
         plain += parts if packet is PLAIN else ()

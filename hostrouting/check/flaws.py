@@ -77,7 +77,7 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     uplinks = judge.uplinks
     if judge.named or uplinks.doubtful:
         return
-    others = {dev for default in uplinks.defaults for dev in default.route.devs} - uplinks.devs
+    others = {dev for default in uplinks.defaults for dev in default.devs} - uplinks.devs
     if cards := sorted(dev for dev in others if judge.is_card(dev)):
         verb, used = "has" if len(cards) == 1 else "have", spoken(sorted(uplinks.devs))
         sentence = f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}"

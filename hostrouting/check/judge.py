@@ -17,6 +17,9 @@ and IPv4 routes of the types broadcast and multicast, to which TCP does not conn
 
 Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
+
+What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their packets are judged like
+the host's own, with the source and the device that they have, as far as rules tell these apart.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, Prefix, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
@@ -55,6 +58,10 @@ _EVERYWHERE = {
 """By family: multicast, broadcast, and the addresses that every host has, or every link."""
 _POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
+
+_PODS = {Use.POD, Use.BRIDGE}
+SOME_POD = "a pod's device"
+"""Stands for every device that no rule names; no device has a name with a space."""
 
 
 class Opinion(NamedTuple):
@@ -132,6 +139,19 @@ class Judge:
     def with_routes(self, routes: Iterable[Route]) -> Judge:
         """The same judge of a host that also has these routes."""
         return Judge(Fib(self.fib.snapshot.with_routes(routes), self.fib.family), self._check)
+
+    def packets(self) -> Iterator[Packet]:
+        """A plain packet of this host, and a packet of each kind that pods send.
+
+        Sources differ only where a `from` selector begins or ends, and devices only where a rule names one.
+        """
+        yield PLAIN
+        named = {rule.iif for rule in self.fib.rules}
+        of_pods = [dev for dev in self.links if dev in named and any(row.use in _PODS for _, row in self._rows(dev))]
+        blocks = [rule.src for rule in self.fib.rules if rule.src is not None]
+        for first, last in (piece for cidr in self.pods for piece in pieces(cidr.first, cidr.last, blocks)):
+            for source in prefixes_between(self.fib.family, first, last):
+                yield from (Packet(source, dev) for dev in (SOME_POD, *of_pods))
 
     def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
         """The ranges of these addresses, in order."""
@@ -216,13 +236,9 @@ class Judge:
         link = self.links.get(dev)
         return leads_out(link) and not is_tunnel(link)
 
-    @cached_property
-    def _networks(self) -> list[tuple[Prefix, str]]:
-        return [(address.network, address.dev) for address in self.addresses]
-
     def _owners(self, prefix: Prefix) -> dict[str, None]:
         """The devices that have a network around this prefix."""
-        return {dev: None for network, dev in self._networks if prefix in network}
+        return {address.dev: None for address in self.addresses if prefix in address.network}
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
@@ -234,7 +250,7 @@ class Judge:
         is_by_gateway = all(leg.gateway for leg in route.legs if leg.dev == dev)
         if is_by_gateway or not is_wide or route.protocol in _OF_LINK or dev in self._owners(route.prefix):
             return False
-        legs = (leg for default in self.uplinks.defaults for leg in default.route.legs if leg.dev == dev)
+        legs = (leg for default in self.uplinks.defaults for leg in default.legs if leg.dev == dev)
         return any(leg.gateway for leg in legs)
 
     def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
@@ -370,6 +386,6 @@ class Judge:
         """The address with which this host sends by the expected device; None if there is none, or a doubt."""
         devs = self.uplinks.devs - self.uplinks.doubtful
         held = [address.ip for address in self.addresses if address.dev in devs and address.scope == SCOPE_UNIVERSE]
-        routes = (route for route, _ in self.uplinks.defaults if devs.issuperset(route.devs))
+        routes = (route for route in self.uplinks.defaults if devs.issuperset(route.devs))
         sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
         return next(sources, None) or next(iter(held), None)

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.judge import ranges_of
-from hostrouting.check.pods import phrase_of
+from hostrouting.check.judge import SOME_POD, ranges_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
@@ -23,7 +22,7 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.check.judge import Opinion, Part
-    from hostrouting.fib.engine import Decision
+    from hostrouting.fib.engine import Decision, Packet
     from hostrouting.finding import Name
     from hostrouting.model.route import Route
 
@@ -135,6 +134,12 @@ def _escapes_whole(cidr: Prefix, escapes: Iterable[Escape]) -> bool:
 
 def _way(escape: Escape) -> str:
     return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else FATES.get(escape.kind, escape.kind)
+
+
+def phrase_of(packet: Packet) -> str:
+    """The packets of pods, as a phrase that follows "for"."""
+    arriving = "" if packet.iif == SOME_POD else f" that arrive on {packet.iif}"
+    return f"packets of pods from {packet.source}{arriving}"
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
