@@ -23,7 +23,7 @@ from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import IPV4, Prefix, ip_at, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -51,11 +51,6 @@ class Escape(NamedTuple):
     """The devices by which they leave."""
     packet: Packet = PLAIN
     """Whose packets: the host's own, or those of pods."""
-
-    @property
-    def prefixes(self) -> tuple[Prefix, ...]:
-        """The range as the fewest prefixes."""
-        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
 
 class FamilyReport(NamedTuple):

@@ -134,7 +134,7 @@ class Judge:
         self.pods = of_family(check.pod_cidrs, fib.family)
         self.links = {link.name: link for link in fib.snapshot.links}
         self.addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
-        self._refusals: dict[Route, Opinion] = {}
+        self._opinions: dict[tuple[Route, bool], Opinion] = {}
 
     def with_routes(self, routes: Iterable[Route]) -> Judge:
         """The same judge of a host that also has these routes."""
@@ -174,26 +174,28 @@ class Judge:
         return find_uplinks(self.fib, self.named)
 
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
-        """What is to be said of packets that end so."""
-        route, kind = decision.route, decision.kind
-        if route is None:
-            return Opinion(ESCAPE, kind)
-        if kind in REFUSING:
-            if route not in self._refusals:
-                self._refusals[route] = self._of_refusal(route)
-            return self._refusals[route]
+        """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
+        if decision.route is None:
+            return Opinion(ESCAPE, decision.kind)
+        key = decision.route, is_marked
+        if key not in self._opinions:
+            self._opinions[key] = self._opinion_of(decision, decision.route, is_marked=is_marked)
+        return self._opinions[key]
+
+    def _opinion_of(self, decision: Decision, route: Route, *, is_marked: bool) -> Opinion:
         is_wide = route.prefix.length < self.fib.width
-        if kind == "local" and is_wide and not is_marked:
-            return Opinion(ESCAPE, "own-range", str(route))
-        is_of_address = kind in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide
-        if kind == "local" or is_of_address:
+        if route.type in REFUSING:
+            return self._of_refusal(route)
+        if route.type == "local":
+            return Opinion(ESCAPE, "own-range") if is_wide and not is_marked else _OWN
+        if route.type in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide:
             return _OWN
         devs = self.all_devs(decision)
         if not devs or may_change_destination(route):
             return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
         opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade == FINE and self.fib.family == IPV4 and kind in {"broadcast", "multicast"}:
+        if worst.grade == FINE and self.fib.family == IPV4 and route.type in {"broadcast", "multicast"}:
             return Opinion(DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
         return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
 
@@ -288,7 +290,7 @@ class Judge:
 
     def _of_refusal(self, route: Route) -> Opinion:
         family, length = route.prefix.family, route.prefix.length
-        opinion = Opinion(ESCAPE, route.type, str(route))
+        opinion = Opinion(ESCAPE, route.type)
         if any(route.prefix in services or services in route.prefix for services in self.services):
             return opinion
         inside = self._pods_inside(route)

@@ -13,8 +13,9 @@ fine, and nothing else may be worse. What no route can repair is named, with one
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.expected import is_tunnel
@@ -44,14 +45,12 @@ class Unsafe(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """The routes that repair what can be repaired, what cannot be, and what the repair costs."""
+    """The routes that repair what can be repaired, and what cannot be."""
 
     routes: tuple[StaticRoute, ...] = ()
     resolved: tuple[Route, ...] = ()
     """The same routes with device and gateway, as they are added on this host."""
     unsafe: tuple[Unsafe, ...] = ()
-    diverted: tuple[tuple[str, Prefix], ...] = ()
-    """Networks of other devices of which a part would be reached by the uplink instead: device and network."""
 
 
 class _Span(NamedTuple):
@@ -103,9 +102,9 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     if not devs or uplinks.doubtful:
         return None, "routeOverlap.expectedDevs to name the device"
     open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in open_first]
+    ways = ((dev, uplink.route_to(every, dev=dev)) for dev in open_first)
     good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
-    return next(good, ways[-1])
+    return next(good, None) or (devs[-1], uplink.route_to(every, dev=devs[-1]))
 
 
 def _span(fib: Fib, part: Part) -> _Span:
@@ -129,17 +128,12 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
     main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
     taken = {route.prefix for route in main if route.protocol != OURS}
     relevant = [span for span in spans if span.length <= fib.width and not _is_indifferent(span.part, way)]
-    firsts = [span.part.first for span in relevant]
-    known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
+    firsts, lasts = [span.part.first for span in relevant], [span.part.last for span in relevant]
 
-    def fewest(block: Prefix, above: int, around: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+    @cache
+    def fewest(block: Prefix, above: int) -> tuple[int, tuple[Prefix, ...]]:
         """How many addresses of the block stay lost, and its prefixes; `above` is the length of a route around it."""
-        if (block, above) not in known:
-            inside = [span for span in around if span.part.first <= block.last and block.first <= span.part.last]
-            known[block, above] = choose(block, above, inside)
-        return known[block, above]
-
-    def choose(block: Prefix, above: int, inside: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+        inside = relevant[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
         lost = [span for span in inside if span.is_escape and span.length > above]
         if not lost:
             return 0, ()
@@ -153,12 +147,11 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
             return 1, ()
         ways = []
         for route, length in [((), above), *([((block,), block.length)] if takes else [])]:
-            (count, first), (more, second) = (fewest(half, length, inside) for half in block.halves())
+            (count, first), (more, second) = (fewest(half, length) for half in block.halves())
             ways.append((count + more, (*route, *first, *second)))
         return min(ways, key=lambda way: (way[0], len(way[1])))
 
-    inside = (relevant[bisect_left(firsts, block.first) : bisect_left(firsts, block.last + 1)] for block in blocks)
-    return [prefix for block, around in zip(blocks, inside, strict=True) for prefix in fewest(block, -1, around)[1]]
+    return [prefix for block in blocks for prefix in fewest(block, -1)[1]]
 
 
 def _is_indifferent(part: Part, way: Route) -> bool:
@@ -187,15 +180,4 @@ def _proven(
     lost = {part.first: reason_of(span, part) for span, part in now if span.is_escape and part.grade > FINE}
     ranges = ranges_of((part for _, part in now), lambda part: lost.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
-    return Repair(routes, resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
-
-
-def _diverted(judge: Judge, routes: Sequence[Route], spans: Sequence[_Span]) -> Iterator[tuple[str, Prefix]]:
-    """The networks of other devices of which the repair takes a part."""
-    devs = {dev for span in spans if span.is_escape for dev in span.part.decision.devs}
-    networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
-    for dev, network in networks:
-        if network.length < judge.fib.width and any(
-            route.prefix in network or network in route.prefix for route in routes
-        ):
-            yield dev, network
+    return Repair(routes, resolved, unsafe)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_host, check_snapshot
+from hostrouting.check.flaws import find_networkd, find_probe_obstacles
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
-from hostrouting.check.surroundings import find_networkd, find_probe_obstacles
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import GetHost, open_kernel, read_host
 from hostrouting.finding import ESCAPES
