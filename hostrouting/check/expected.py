@@ -77,12 +77,13 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
     """All default routes for plain packets, in the order of the lookup, and whether the rule uses them."""
     every = Prefix(fib.family, 0, 0)
+    both = every.halves()
     for step in fib.steps():
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
         routes = [route for route in step.table.routes.get(every, ()) if route.type == "unicast"]
-        halves = [step.table.routes[half][0] for half in every.halves() if half in step.table.routes]
+        halves = [step.table.routes[half][0] for half in both if half in step.table.routes]
         if [route.type for route in halves] == ["unicast", "unicast"]:
             routes.append(halves[0]._replace(legs=(*halves[0].legs, *halves[1].legs)))
         yield from ((route, route.prefix.length > limit) for route in routes)

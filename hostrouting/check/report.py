@@ -220,8 +220,7 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave by a device that is only allowed, by what allows it."""
     for name, places in _extents(family.family, ranges_of(family.parts, _allowance_of)).items():
-        sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
-        yield Finding("allowed", "note", sentence, name)
+        yield Finding("allowed", "note", f"packets to {spoken(places, most=_RANGES)} leave by {name}", name)
 
 
 def _allowance_of(part: Part) -> str | None:

@@ -166,6 +166,17 @@ def test_a_repair_is_never_a_default_route() -> None:
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
 
 
+def test_a_repair_names_the_device_where_table_main_has_another_default_route() -> None:
+    """An open route would take the next hop of table main's, which a VPN's rule suppresses here."""
+    rules = (
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
+        Rule(family=4, priority=200, table=200),
+    )
+    ways = Route.to("0.0.0.0/0", dev="eth1", table=200), Route.to(CIDR, dev="ib0", metric=100)
+    report = reported(node(*ways, rules=rules, links=(IB0, Link(name="eth1", index=10))))
+    assert [route.to_mapping() for route in report.routes] == [{"destination": CIDR, "dev": "eth1"}]
+
+
 @pytest.mark.parametrize(("count", "routes"), [(256, 512), (257, 0)])
 def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
     """Each of these needs two routes, because its own key is taken; more than 512 are not proposed."""
