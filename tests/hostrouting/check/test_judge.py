@@ -7,7 +7,7 @@ import pytest
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -58,6 +58,31 @@ def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -
 def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     """A socket that is bound to a device may leave by it; what refuses packets with a mark is no VPN."""
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
+
+
+def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
+    """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by no other there."""
+    links = (Link(name="wg1", index=10, kind="wireguard", type=65534), Link(name="docker0", index=11, kind="bridge"))
+    rules = (Rule(family=4, priority=100, table=100, fwmark=1, fwmask=1, invert=True),)
+    vpn = Route.to("0.0.0.0/0", dev="wg1", table=100)
+    for taken, verdict in ((CIDR, "undecided"), ("10.9.0.0/16", "ok")):
+        host = node(vpn, Route.to(taken, dev="docker0"), rules=rules, links=links)
+        assert reported(host, expectedDevs=["wg1"]).verdict == verdict
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(19, "overlap"), (20, "undecided")])
+def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
+    """A range that is refused around a pod may be a block of a CNI that is not known, unless it is wider than those."""
+    refused = Route(Prefix.around(4, int(as_ip("172.16.0.0")), length), type="prohibit", protocol=4)
+    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(Link(name="cali1", index=9, kind="veth"),))
+    assert reported(host).verdict == verdict
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "multicast"])
+def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
+    """They lead out by the uplink, but not for every packet."""
+    way = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth0", gateway=as_ip("10.0.0.1")),), type=kind, protocol=4)
+    assert reported(node(way)).verdict == "undecided"
 
 
 def test_a_device_that_vanished_while_it_was_read() -> None:
