@@ -101,10 +101,11 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
     if not devs or uplinks.doubtful:
         return None, "routeOverlap.expectedDevs to name the device"
-    open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    ways = ((dev, uplink.route_to(every, dev=dev)) for dev in open_first)
-    good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
-    return next(good, None) or (devs[-1], uplink.route_to(every, dev=devs[-1]))
+    way = uplink.route_to(every)
+    if isinstance(way, Route) and uplinks.devs.issuperset(way.devs):
+        return None, way
+    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
+    return next((way for way in ways if isinstance(way[1], Route)), ways[-1])
 
 
 def _span(fib: Fib, part: Part) -> _Span:

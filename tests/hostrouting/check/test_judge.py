@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
@@ -76,6 +77,13 @@ def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
     refused = Route(Prefix.around(4, int(as_ip("172.16.0.0")), length), type="prohibit", protocol=4)
     host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(Link(name="cali1", index=9, kind="veth"),))
     assert reported(host).verdict == verdict
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
+def test_tunnels_that_look_like_ethernet(kind: str) -> None:
+    """A default route by one hides the card's: which is meant is in doubt."""
+    host = node(Route.to("0.0.0.0/0", dev="dev0"), links=(Link(name="dev0", index=9, kind=kind),))
+    assert reported(host).verdict == ("ok" if kind == "bond" else "undecided")
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "multicast"])
@@ -213,6 +221,7 @@ def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
         routes,
         set() if routes else {"too-many"},
     )
+    assert ("too many routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (routes == 0)
 
 
 def test_a_repair_of_the_last_address() -> None:

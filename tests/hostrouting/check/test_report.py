@@ -171,6 +171,13 @@ def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
     assert f"within 60 s that counts (there is [{route}]), so no device" in finding.sentence
 
 
+def test_the_gateway_of_an_escape() -> None:
+    """Programs read that of the next hop by which packets escape."""
+    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("docker0", gateway=as_ip("10.9.0.1")))
+    [escape, *_] = findings(node(Route(INSIDE, hops), links=(DOCKER,))())
+    assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
+
+
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
