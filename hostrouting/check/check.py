@@ -186,11 +186,9 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
         # Without a default route, it matters whether there is one that is not judged.
         if not prefix.length or any(prefix in block or block in prefix for block in blocks):
             doubts.append((Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last))
-    findings = (*(undelivered(judge) if cidrs else ()), *find_doubts(family, doubts))
+    findings = (*undelivered(judge), *find_doubts(family, doubts))
     repair = propose_repair(judge, blocks, plain)
-    return FamilyReport(
-        judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge) if cidrs else (), repair
-    )
+    return FamilyReport(judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge), repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -214,7 +212,7 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts: list[tuple[Opinion, int, int]] = []
-    every = [part for part in report.parts if part.first or report.family != IPV4]  # Linux has no answer for 0.0.0.0
+    every = [part for part in report.parts if part.first]  # Linux has no answer for 0.0.0.0
     answers = backend.lookup([ip_at(report.family, part.first) for part in every])
     for part, answer in zip(every, answers, strict=True):
         if not _agrees(report.judge, part.decision, answer):

@@ -94,15 +94,14 @@ class Table:
     def __init__(self, routes: Iterable[Route]) -> None:
         """Leave out what Linux does not use for plain packets: dead and expired routes, those for a tos or source."""
         self.routes: dict[Prefix, list[Route]] = {}
-        for route in sorted(routes, key=_rank):
-            is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
-            if not (route.tos or route.source is not None or is_dead or route.expired):
-                self.routes.setdefault(route.prefix, []).append(route)
         self._by_length: dict[int, dict[int, Route]] = {}
         """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
-        for prefix in sorted(self.routes, key=lambda prefix: -prefix.length):
-            free = width_of(prefix.family) - prefix.length
-            self._by_length.setdefault(free, {})[prefix.network >> free] = self.routes[prefix][0]
+        for route in sorted(routes, key=_order):
+            is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
+            if not (route.tos or route.source is not None or is_dead or route.expired):
+                free = width_of(route.prefix.family) - route.prefix.length
+                self.routes.setdefault(route.prefix, []).append(route)
+                self._by_length.setdefault(free, {}).setdefault(route.prefix.network >> free, route)
 
     def best(self, address: int) -> Route | None:
         """The route for this address, which is that with the longest prefix; None if the table has none."""
@@ -112,9 +111,9 @@ class Table:
         return None
 
 
-def _rank(route: Route) -> tuple[int, int]:
-    """Lower is preferred. Sorting is stable, so of equal ones the first in the kernel's order wins."""
-    return route.metric, -PREFERENCES.index(route.preference)
+def _order(route: Route) -> tuple[int, int, int]:
+    """The lowest is used first. Sorting is stable, so of equal ones that is the first in the kernel's order."""
+    return -route.prefix.length, route.metric, -PREFERENCES.index(route.preference)
 
 
 class Fib:

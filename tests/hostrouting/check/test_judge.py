@@ -8,7 +8,7 @@ from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -86,6 +86,14 @@ def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     assert reported(host).verdict == ("ok" if kind == "bond" else "undecided")
 
 
+@pytest.mark.parametrize("kind", ["broadcast", "anycast"])
+@pytest.mark.parametrize(("protocol", "verdict"), [(PROTOCOL_KERNEL, "ok"), (4, "overlap")])
+def test_addresses_of_a_network(kind: RouteType, protocol: int, verdict: str) -> None:
+    """Its broadcast and anycast addresses are this host's own; but not if another program has made the route."""
+    way = Route(Prefix.parse("172.16.5.255/32"), (NextHop("ib0"),), type=kind, protocol=protocol)
+    assert reported(node(way)).verdict == verdict
+
+
 @pytest.mark.parametrize("kind", ["broadcast", "multicast"])
 def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
     """They lead out by the uplink, but not for every packet."""
@@ -95,7 +103,9 @@ def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
 
 def test_a_device_that_vanished_while_it_was_read() -> None:
     """Routes may name a device that is no longer listed."""
-    assert reported(node(Route.to(CIDR, dev="gone"))).verdict == "overlap"
+    report = reported(node(Route.to(CIDR, dev="gone")))
+    assert report.verdict == "overlap"
+    assert check_findings(report, mode="WARN")[0].remedy == ""
 
 
 def test_one_next_hop_without_a_gateway() -> None:
