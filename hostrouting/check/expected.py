@@ -66,7 +66,7 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
         equals = [route for route in usable if (route.table, route.metric) == (used.table, used.metric)]
         rivals = useful(dev for route in equals for dev in route.devs)
         # Several routers advertise themselves, each on its own device.
-        if rivals != devs or (fib.family == 6 and used.protocol == _RA and len(devs) > 1):
+        if rivals != devs or (used.protocol == _RA and len(devs) > 1):
             doubtful = rivals
         if hidden or (has_tunnel(devs) and any(links[dev].kind != "ppp" for dev in devs)):
             doubtful |= devs | hidden

@@ -79,6 +79,14 @@ def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
     assert reported(host).verdict == verdict
 
 
+@pytest.mark.parametrize(("protocol", "verdict"), [(9, "undecided"), (4, "ok")])
+def test_a_default_route_by_two_cards(protocol: int, verdict: str) -> None:
+    """One that an operator made is meant; one that is made of what several routers advertise may not be."""
+    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+    default = Route(Prefix.parse("::/0"), hops, metric=1024, protocol=protocol)
+    assert reported(node(default, links=(Link(name="eth1", index=9),)), "fd00::/48").verdict == verdict
+
+
 @pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
 def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     """A default route by one hides the card's: which is meant is in doubt."""
