@@ -355,9 +355,8 @@ class Judge:
     def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
         """Whether packets with a source in this block are forwarded, or leave by their source's device."""
         own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
-        own = [address for address in own if not self._rows(address.dev)]
-        holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
-        return not own or (decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders))
+        devs = {address.dev for address in own if not self._rows(address.dev)}
+        return not devs or (decision.kind == "unicast" and {*decision.devs} == devs)
 
     def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""
