@@ -204,6 +204,15 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     assert report.families[0].repair.unsafe == ()
 
 
+def test_a_repair_waits_until_the_device_is_named() -> None:
+    """Where a tunnel's default route hides the card's, it is not known by which the repair should lead."""
+    links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
+    repair = reported(host).families[0].repair
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
+    assert [route.dev for route in reported(host, expectedDevs=["eth0"]).routes] == ["eth0"] * 2
+
+
 def test_a_repair_is_never_a_default_route() -> None:
     """The configuration takes no default route, so a host without one in table main needs both of its halves."""
     no_default = [route for route in node().routes if not route.prefix.length]
