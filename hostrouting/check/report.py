@@ -142,7 +142,7 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
     expected = spoken(family.expected_devs, last="or")
     where = extent(family.family, escape.first, escape.last)
     sentence = f"{where}{of_pods} {_way(escape)}{f' [{cause}]' if cause else ''}; expected: {expected}"
-    remedy = "" if escape.kind in {"overlap", "no-route"} else _deletion(decision)
+    remedy = "" if escape.kind == "overlap" else _deletion(decision)
     kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
     if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
         devs, verb = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), "is" if len(kinds) == 1 else "are"

@@ -146,7 +146,10 @@ class TestPods:
     @pytest.mark.parametrize(("iif", "verdict"), [("cali1", "overlap"), ("eth1", "ok")])
     def test_the_devices_of_pods(self, iif: str, verdict: str) -> None:
         """What arrives on another device is not from a pod, whatever its source."""
-        assert self.reported(pods=["10.244.0.0/16"], iif=iif).verdict == verdict
+        report = self.reported(pods=["10.244.0.0/16"], iif=iif)
+        assert report.verdict == verdict
+        words = "".join(map(str, check_findings(report, mode="WARN")))
+        assert ("10.244.1.0/24 that arrive on cali1, leaves by eth1" in words) is (verdict == "overlap")
 
     def test_what_holds_for_all_is_said_once(self) -> None:
         """What the host's own packets suffer, too, is not repeated for pods."""
