@@ -159,7 +159,7 @@ def test_a_networkd_that_deletes_static_routes() -> None:
         ("leave", "ManageForeignRoutes=no", set()),
         ("leave", "#ManageForeignRoutes=no", networkd),
     ):
-        host.files.texts["/etc/systemd/networkd.conf"] = f"[Network]\n{settings}\n"
+        host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{settings}\n"
         document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
         said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
         notes = {finding["target"] for finding in said.json["findings"] if finding["name"] == "unit"}
