@@ -155,7 +155,7 @@ class Judge:
 
     def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
         """The ranges of these addresses, in order."""
-        everywhere = [block for block in _EVERYWHERE[self.fib.family] if block.first <= last and first <= block.last]
+        everywhere = _EVERYWHERE[self.fib.family]
         for low, high in pieces(first, last, everywhere):
             is_everywhere = any(block.first <= low <= block.last for block in everywhere)
             for cell in self.fib.cells(low, high, packet):

@@ -69,6 +69,10 @@ def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     for taken, verdict in ((CIDR, "undecided"), ("10.9.0.0/16", "ok")):
         host = node(vpn, Route.to(taken, dev="docker0"), rules=rules, links=links)
         assert reported(host, expectedDevs=["wg1"]).verdict == verdict
+    marked = Rule(family=4, priority=90, table=200, fwmark=1, fwmask=1)
+    by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+    host = node(vpn, by_card, rules=(marked, *rules), links=links)
+    assert reported(host, expectedDevs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
 
 
 @pytest.mark.parametrize(("length", "verdict"), [(19, "overlap"), (20, "undecided")])
@@ -77,6 +81,25 @@ def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
     refused = Route(Prefix.around(4, int(as_ip("172.16.0.0")), length), type="prohibit", protocol=4)
     host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(Link(name="cali1", index=9, kind="veth"),))
     assert reported(host).verdict == verdict
+
+
+def test_halves_beside_a_default_route_are_a_capture() -> None:
+    """They are not taken for the default route, though they have its metric."""
+    halves = [Route.to(half, dev="eth1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=(Link(name="eth1", index=9),))
+    report = reported(host)
+    assert (report.verdict, report.families[0].expected_devs) == ("overlap", ("eth0",))
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(1, "undecided"), (32, "overlap")])
+def test_what_may_be_the_card_below_a_tunnel(number: int, verdict: str) -> None:
+    """If only a tunnel has a default route, it may be any card that is connected, but never InfiniBand."""
+    links = (Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="dev1", index=10, type=number))
+    gone = [route for route in node().routes if not route.prefix.length]
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="dev1", protocol=2), links=links)
+    host = host.with_routes(without=gone)
+    held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
+    assert reported(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
 @pytest.mark.parametrize(("protocol", "verdict"), [(9, "undecided"), (4, "ok")])
@@ -181,6 +204,8 @@ def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
 def test_reserved_ranges_are_the_hosts_own() -> None:
     """A check of everything is not about the loopback network, nor about the addresses of each single link."""
     assert reported(node(), "0.0.0.0/0").verdict == "ok"
+    refused = Route(Prefix.parse("224.0.0.0/4"), type="unreachable", protocol=4)
+    assert reported(node(refused), "239.0.0.0/8").verdict == "overlap"
 
 
 def test_addresses_of_services_on_dummy_devices() -> None:

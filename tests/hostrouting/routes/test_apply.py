@@ -156,6 +156,7 @@ FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
     st.integers(1, 9),
     st.sampled_from([0, 0, 1]),
 )
+@example([], [by(FIRST, ONE)], "cancelled", 1, 0)
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
 ) -> None:
