@@ -98,6 +98,7 @@ class _Transaction:
                 check()
                 if refusals := self._send(requests):
                     return refusals
+                check()
                 if differences := self._differences(may_delete=requests is first):
                     return differences
         except BackendError as error:
