@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, Escape, check_snapshot
-from hostrouting.check.pods import phrase_of
+from hostrouting.check.report import phrase_of
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.host.saved import read_snapshot

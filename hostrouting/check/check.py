@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
-from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import find_doubts
 from hostrouting.errors import NotReady
@@ -24,7 +23,7 @@ from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import IPV4, Prefix, ip_at, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -52,11 +51,6 @@ class Escape(NamedTuple):
     """The devices by which they leave."""
     packet: Packet = PLAIN
     """Whose packets: the host's own, or those of pods."""
-
-    @property
-    def prefixes(self) -> tuple[Prefix, ...]:
-        """The range as the fewest prefixes."""
-        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
 
 class FamilyReport(NamedTuple):
@@ -178,7 +172,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     family, plain = judge.fib.family, list[Part]()
     escapes, doubts = dict[Escape, None](), list[tuple[Opinion, int, int]]()
     blocks = _disjoint(cidrs) if judge.uplinks.devs else []
-    packets = (PLAIN, *pod_packets(judge.fib, judge.pods))
+    packets = [*judge.packets()]
     for block, packet in ((block, packet) for block in blocks for packet in packets):
         parts = list(judge.parts(block.first, block.last, packet))
         plain += parts if packet is PLAIN else ()
@@ -192,11 +186,9 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
         # Without a default route, it matters whether there is one that is not judged.
         if not prefix.length or any(prefix in block or block in prefix for block in blocks):
             doubts.append((Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last))
-    findings = (*(undelivered(judge) if cidrs else ()), *find_doubts(family, doubts))
+    findings = (*undelivered(judge), *find_doubts(family, doubts))
     repair = propose_repair(judge, blocks, plain)
-    return FamilyReport(
-        judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge) if cidrs else (), repair
-    )
+    return FamilyReport(judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge), repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -220,7 +212,7 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts: list[tuple[Opinion, int, int]] = []
-    every = [part for part in report.parts if part.first or report.family != IPV4]  # Linux has no answer for 0.0.0.0
+    every = [part for part in report.parts if part.first]  # Linux has no answer for 0.0.0.0
     answers = backend.lookup([ip_at(report.family, part.first) for part in every])
     for part, answer in zip(every, answers, strict=True):
         if not _agrees(report.judge, part.decision, answer):

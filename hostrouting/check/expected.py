@@ -24,19 +24,6 @@ _HARDWARE = {1, 32, 772}
 """Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
 
 
-class Default(NamedTuple):
-    """One default route for plain packets: 0/0, or its two halves as one route with the next hops of both."""
-
-    route: Route
-    is_suppressed: bool
-    """Whether the rule that looks it up ignores it."""
-
-    @property
-    def rank(self) -> tuple[bool, int, int, int]:
-        """Linux uses any of those that have the same."""
-        return self.is_suppressed, self.route.table, self.route.prefix.length, self.route.metric
-
-
 class Uplinks(NamedTuple):
     """Which devices are expected."""
 
@@ -45,8 +32,8 @@ class Uplinks(NamedTuple):
     """Those of them of which it is not known whether they are meant."""
     card: str | None
     """The network card whose default route a tunnel's hides."""
-    defaults: tuple[Default, ...]
-    """The default routes that lead out of the host, in the order of the lookup."""
+    defaults: tuple[Route, ...]
+    """The default routes that lead out of the host, in the order of the lookup; two halves are one."""
 
 
 def is_tunnel(link: Link | None) -> bool:
@@ -66,35 +53,37 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
     def has_tunnel(devs: Iterable[str]) -> bool:
         return any(is_tunnel(links.get(dev)) for dev in devs)
 
-    every = [default for default in _defaults_of(fib) if useful(default.route.devs)]
+    every = [(route, is_used) for route, is_used in _defaults_of(fib) if useful(route.devs)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
-    defaults = [default for default in every if not default.route.prefix.length] or every
-    used = next((default for default in defaults if not default.is_suppressed), None)
-    devs = named or useful(used.route.devs if used else ())
-    cards = [default.route.devs for default in defaults if not has_tunnel(default.route.devs)]
+    defaults = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
+    usable = [route for route, is_used in defaults if is_used]
+    devs = named or useful(usable[0].devs if usable else ())
+    cards = [route.devs for route, _ in defaults if not has_tunnel(route.devs)]
     hidden = useful(cards[0]) if cards and has_tunnel(devs) else frozenset()
     doubtful = frozenset[str]()
-    if used and not named:
-        equals = useful(dev for default in defaults if default.rank == used.rank for dev in default.route.devs)
+    if usable and not named:
+        used = usable[0]
+        equals = [route for route in usable if (route.table, route.metric) == (used.table, used.metric)]
+        rivals = useful(dev for route in equals for dev in route.devs)
         # Several routers advertise themselves, each on its own device.
-        if equals != devs or (fib.family == 6 and used.route.protocol == _RA and len(devs) > 1):
-            doubtful = equals
+        if rivals != devs or (used.protocol == _RA and len(devs) > 1):
+            doubtful = rivals
         if hidden or (has_tunnel(devs) and any(links[dev].kind != "ppp" for dev in devs)):
             doubtful |= devs | hidden
     card = next(iter(hidden)) if len(hidden) == 1 else None
-    return Uplinks(devs | doubtful, doubtful, card, tuple(defaults))
+    return Uplinks(devs | doubtful, doubtful, card, tuple(route for route, _ in defaults))
 
 
-def _defaults_of(fib: Fib) -> Iterator[Default]:
-    """All default routes for plain packets, in the order of the lookup."""
+def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
+    """All default routes for plain packets, in the order of the lookup, and whether the rule uses them."""
     every = Prefix(fib.family, 0, 0)
+    both = every.halves()
     for step in fib.steps():
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
-        halves = [step.table.routes[half][0] for half in every.halves() if half in step.table.routes]
+        routes = [route for route in step.table.routes.get(every, ()) if route.type == "unicast"]
+        halves = [step.table.routes[half][0] for half in both if half in step.table.routes]
         if [route.type for route in halves] == ["unicast", "unicast"]:
-            yield Default(halves[0]._replace(legs=(*halves[0].legs, *halves[1].legs)), limit >= 1)
-        for route in step.table.routes.get(every, ()):
-            if route.type == "unicast":
-                yield Default(route, limit >= 0)
+            routes.append(halves[0]._replace(legs=(*halves[0].legs, *halves[1].legs)))
+        yield from ((route, route.prefix.length > limit) for route in routes)

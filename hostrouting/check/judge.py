@@ -17,6 +17,9 @@ without a gateway, and an IPv4 route of the type broadcast or multicast, to whic
 
 Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
+
+What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their packets are judged like
+the host's own, with the source and the device that they have, as far as rules tell these apart.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, Prefix, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
@@ -55,6 +58,10 @@ _EVERYWHERE = {
 """By family: multicast, broadcast, and the addresses that every host has, or every link."""
 _POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
+
+_PODS = {"pod", "bridge"}
+SOME_POD = "a pod's device"
+"""Stands for every device that no rule names; no device has a name with a space."""
 
 
 class Opinion(NamedTuple):
@@ -127,15 +134,28 @@ class Judge:
         self.pods = of_family(check.pod_cidrs, fib.family)
         self.links = {link.name: link for link in fib.snapshot.links}
         self.addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
-        self._refusals: dict[Route, Opinion] = {}
+        self._opinions: dict[tuple[Route, bool], Opinion] = {}
 
     def with_routes(self, routes: Iterable[Route]) -> Judge:
         """The same judge of a host that also has these routes."""
         return Judge(Fib(self.fib.snapshot.with_routes(routes), self.fib.family), self._check)
 
+    def packets(self) -> Iterator[Packet]:
+        """A plain packet of this host, and a packet of each kind that pods send.
+
+        Sources differ only where a `from` selector begins or ends, and devices only where a rule names one.
+        """
+        yield PLAIN
+        named = {rule.iif for rule in self.fib.rules}
+        of_pods = [dev for dev in self.links if dev in named and any(row.use in _PODS for _, row in self._rows(dev))]
+        blocks = [rule.src for rule in self.fib.rules if rule.src is not None]
+        for first, last in (piece for cidr in self.pods for piece in pieces(cidr.first, cidr.last, blocks)):
+            for source in prefixes_between(self.fib.family, first, last):
+                yield from (Packet(source, dev) for dev in (SOME_POD, *of_pods))
+
     def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
         """The ranges of these addresses, in order."""
-        everywhere = [block for block in _EVERYWHERE[self.fib.family] if block.first <= last and first <= block.last]
+        everywhere = _EVERYWHERE[self.fib.family]
         for low, high in pieces(first, last, everywhere):
             is_everywhere = any(block.first <= low <= block.last for block in everywhere)
             for cell in self.fib.cells(low, high, packet):
@@ -154,26 +174,28 @@ class Judge:
         return find_uplinks(self.fib, self.named)
 
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
-        """What is to be said of packets that end so."""
-        route, kind = decision.route, decision.kind
-        if route is None:
-            return Opinion(ESCAPE, kind)
-        if kind in REFUSING:
-            if route not in self._refusals:
-                self._refusals[route] = self._of_refusal(route)
-            return self._refusals[route]
+        """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
+        if decision.route is None:
+            return Opinion(ESCAPE, decision.kind)
+        key = decision.route, is_marked
+        if key not in self._opinions:
+            self._opinions[key] = self._opinion_of(decision, decision.route, is_marked=is_marked)
+        return self._opinions[key]
+
+    def _opinion_of(self, decision: Decision, route: Route, *, is_marked: bool) -> Opinion:
         is_wide = route.prefix.length < self.fib.width
-        if kind == "local" and is_wide and not is_marked:
-            return Opinion(ESCAPE, "own-range", str(route))
-        is_of_address = kind in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide
-        if kind == "local" or is_of_address:
+        if route.type in REFUSING:
+            return self._of_refusal(route)
+        if route.type == "local":
+            return Opinion(ESCAPE, "own-range") if is_wide and not is_marked else _OWN
+        if route.type in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide:
             return _OWN
         devs = self.all_devs(decision)
         if not devs or may_change_destination(route):
             return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
         opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade == FINE and self.fib.family == IPV4 and kind in {"broadcast", "multicast"}:
+        if worst.grade == FINE and self.fib.family == IPV4 and route.type in {"broadcast", "multicast"}:
             return Opinion(DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
         return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
 
@@ -216,13 +238,9 @@ class Judge:
         link = self.links.get(dev)
         return leads_out(link) and not is_tunnel(link)
 
-    @cached_property
-    def _networks(self) -> list[tuple[Prefix, str]]:
-        return [(address.network, address.dev) for address in self.addresses]
-
     def _owners(self, prefix: Prefix) -> dict[str, None]:
         """The devices that have a network around this prefix."""
-        return {dev: None for network, dev in self._networks if prefix in network}
+        return {address.dev: None for address in self.addresses if prefix in address.network}
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
@@ -234,7 +252,7 @@ class Judge:
         is_by_gateway = all(leg.gateway for leg in route.legs if leg.dev == dev)
         if is_by_gateway or not is_wide or route.protocol in _OF_LINK or dev in self._owners(route.prefix):
             return False
-        legs = (leg for default in self.uplinks.defaults for leg in default.route.legs if leg.dev == dev)
+        legs = (leg for default in self.uplinks.defaults for leg in default.legs if leg.dev == dev)
         return any(leg.gateway for leg in legs)
 
     def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
@@ -248,13 +266,11 @@ class Judge:
     def _rival_of(self, dev: str, route: Route, *, is_marked: bool) -> str:
         """What shows that a CNI left this device, or this route, behind; empty if nothing does.
 
-        That is the network of a card or of a pods' bridge around many addresses, and pods of another CNI.
+        That is another device's network around many addresses, and pods of another CNI.
         """
         is_wide = route.prefix.length < self.fib.width and not is_marked
-        for owner in self._owners(route.prefix) if is_wide else ():
-            is_bridge = any(device.use == "bridge" for _, device in self._rows(owner))
-            if owner != dev and (is_bridge or owner in self.uplinks.devs):
-                return f"the network of {owner}"
+        if is_wide and (owners := [owner for owner in self._owners(route.prefix) if owner != dev]):
+            return f"the network of {owners[0]}"
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {"bridge", "network"}]
         if not rows or any(cni.serves is None and device.use == "network" for cni, device in rows):
             return ""
@@ -272,7 +288,7 @@ class Judge:
 
     def _of_refusal(self, route: Route) -> Opinion:
         family, length = route.prefix.family, route.prefix.length
-        opinion = Opinion(ESCAPE, route.type, str(route))
+        opinion = Opinion(ESCAPE, route.type)
         if any(route.prefix in services or services in route.prefix for services in self.services):
             return opinion
         inside = self._pods_inside(route)
@@ -339,9 +355,8 @@ class Judge:
     def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
         """Whether packets with a source in this block are forwarded, or leave by their source's device."""
         own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
-        own = [address for address in own if not self._rows(address.dev)]
-        holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
-        return not own or (decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders))
+        devs = {address.dev for address in own if not self._rows(address.dev)}
+        return not devs or (decision.kind == "unicast" and {*decision.devs} == devs)
 
     def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""
@@ -370,6 +385,6 @@ class Judge:
         """The address with which this host sends by the expected device; None if there is none, or a doubt."""
         devs = self.uplinks.devs - self.uplinks.doubtful
         held = [address.ip for address in self.addresses if address.dev in devs and address.scope == SCOPE_UNIVERSE]
-        routes = (route for route, _ in self.uplinks.defaults if devs.issuperset(route.devs))
+        routes = (route for route in self.uplinks.defaults if devs.issuperset(route.devs))
         sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
         return next(sources, None) or next(iter(held), None)

@@ -8,13 +8,14 @@ and no other program's route has its key. What that route does not take is left 
 prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of four reasons.
+fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.expected import is_tunnel
@@ -38,20 +39,18 @@ class Unsafe(NamedTuple):
     first: int
     last: int
     reason: str
-    """One of earlier-rule, host-route, no-gateway and too-many."""
+    """One of earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str = ""
     """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
 
 
 class Repair(NamedTuple):
-    """The routes that repair what can be repaired, what cannot be, and what the repair costs."""
+    """The routes that repair what can be repaired, and what cannot be."""
 
     routes: tuple[StaticRoute, ...] = ()
     resolved: tuple[Route, ...] = ()
     """The same routes with device and gateway, as they are added on this host."""
     unsafe: tuple[Unsafe, ...] = ()
-    diverted: tuple[tuple[str, Prefix], ...] = ()
-    """Networks of other devices of which a part would be reached by the uplink instead: device and network."""
 
 
 class _Span(NamedTuple):
@@ -102,10 +101,11 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
     if not devs or uplinks.doubtful:
         return None, "routeOverlap.expectedDevs to name the device"
-    open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in open_first]
-    good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
-    return next(good, ways[-1])
+    way = uplink.route_to(every)
+    if isinstance(way, Route) and uplinks.devs.issuperset(way.devs):
+        return None, way
+    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
+    return next((way for way in ways if isinstance(way[1], Route)), ways[-1])
 
 
 def _span(fib: Fib, part: Part) -> _Span:
@@ -129,17 +129,12 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
     main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
     taken = {route.prefix for route in main if route.protocol != OURS}
     relevant = [span for span in spans if span.length <= fib.width and not _is_indifferent(span.part, way)]
-    firsts = [span.part.first for span in relevant]
-    known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
+    firsts, lasts = [span.part.first for span in relevant], [span.part.last for span in relevant]
 
-    def fewest(block: Prefix, above: int, around: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+    @cache
+    def fewest(block: Prefix, above: int) -> tuple[int, tuple[Prefix, ...]]:
         """How many addresses of the block stay lost, and its prefixes; `above` is the length of a route around it."""
-        if (block, above) not in known:
-            inside = [span for span in around if span.part.first <= block.last and block.first <= span.part.last]
-            known[block, above] = choose(block, above, inside)
-        return known[block, above]
-
-    def choose(block: Prefix, above: int, inside: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+        inside = relevant[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
         lost = [span for span in inside if span.is_escape and span.length > above]
         if not lost:
             return 0, ()
@@ -153,12 +148,11 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
             return 1, ()
         ways = []
         for route, length in [((), above), *([((block,), block.length)] if takes else [])]:
-            (count, first), (more, second) = (fewest(half, length, inside) for half in block.halves())
+            (count, first), (more, second) = (fewest(half, length) for half in block.halves())
             ways.append((count + more, (*route, *first, *second)))
         return min(ways, key=lambda way: (way[0], len(way[1])))
 
-    inside = (relevant[bisect_left(firsts, block.first) : bisect_left(firsts, block.last + 1)] for block in blocks)
-    return [prefix for block, around in zip(blocks, inside, strict=True) for prefix in fewest(block, -1, around)[1]]
+    return [prefix for block in blocks for prefix in fewest(block, -1)[1]]
 
 
 def _is_indifferent(part: Part, way: Route) -> bool:
@@ -174,24 +168,17 @@ def _proven(
     """The repair, with what stays lost; without any route if they would make anything worse."""
     ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
     resolved = tuple(route for route in ways if isinstance(route, Route))
+    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
-    if prefixes and any(part.grade > span.part.grade for span, part in now):
-        return _proven(judge, uplink, dev, (), spans)
-    lost = {part.first: span.obstacle for span, part in now if span.is_escape and part.grade > FINE}
-    reasons = {first: ("earlier-rule" if cause else "host-route", cause) for first, cause in lost.items()}
-    ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
+    if any(part.grade > span.part.grade for span, part in now):
+        routes, resolved, now = (), (), [(span, span.part) for span in spans]
+
+    def reason_of(span: _Span, part: Part) -> tuple[str, str]:
+        takes = any(prefix.first <= part.first <= prefix.last and prefix.length >= span.length for prefix in prefixes)
+        return ("earlier-rule" if span.obstacle else "not-proven" if takes else "host-route"), span.obstacle
+
+    lost = {part.first: reason_of(span, part) for span, part in now if span.is_escape and part.grade > FINE}
+    ranges = ranges_of((part for _, part in now), lambda part: lost.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
-    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
-    return Repair(routes, resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
-
-
-def _diverted(judge: Judge, routes: Sequence[Route], spans: Sequence[_Span]) -> Iterator[tuple[str, Prefix]]:
-    """The networks of other devices of which the repair takes a part."""
-    devs = {dev for span in spans if span.is_escape for dev in span.part.decision.devs}
-    networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
-    for dev, network in networks:
-        if network.length < judge.fib.width and any(
-            route.prefix in network or network in route.prefix for route in routes
-        ):
-            yield dev, network
+    return Repair(routes, resolved, unsafe)

@@ -10,11 +10,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.judge import ranges_of
-from hostrouting.check.pods import phrase_of
+from hostrouting.check.judge import ESCAPE, SOME_POD, ranges_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
-from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at, prefixes_between
 from hostrouting.model.route import protocol_name, table_name
 from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
@@ -23,7 +22,7 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.check.judge import Opinion, Part
-    from hostrouting.fib.engine import Decision
+    from hostrouting.fib.engine import Decision, Packet
     from hostrouting.finding import Name
     from hostrouting.model.route import Route
 
@@ -65,6 +64,7 @@ _REASONS = {
     "host-route": "no static route can be more specific than what is there, or have such a destination",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
+    "not-proven": "the proof failed: with routes, these packets would still be in doubt, or others worse off",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _RANGES = 3  # ranges that are named for one cause; the others are counted
@@ -92,10 +92,10 @@ def verdict_sentence(family: FamilyReport) -> str:
     """The verdict on one family, in one sentence without the verdict's own word."""
     cidrs, devs = spoken([str(cidr) for cidr in family.cidrs]), spoken(family.expected_devs, last="or")
     if family.verdict == "no-default-route":
-        route = f"IPv{family.family} default route{_passed_over(family)}"
-        return f"there is no {route}, so no device is expected for {cidrs}"
+        return _no_default_route(family).sentence
     if family.verdict == "overlap":
-        size = "all" if all(_escapes_whole(cidr, family.escapes) for cidr in family.cidrs) else "a part"
+        is_whole = all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in family.parts)
+        size = "all" if is_whole else "a part"
         lost_by = dict.fromkeys(dev for escape in family.escapes if escape.kind == "overlap" for dev in escape.devs)
         ways = [f"leaves by {spoken([*lost_by])}"] if lost_by else []
         ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
@@ -125,15 +125,14 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
     return {label: [*texts] for label, texts in extents.items()}
 
 
-def _escapes_whole(cidr: Prefix, escapes: Iterable[Escape]) -> bool:
-    behind = cidr.first  # everything before this address escapes
-    for first, last in sorted((escape.first, escape.last) for escape in escapes):
-        behind = max(behind, last + 1) if first <= behind else behind
-    return behind > cidr.last
-
-
 def _way(escape: Escape) -> str:
     return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else FATES.get(escape.kind, escape.kind)
+
+
+def phrase_of(packet: Packet) -> str:
+    """The packets of pods, as a phrase that follows "for"."""
+    arriving = "" if packet.iif == SOME_POD else f" that arrive on {packet.iif}"
+    return f"packets of pods from {packet.source}{arriving}"
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
@@ -143,7 +142,7 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
     expected = spoken(family.expected_devs, last="or")
     where = extent(family.family, escape.first, escape.last)
     sentence = f"{where}{of_pods} {_way(escape)}{f' [{cause}]' if cause else ''}; expected: {expected}"
-    remedy = "" if escape.kind in {"overlap", "no-route"} else _deletion(decision)
+    remedy = "" if escape.kind == "overlap" else _deletion(decision)
     kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
     if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
         devs, verb = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), "is" if len(kinds) == 1 else "are"
@@ -170,7 +169,7 @@ def _facts(escape: Escape) -> dict[str, Any]:
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
-        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "prefixes": [*map(str, prefixes_between(family, escape.first, escape.last))],
         "devs": list(escape.devs),
         "via": {
             "dev": dev,
@@ -183,23 +182,19 @@ def _facts(escape: Escape) -> dict[str, Any]:
     }
 
 
-def _no_default_route(family: FamilyReport, severity: Severity, *, wait: float) -> Finding:
-    """That no device is expected, how long the check waited, and which devices may be meant."""
+def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wait: float = 0.0) -> Finding:
+    """That no device is expected, how long the check waited, and which routes and devices may be meant."""
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
-    sentence = f"no {target} was there{when}{_passed_over(family)}, so no device is expected"
-    devs = {dev: link for dev, link in family.judge.links.items() if link.up and leads_out(link)}
+    every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
+    routes = [f"[{route}]" for route in every if route.type == "unicast"]
+    passed_over = f" that counts (there is {spoken(routes)})" if routes else ""
+    sentence = f"no {target} was there{when}{passed_over}, so no device is expected"
+    devs = {dev for dev, link in family.judge.links.items() if leads_out(link)}
     held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
     candidates = [f"{address.dev} ({address.ip}/{address.length})" for address in held]
     remedy = "add one, or name routeOverlap.expectedDevs"
     remedy += f": it may be {spoken(candidates, last='or')}" if candidates else ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
-
-
-def _passed_over(family: FamilyReport) -> str:
-    """The default routes that do not count, as the end of a clause; empty if there are none."""
-    every = (route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0))
-    routes = [f"[{route}]" for route in every if route.type == "unicast"]
-    return f" that counts (there is {spoken(routes)})" if routes else ""
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
@@ -212,16 +207,20 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
 
 
 def _costs(family: FamilyReport) -> Iterator[Finding]:
-    for dev, network in family.repair.diverted:
-        sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
-        yield Finding("repair-cost", "warning", sentence, str(network))
+    """The networks of other devices of which the repair takes a part."""
+    judge, routes = family.judge, family.repair.resolved
+    devs = {dev for escape in family.escapes for dev in escape.decision.devs}
+    for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):
+        is_taken = any(route.prefix in network or network in route.prefix for route in routes)
+        if dev in devs and is_taken and network.length < judge.fib.width:
+            sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
+            yield Finding("repair-cost", "warning", sentence, str(network))
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave by a device that is only allowed, by what allows it."""
     for name, places in _extents(family.family, ranges_of(family.parts, _allowance_of)).items():
-        sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
-        yield Finding("allowed", "note", sentence, name)
+        yield Finding("allowed", "note", f"packets to {spoken(places, most=_RANGES)} leave by {name}", name)
 
 
 def _allowance_of(part: Part) -> str | None:

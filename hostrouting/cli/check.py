@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, check_host, check_snapshot
+from hostrouting.check.flaws import find_networkd, find_probe_obstacles
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
-from hostrouting.check.surroundings import find_networkd, find_probe_obstacles
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.config.settings import HostRoutingConfig

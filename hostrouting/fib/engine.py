@@ -94,46 +94,26 @@ class Table:
     def __init__(self, routes: Iterable[Route]) -> None:
         """Leave out what Linux does not use for plain packets: dead and expired routes, those for a tos or source."""
         self.routes: dict[Prefix, list[Route]] = {}
-        for route in sorted(routes, key=_rank):
+        self._by_length: dict[int, dict[int, Route]] = {}
+        """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
+        for route in sorted(routes, key=_order):
             is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
             if not (route.tos or route.source is not None or is_dead or route.expired):
+                free = width_of(route.prefix.family) - route.prefix.length
                 self.routes.setdefault(route.prefix, []).append(route)
-
-    @cached_property
-    def runs(self) -> tuple[list[int], list[Route | None]]:
-        """The addresses at which another route becomes the best, and that route: None if there is none.
-
-        Prefixes nest or are disjoint. So in order of their first addresses, the wider one first, those around an
-        address are a stack with the best on top.
-        """
-        starts: list[int] = [0]
-        best: list[Route | None] = [None]
-        around: list[tuple[int, Route | None]] = [(1 << 128, None)]  # each with the address behind it
-
-        def begin(address: int, route: Route | None) -> None:
-            if starts[-1] != address:
-                starts.append(address)
-                best.append(route)
-            best[-1] = route
-
-        for prefix in sorted(self.routes):
-            while around[-1][0] <= prefix.first:
-                begin(around.pop()[0], around[-1][1])
-            begin(prefix.first, self.routes[prefix][0])
-            around.append((prefix.last + 1, best[-1]))
-        while len(around) > 1:
-            begin(around.pop()[0], around[-1][1])
-        return starts, best
+                self._by_length.setdefault(free, {}).setdefault(route.prefix.first >> free, route)
 
     def best(self, address: int) -> Route | None:
-        """The route for this address; None if the table has none."""
-        starts, best = self.runs
-        return best[bisect_right(starts, address) - 1]
+        """The route for this address, which is that with the longest prefix; None if the table has none."""
+        for free, routes in self._by_length.items():
+            if (route := routes.get(address >> free)) is not None:
+                return route
+        return None
 
 
-def _rank(route: Route) -> tuple[int, int]:
-    """Lower is preferred. Sorting is stable, so of equal ones the first in the kernel's order wins."""
-    return route.metric, -PREFERENCES.index(route.preference)
+def _order(route: Route) -> tuple[int, int, int]:
+    """The lowest is used first. Sorting is stable, so of equal ones that is the first in the kernel's order."""
+    return -route.prefix.length, route.metric, -PREFERENCES.index(route.preference)
 
 
 class Fib:
@@ -169,9 +149,9 @@ class Fib:
 
     @cached_property
     def _borders(self) -> list[int]:
-        borders = {border for table in self.tables.values() for border in table.runs[0]}
-        borders |= {border for rule in self.rules if rule.dst for border in (rule.dst.first, rule.dst.last + 1)}
-        return sorted(borders)
+        prefixes = {prefix for table in self.tables.values() for prefix in table.routes}
+        prefixes |= {rule.dst for rule in self.rules if rule.dst is not None}
+        return sorted({border for prefix in prefixes for border in (prefix.first, prefix.last + 1)})
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
         """The plain decision, and the other ends: one pass over the rules."""

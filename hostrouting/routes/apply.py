@@ -54,7 +54,7 @@ def apply_plan(
     """
     plan.require_possible()
     if plan.pending:
-        raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
+        raise ValueError(f"the plan is not ready: {plan.pending[0]}")
     transaction = _Transaction(plan, backend, before)
     with having_changed(transaction.done):
         try:

@@ -122,9 +122,10 @@ class Uplink:
             return f"IPv6 to be enabled on {leg.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
-        covering = [route for route in self._direct if gateway in route.prefix]
+        there = Prefix.of(gateway)
+        covering = [route for route in self._direct if there in route.prefix]
         # Linux would accept this host's own address, and lose the packets.
-        if any(route.type == "local" and route.prefix == Prefix.of(gateway) for route in covering):
+        if any(route.type == "local" and route.prefix == there for route in covering):
             return f"{gateway} to be a router next to this host (it is this host's own address)"
         if leg.onlink or any(route.table == TABLE_MAIN and leg.dev in route.devs for route in covering):
             return ""

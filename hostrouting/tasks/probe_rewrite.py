@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
-from hostrouting.check.surroundings import find_probe_obstacles
+from hostrouting.check.flaws import find_probe_obstacles
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed

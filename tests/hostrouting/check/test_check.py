@@ -57,7 +57,8 @@ def test_a_host_that_never_rests() -> None:
         faulty = FaultyBackend(kernel)
         faulty.is_restless = True
         report = check_host(faulty, config(cidrs=(CIDR,)))
-        assert (report.verdict, "kernel-differs" in names(report)) == (verdict, True)
+        assert (report.verdict, report.families[0].doubts[-1].name) == (verdict, "kernel-differs")
+        assert report.families[0].doubts[-1].sentence.startswith("the route tables kept changing while they were read")
 
 
 def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,22 +111,23 @@ def test_what_a_configuration_lacks() -> None:
 
 def test_own_addresses_split_no_escape() -> None:
     """An own address inside an escape, and the first one that Linux answers for the network, are parts of it."""
-    [escape] = check_snapshot(h200().snapshot(), config(cidrs=(CIDR,))).escapes
-    assert (escape.prefixes, escape.devs) == ((Prefix.parse(CIDR),), ("ib0",))
-    [escape] = check_snapshot(h200(dual_stack=True).snapshot(), config(cidrs=(CIDR6,))).escapes
-    assert escape.prefixes == (Prefix.parse(CIDR6),)
+    for cidr in (CIDR, CIDR6):
+        [escape] = check_snapshot(h200(dual_stack=True).snapshot(), config(cidrs=(cidr,))).escapes
+        assert (escape.first, escape.last, escape.devs) == (escape.cidr.first, escape.cidr.last, ("ib0",))
+    [whole] = check_snapshot(h200().snapshot(), config(cidrs=("172.16.0.0/17", CIDR))).escapes  # a part is not repeated
+    assert whole.cidr == Prefix.parse(CIDR)
 
 
 class TestPods:
     """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their source and device."""
 
     @staticmethod
-    def reported(*, pods: list[str]) -> CheckReport:
+    def reported(*, pods: list[str], iif: str | None = None) -> CheckReport:
         """The check of a node where a rule sends what comes from some pods into table 7, which leads to eth1."""
         kernel = plain_vm()
         kernel.add_link(Link(name="eth1", index=0))
         kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), table=7))
+        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7))
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
         section = {"expectedCidrs": [CIDR], "podCidrs": pods}
         return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
@@ -139,6 +141,14 @@ class TestPods:
         assert "for packets of pods from 10.244.1.0/24, leaves by eth1" in finding.sentence
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
+
+    @pytest.mark.parametrize(("iif", "verdict"), [("cali1", "overlap"), ("eth1", "ok")])
+    def test_the_devices_of_pods(self, iif: str, verdict: str) -> None:
+        """What arrives on another device is not from a pod, whatever its source."""
+        report = self.reported(pods=["10.244.0.0/16"], iif=iif)
+        assert report.verdict == verdict
+        words = "".join(map(str, check_findings(report, mode="WARN")))
+        assert ("10.244.1.0/24 that arrive on cali1, leaves by eth1" in words) is (verdict == "overlap")
 
     def test_what_holds_for_all_is_said_once(self) -> None:
         """What the host's own packets suffer, too, is not repeated for pods."""

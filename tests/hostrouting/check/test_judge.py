@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -60,9 +61,81 @@ def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
 
+def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
+    """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by no other there."""
+    links = (Link(name="wg1", index=10, kind="wireguard", type=65534), Link(name="docker0", index=11, kind="bridge"))
+    rules = (Rule(family=4, priority=100, table=100, fwmark=1, fwmask=1, invert=True),)
+    vpn = Route.to("0.0.0.0/0", dev="wg1", table=100)
+    for taken, verdict in ((CIDR, "undecided"), ("10.9.0.0/16", "ok")):
+        host = node(vpn, Route.to(taken, dev="docker0"), rules=rules, links=links)
+        assert reported(host, expectedDevs=["wg1"]).verdict == verdict
+    marked = Rule(family=4, priority=90, table=200, fwmark=1, fwmask=1)
+    by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
+    host = node(vpn, by_card, rules=(marked, *rules), links=links)
+    assert reported(host, expectedDevs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(19, "overlap"), (20, "undecided")])
+def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
+    """A range that is refused around a pod may be a block of a CNI that is not known, unless it is wider than those."""
+    refused = Route(Prefix.around(4, int(as_ip("172.16.0.0")), length), type="prohibit", protocol=4)
+    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(Link(name="cali1", index=9, kind="veth"),))
+    assert reported(host).verdict == verdict
+
+
+def test_halves_beside_a_default_route_are_a_capture() -> None:
+    """They are not taken for the default route, though they have its metric."""
+    halves = [Route.to(half, dev="eth1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=(Link(name="eth1", index=9),))
+    report = reported(host)
+    assert (report.verdict, report.families[0].expected_devs) == ("overlap", ("eth0",))
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(1, "undecided"), (32, "overlap")])
+def test_what_may_be_the_card_below_a_tunnel(number: int, verdict: str) -> None:
+    """If only a tunnel has a default route, it may be any card that is connected, but never InfiniBand."""
+    links = (Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="dev1", index=10, type=number))
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="dev1", protocol=2), links=links)
+    host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
+    held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
+    assert reported(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
+
+
+@pytest.mark.parametrize(("protocol", "verdict"), [(9, "undecided"), (4, "ok")])
+def test_a_default_route_by_two_cards(protocol: int, verdict: str) -> None:
+    """One that an operator made is meant; one that is made of what several routers advertise may not be."""
+    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+    default = Route(Prefix.parse("::/0"), hops, metric=1024, protocol=protocol)
+    assert reported(node(default, links=(Link(name="eth1", index=9),)), "fd00::/48").verdict == verdict
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
+def test_tunnels_that_look_like_ethernet(kind: str) -> None:
+    """A default route by one hides the card's: which is meant is in doubt."""
+    host = node(Route.to("0.0.0.0/0", dev="dev0"), links=(Link(name="dev0", index=9, kind=kind),))
+    assert reported(host).verdict == ("ok" if kind == "bond" else "undecided")
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "anycast"])
+@pytest.mark.parametrize(("protocol", "verdict"), [(PROTOCOL_KERNEL, "ok"), (4, "overlap")])
+def test_addresses_of_a_network(kind: RouteType, protocol: int, verdict: str) -> None:
+    """Its broadcast and anycast addresses are this host's own; but not if another program has made the route."""
+    way = Route(Prefix.parse("172.16.5.255/32"), (NextHop("ib0"),), type=kind, protocol=protocol)
+    assert reported(node(way)).verdict == verdict
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "multicast"])
+def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
+    """They lead out by the uplink, but not for every packet."""
+    way = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth0", gateway=as_ip("10.0.0.1")),), type=kind, protocol=4)
+    assert reported(node(way)).verdict == "undecided"
+
+
 def test_a_device_that_vanished_while_it_was_read() -> None:
     """Routes may name a device that is no longer listed."""
-    assert reported(node(Route.to(CIDR, dev="gone"))).verdict == "overlap"
+    report = reported(node(Route.to(CIDR, dev="gone")))
+    assert report.verdict == "overlap"
+    assert check_findings(report, mode="WARN")[0].remedy == ""
 
 
 def test_one_next_hop_without_a_gateway() -> None:
@@ -130,6 +203,8 @@ def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
 def test_reserved_ranges_are_the_hosts_own() -> None:
     """A check of everything is not about the loopback network, nor about the addresses of each single link."""
     assert reported(node(), "0.0.0.0/0").verdict == "ok"
+    refused = Route(Prefix.parse("224.0.0.0/4"), type="unreachable", protocol=4)
+    assert reported(node(refused), "239.0.0.0/8").verdict == "overlap"
 
 
 def test_addresses_of_services_on_dummy_devices() -> None:
@@ -153,6 +228,15 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     assert report.families[0].repair.unsafe == ()
 
 
+def test_a_repair_waits_until_the_device_is_named() -> None:
+    """Where a tunnel's default route hides the card's, it is not known by which the repair should lead."""
+    links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
+    repair = reported(host).families[0].repair
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
+    assert [route.dev for route in reported(host, expectedDevs=["eth0"]).routes] == ["eth0"] * 2
+
+
 def test_a_repair_is_never_a_default_route() -> None:
     """The configuration takes no default route, so a host without one in table main needs both of its halves."""
     eth1, network = Link(name="eth1", index=10), Address(ip=as_ip("10.1.0.4"), length=24, dev="eth1")
@@ -166,6 +250,17 @@ def test_a_repair_is_never_a_default_route() -> None:
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
 
 
+def test_a_repair_names_the_device_where_table_main_has_another_default_route() -> None:
+    """An open route would take the next hop of table main's, which a VPN's rule suppresses here."""
+    rules = (
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
+        Rule(family=4, priority=200, table=200),
+    )
+    ways = Route.to("0.0.0.0/0", dev="eth1", table=200), Route.to(CIDR, dev="ib0", metric=100)
+    report = reported(node(*ways, rules=rules, links=(IB0, Link(name="eth1", index=10))))
+    assert [route.to_mapping() for route in report.routes] == [{"destination": CIDR, "dev": "eth1"}]
+
+
 @pytest.mark.parametrize(("count", "routes"), [(256, 512), (257, 0)])
 def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
     """Each of these needs two routes, because its own key is taken; more than 512 are not proposed."""
@@ -177,6 +272,7 @@ def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
         routes,
         set() if routes else {"too-many"},
     )
+    assert ("too many routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (routes == 0)
 
 
 def test_a_repair_of_the_last_address() -> None:
@@ -244,3 +340,22 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
     host = node(*ways, rules=rules, links=(IB0, Link(name="wg1", index=10, kind="wireguard", type=65534)))
     report = reported(host, allowedDevs=["wg1"])
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]
+
+
+def test_a_repair_that_is_not_proven() -> None:
+    """What a route takes, but does not make fine, or only at the cost of other packets, has a reason of its own."""
+    marked = Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1)
+    [unsafe] = reported(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,))).families[0].repair.unsafe
+    assert unsafe.reason == "not-proven"
+    # A route of ours has no `src`. So Linux would choose another source than before, which a rule sends elsewhere.
+    rules = (
+        Rule(family=4, priority=90, table=400, src=Prefix.parse("10.0.0.4/32")),
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
+        Rule(family=4, priority=200, table=100, dst=Prefix.parse("172.16.5.0/24")),
+        Rule(family=4, priority=300, table=300),
+    )
+    sourced = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", table=300)._replace(prefsrc=as_ip("10.8.0.1"))
+    links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
+    host = node(ELSEWHERE, sourced, Route.to("0.0.0.0/0", dev="wg1", table=400), rules=rules, links=links)
+    repair = reported(host, allowedDevs=["wg1"]).families[0].repair
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"])

@@ -102,6 +102,18 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "own"
         ),
     ),
+    "unsafe-not-proven": (
+        node(
+            Route(INSIDE, (NextHop("docker0"),)),
+            Route(Prefix.parse("0.0.0.0/0"), (NextHop("docker0"),), table=100),
+            rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
+            links=(DOCKER,),
+        ),
+        (
+            "UNSAFE: no route repairs 172.16.5.0/24: the proof failed: with routes, these packets would still be in "
+            "doubt, or others worse off"
+        ),
+    ),
     "competing-defaults": (
         second_default(200),
         (
@@ -158,6 +170,13 @@ def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
     host = no_default().with_routes([route])._replace(links=(*no_default().links, link))
     [finding] = findings(host)
     assert f"within 60 s that counts (there is [{route}]), so no device" in finding.sentence
+
+
+def test_the_gateway_of_an_escape() -> None:
+    """Programs read that of the next hop by which packets escape."""
+    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("docker0", gateway=as_ip("10.9.0.1")))
+    [escape, *_] = findings(node(Route(INSIDE, hops), links=(DOCKER,))())
+    assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:

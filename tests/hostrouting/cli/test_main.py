@@ -162,7 +162,7 @@ def test_a_networkd_that_deletes_static_routes() -> None:
     host, off = FakeHost(kernel=h200()), "ManageForeignRoutes=no"
     host.files.texts["/run/systemd/netif/state"] = ""
     for keep, line, is_noted in (("leave", "", 1), ("keep", "", 0), ("leave", off, 0), ("leave", f"#{off}", 1)):
-        host.files.texts["/etc/systemd/networkd.conf"] = f"[Network]\n{line}\n"
+        host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{line}\n"
         document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
         said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
         assert [finding["target"] for finding in said.json["findings"]].count("systemd-networkd.service") == is_noted

@@ -1,18 +1,19 @@
 """hostrouting.routes.apply: a plan is carried out whole or not at all, on the fake kernel and on Linux."""
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.host.effects import effects_of
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.route import OURS, NextHop, Route
@@ -40,6 +41,8 @@ from tests.support.own_routes import (
     wishes,
 )
 
+FIRST, SECOND = PREFIXES[4][:2]
+ONE, TWO, THREE = HOPS[4][:3]
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 laws = settings(max_examples=scaled(150), deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -95,34 +98,44 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@laws
-@given(hosts(), wishes())
-def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[StaticRoute]) -> None:
+def test_all_or_nothing(linux: NetlinkBackend) -> None:
     """Afterwards the wanted routes are there and no others of ours, and those of another program are as they were."""
-    put(linux, there)
-    then = both(linux)
-    put(linux, there)
-    plan, before = planned(linux, wanted)
-    if plan.conflicts:
-        assert isinstance(raised_by(lambda: apply_plan(plan, linux, before=before)), RouteConflict)
-        assert linux.snapshot() == before
-        return
-    error = raised_by(lambda: apply_plan(plan, linux, before=before))
-    if error is not None:
-        # A next hop of another program's is listed as ours; or an on-link one is not listed between those that are joined.
-        assert isinstance(error, ApplyError)
-        assert is_true(after_of(error), linux.snapshot(), before)
-        assert both(linux)[FOREIGN] == then[FOREIGN]
-        assert any(len(route.legs) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
-        return
-    again, now = planned(linux, wanted)
-    assert not again.changes
-    assert not again.conflicts
-    expected, mixed = table(plan.apply_to(before)), {key for key, _ in then[FOREIGN]} & {key for key, _ in then[OURS]}
-    assert {key: held for key, held in table(now).items() if key not in mixed} == {
-        key: held for key, held in expected.items() if key not in mixed
-    }
-    assert both(linux)[FOREIGN] == then[FOREIGN]
+    reached: Counter[str] = Counter()
+
+    @laws
+    @given(hosts(), wishes())
+    @example([entry(FIRST, ONE, protocol=FOREIGN)], [by(FIRST, TWO)])
+    def law(there: list[Route], wanted: list[StaticRoute]) -> None:
+        put(linux, there)
+        then = both(linux)
+        put(linux, there)
+        plan, before = planned(linux, wanted)
+        error = raised_by(lambda: apply_plan(plan, linux, before=before))
+        reached[type(error).__name__ if error else "applied" if plan.changes else "nothing to do"] += 1
+        if plan.conflicts:
+            assert isinstance(error, RouteConflict)
+            assert linux.snapshot() == before
+        elif error is not None:
+            # A next hop of another program's is listed as ours; or an on-link one is not listed between those that are
+            # joined.
+            assert isinstance(error, ApplyError)
+            assert is_true(after_of(error), linux.snapshot(), before)
+            assert both(linux)[FOREIGN] == then[FOREIGN]
+            assert any(len(route.legs) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
+        else:
+            again, now = planned(linux, wanted)
+            assert not again.changes
+            mixed = {key for key, _ in then[FOREIGN]} & {key for key, _ in then[OURS]}
+            expected, result = (
+                {key: held for key, held in table(host).items() if key not in mixed}
+                for host in (plan.apply_to(before), now)
+            )
+            assert result == expected
+            assert both(linux)[FOREIGN] == then[FOREIGN]
+
+    law()
+    assert reached["applied"] >= reached.total() / 3, reached
+    assert reached["RouteConflict"], reached
 
 
 LATE = BackendError("the kernel did not answer in time", kind="timeout")
@@ -143,6 +156,8 @@ FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
     st.integers(1, 9),
     st.sampled_from([0, 0, 1]),
 )
+@example([], [by(FIRST, ONE)], "cancelled", 1, 0)
+@example([], [by(FIRST, ONE)], "cancelled", 2, 0)
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
 ) -> None:
@@ -176,6 +191,9 @@ def test_a_fault_at_any_request(
     raised = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
     kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
+    if fault == "cancelled" and nth < 3 and plan.changes and not refusals:  # before the first request, or after it
+        assert type(raised) is phases.Cancelled
+        assert bool(effects_of(raised).changes) is (nth == 2)
     if raised is None:
         assert not planned(kernel, wanted)[0].changes
     else:
@@ -260,6 +278,8 @@ def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
     assert "but there is [fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 " in str(
         error
     )
+    rival = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
+    assert f"]: {rival}" in str(error)
     assert (after_of(error), table(kernel.snapshot())) == (AS_BEFORE, table(before))
 
 
@@ -274,10 +294,6 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     plan, before = planned(kernel, [by(prefix, hop)])
     apply_plan(plan, kernel, before=before)
     assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
-
-
-FIRST, SECOND = PREFIXES[4][:2]
-ONE, TWO, THREE = HOPS[4][:3]
 
 
 @pytest.mark.parametrize(
@@ -308,8 +324,20 @@ def test_what_took_a_free_place_is_left_alone() -> None:
     kernel.meanwhile("change", lambda: kernel.inner.change([RouteRequest("add", theirs)]), nth=2)
     kernel.fail("change", errno.EINVAL, nth=2)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert f"there is now [{theirs}] instead of [" in str(error)
+    assert f"not every change could be rolled back: there is now [{theirs}] instead of [" in str(error)
     assert theirs in kernel.snapshot().routes
+
+
+def test_what_another_run_has_done() -> None:
+    """Requests that somebody has carried out meanwhile are done."""
+    kernel = faulty()
+    put(kernel, [entry(FIRST, ONE)])
+    plan, before = planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])
+    verbs: list[Verb] = ["append", "add", "delete"]
+    for nth, (verb, step) in enumerate(zip(verbs, plan.changes, strict=True), 1):
+        kernel.meanwhile("change", partial(kernel.inner.change, [RouteRequest(verb, step.route)]), nth=nth)
+    assert apply_plan(plan, kernel, before=before).changes == ()
+    assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
 
 
 def test_in_which_order() -> None:
@@ -372,6 +400,7 @@ def test_the_routes_that_are_the_reason() -> None:
             apply_plan(plan, kernel, before=before)
         assert {name for name in names if name in "".join(caught.value.reasons)} == expected
         assert caught.value.after == AS_BEFORE
+        assert ("but there is no route: another program" in str(caught.value)) is (done == 5)
         assert len(effects_of(caught.value).changes) == done
     kernel.fail("change", errno.EINVAL, nth=3)
     kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=4)

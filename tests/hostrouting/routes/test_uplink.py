@@ -102,6 +102,7 @@ class TestOpenRoute:
             ([DEFAULT, away(table=100)], BY_ETH0),
             ([Route.to(half, dev="wg0") for half in ("0.0.0.0/1", "128.0.0.0/1")], NO_DEFAULT),
             ([Route.to("0.0.0.0/0", type="unreachable"), DEFAULT], BY_ETH0),
+            ([DEFAULT, away(type="multicast")], BY_ETH0),
             ([DEFAULT, away(tos=0x10)], BY_ETH0),
             ([away(expired=True), DEFAULT], BY_ETH0),
             ([away(expired=False), DEFAULT], "dev eth1 proto hostrouting scope link"),
@@ -209,3 +210,4 @@ class TestWhatIsMissing:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
         there = Snapshot((Link(name="eth1", index=2, ipv6_disabled=True),), (), default_rules(6), ())
         assert way(there, "fe80::1", "eth1", to=Prefix.parse("fd09::/16")) == "IPv6 to be enabled on eth1"
+        assert way(there, "10.1.0.1", "eth1").endswith(" that reaches the gateway 10.1.0.1 directly")
