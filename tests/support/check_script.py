@@ -12,7 +12,7 @@ from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model.prefix import IPV6, Prefix
-from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.awks import AWKS, put_before
 from tests.support.systemd import THIS_HOST
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ class Checked:
     ) -> None:
         """Render and run the script. `tools` replace programs; `before` is done first, in the mounts of the run."""
         script = directory / "check.sh"
-        text = render_check_script(config)
-        script.write_text(put_before(only_awk(text, awk, directory, tree=tree), tools or {}, directory))
+        script.write_text(put_before(render_check_script(config), directory, tools, awk=awk, tree=tree))
         done = namespace.run(*command(script, unit, str(wait), before=before))
         self.status, self.said = done.returncode, done.stderr
         state = directory / "run" / _STATE

@@ -16,7 +16,7 @@ from hostrouting.config.settings import (
     StaticRoute,
     StaticRoutesConfig,
 )
-from tests.support.awks import AWKS, only_awk
+from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
 from tests.support.commands import fabric_host
 from tests.support.namespace import Namespace
@@ -56,7 +56,7 @@ def run(host: Namespace, text: str, directory: Path) -> subprocess.CompletedProc
 @example(place=1, awk=AWKS[0])
 def test_a_damaged_script_fails(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
     """Cut before its last function ends, or without its settings, it fails, and leaves no marker of a verdict ok."""
-    text = only_awk(TEXTS[which], awk, tmp_path)
+    text = put_before(TEXTS[which], tmp_path, awk=awk)
     head, rest = text.split("configuration=(\n", 1)
     for damaged in (text[: int(place * text.rindex("\n}\n"))], f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}"):
         done = run(host, damaged, tmp_path)
