@@ -5,7 +5,6 @@ runs them, in a process that has imported everything before it enters the namesp
 fork of a server that has done so.
 """
 
-import ctypes
 import multiprocessing
 import os
 import pkgutil
@@ -13,12 +12,12 @@ import subprocess
 import sys
 import traceback
 from functools import cache
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 
 import hostrouting
 import phases
 from hostrouting.cli import main
+from tests.support.children import answer_of, enter_namespaces
 
 # Modules that are imported only when they are first needed, by the library and by the modules that it imports. If one is
 # missing from this list, a command fails with its name, because the file does not exist inside the system.
@@ -45,25 +44,13 @@ def _server() -> ForkServerContext:
 
 def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a `hostrouting` command line in this process's namespaces; return its output and exit status."""
-    ours, theirs = _server().Pipe(duplex=False)
-    child = _server().Process(target=_inside, args=(leader, words, environment, theirs))
-    with ours:
-        with theirs:
-            child.start()
-        if not ours.poll(100):
-            child.kill()
-            raise TimeoutError(f"hostrouting {' '.join(words)} did not end")
-        done = subprocess.CompletedProcess(("hostrouting", *words), *ours.recv())
-        child.join()
-    return done
+    return subprocess.CompletedProcess(
+        ("hostrouting", *words), *answer_of(_server(), _command_line, leader, words, environment)
+    )
 
 
-def _inside(leader: int, words: tuple[str, ...], environment: dict[str, str], answer: Connection) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    opened = [os.open(f"/proc/{leader}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _NAMESPACES]
-    for name, descriptor in zip(_NAMESPACES, opened, strict=True):
-        if libc.setns(descriptor, 0):
-            raise OSError(ctypes.get_errno(), f"setns: {name}")
+def _command_line(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
+    enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
     outputs = [os.memfd_create(name) for name in ("out", "err")]
     pid = os.fork()
     if not pid:
@@ -87,9 +74,5 @@ def _inside(leader: int, words: tuple[str, ...], environment: dict[str, str], an
         sys.stderr.flush()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    said = []
-    for output in outputs:
-        os.lseek(output, 0, os.SEEK_SET)
-        with os.fdopen(output, encoding="utf-8", errors="surrogateescape") as stream:
-            said.append(stream.read())
-    answer.send((code, *said))
+    out, err = (os.pread(output, 1 << 30, 0).decode("utf-8", "surrogateescape") for output in outputs)
+    return code, out, err

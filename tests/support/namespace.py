@@ -17,7 +17,7 @@ from hostrouting.model.prefix import IP, IPV6, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from tests.support.children import enter_namespace
+from tests.support.children import enter_namespaces
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
@@ -60,10 +60,10 @@ class Namespace:
         """Until the block ends, this thread is in the namespace; processes, threads and sockets from that time stay there."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            enter_namespace(self.path)
+            enter_namespaces(self.path)
             yield
         finally:
-            enter_namespace(f"/proc/self/fd/{home}")
+            enter_namespaces(f"/proc/self/fd/{home}")
             os.close(home)
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
