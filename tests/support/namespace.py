@@ -13,7 +13,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from hostrouting.model.prefix import IP, IPV6, Prefix, as_ip
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -106,14 +107,10 @@ class Namespace:
         with self.inside():
             return completed(words, **options)
 
-    def snapshot(self, family: int = 4) -> Snapshot:
-        """Everything that a decision about a destination depends on."""
-        return Snapshot(
-            links=self.links(),
-            rules=self.rules(family),
-            routes=self.routes(family),
-            ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,
-        )
+    def snapshot(self) -> Snapshot:
+        """The whole host, as netlink lists it, and not `ip`."""
+        with self.inside(), NetlinkBackend() as backend:
+            return backend.snapshot()
 
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""

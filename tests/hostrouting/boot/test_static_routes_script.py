@@ -82,9 +82,8 @@ def command_of(route: Route) -> str:
 
 def state_of(namespace: Namespace) -> Snapshot:
     """The host, with its rules and routes of both families, without those for multicast, which come and go."""
-    ipv4, ipv6 = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
-    routes = tuple(route for route in (*ipv4.routes, *ipv6.routes) if route.type != "multicast")
-    return ipv6._replace(rules=(*ipv4.rules, *ipv6.rules), routes=routes)
+    snapshot = namespace.snapshot()
+    return snapshot._replace(routes=tuple(route for route in snapshot.routes if route.type != "multicast"))
 
 
 def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
