@@ -114,14 +114,12 @@ class EnginesCheck:
         """The check of what the host itself sends: the script says nothing of pods."""
         config = config._replace(route_overlap=config.route_overlap._replace(pod_cidrs=()))
         report = check_snapshot(snapshot, config)
+        prefixes = [(route.prefix, route.type) for route in snapshot.routes]
         return cls(
             report.verdict,
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
-            (
-                *_OWN,
-                *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES and _is_single(route.prefix)),
-            ),
+            (*_OWN, *(to for to, kind in prefixes if kind in _OWN_TYPES and to.first == to.last)),
             not any(leg.dead for route in snapshot.routes for leg in route.legs)
             and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
             and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
@@ -158,10 +156,6 @@ class EnginesCheck:
                 and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
             ]
         return differing
-
-
-def _is_single(prefix: Prefix) -> bool:
-    return prefix.first == prefix.last
 
 
 def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:

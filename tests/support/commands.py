@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from hypothesis import strategies as st
 
@@ -136,13 +135,13 @@ def fabric_host() -> Iterator[Namespace]:
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     """Remove the carrier of these devices, and wait until the kernel has updated its routes, which it does a little later."""
-    for name in names:
-        namespace.batch([f"link set peer-{name} down"])
-        wait_for(f"{name} to lose its carrier", partial(_has_no_carrier, namespace, name))
-
-
-def _has_no_carrier(namespace: Namespace, name: str) -> bool:
-    return " state UP " not in namespace.ip("-o", "link", "show", name).stdout
+    lost = [*names]
+    namespace.batch(f"link set peer-{name} down" for name in lost)
+    shown = [f"link show {name}" for name in lost]
+    wait_for(
+        f"{lost} to lose their carriers",
+        lambda: " state UP " not in namespace.ip("-o", "-batch", "-", lines=shown).stdout,
+    )
 
 
 @st.composite

@@ -68,12 +68,9 @@ class System:
 
     def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
         """Use the process in which `boot_system.sh` runs; systemd is not booted yet."""
-        self._outer, self._work, self._leader = outer, work, 0
-
-    @property
-    def leader(self) -> int:
+        self._outer, self._work = outer, work
+        self.leader = 0
         """The process id of its systemd, in this process's namespace; 0 before the boot."""
-        return self._leader
 
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Write a file, before the boot or later."""
@@ -112,7 +109,7 @@ class System:
 
     def command(self, *words: str) -> list[str]:
         """The command that runs a program inside the system."""
-        return ["nsenter", f"--target={self._leader}", "--all", "--", *words]
+        return ["nsenter", f"--target={self.leader}", "--all", "--", *words]
 
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
@@ -149,7 +146,7 @@ class System:
 
     def reboot(self) -> None:
         """Shut the system down properly, and boot it again."""
-        before = self._leader
+        before = self.leader
         self.run("systemctl", "reboot")
         self._await_boot(before)
 
@@ -159,8 +156,8 @@ class System:
 
     def outside(self, path: str) -> Path:
         """The path of the same file outside the system."""
-        if self._leader:
-            return Path(f"/proc/{self._leader}/root{path}")
+        if self.leader:
+            return Path(f"/proc/{self.leader}/root{path}")
         return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
 
     def _await_boot(self, before: int) -> None:
@@ -170,7 +167,7 @@ class System:
             leader = _descendant(self._outer.pid, "systemd")
             if leader in {0, before}:
                 return False
-            self._leader = leader
+            self.leader = leader
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
