@@ -193,7 +193,7 @@ def booted(
 
     `furnish` is called with the path of its root file system before the boot.
     """
-    work = Path(tempfile.mkdtemp(prefix="hostrouting-test-"))
+    work = Path(tempfile.mkdtemp(prefix="hostrouting-system-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
