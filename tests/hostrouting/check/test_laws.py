@@ -49,7 +49,9 @@ def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst
     parts = (first, *second.halves())
     whole = rank(snapshot, block)
     event(f"verdict {whole}")
-    assert max(rank(snapshot, part) for part in parts) == whole == rank(snapshot, *parts)
+    assert (
+        max(rank(snapshot, part) for part in parts) == whole == rank(snapshot, *parts) == rank(snapshot, *parts[::-1])
+    )
 
 
 @given(nodes(), st.randoms(use_true_random=False))
