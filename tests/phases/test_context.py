@@ -56,7 +56,7 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):  # noqa: PT012  the block is what is tried
             ctx.cancel()
             ctx.cancel()
-            assert came.wait(10)
+            assert came.wait(100)
         came.clear()
     with other.on_cancel(callback):
         pass
