@@ -110,9 +110,11 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
         (lambda task: phases.deadline(task, -1), "deadline: seconds is -1"),
         (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
         (lambda _: phases.parallel(at_once=0), "parallel: at_once is 0; it must be a number, 1 or more"),
+        (lambda _: Context().within(float("nan")).__enter__(), "a time limit is nan; it must be a number, 0 or more"),
+        (lambda _: Context().shielded(grace=-5).__enter__(), "a time limit is -5"),
     ],
 )
 def test_settings_that_are_refused(build: Callable[[phases.AnyTask], object], words: str) -> None:
-    """An invalid setting is refused when the tree is built, and the message states the rule."""
+    """An invalid setting is refused immediately, and the message states the rule."""
     with pytest.raises(ValueError, match=words):
         build(StubTask("a"))
