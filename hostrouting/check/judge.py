@@ -266,11 +266,13 @@ class Judge:
     def _rival_of(self, dev: str, route: Route, *, is_marked: bool) -> str:
         """What shows that a CNI left this device, or this route, behind; empty if nothing does.
 
-        That is another device's network around many addresses, and pods of another CNI.
+        That is the network of a card or of a pods' bridge around many addresses, and pods of another CNI.
         """
         is_wide = route.prefix.length < self.fib.width and not is_marked
-        if is_wide and (owners := [owner for owner in self._owners(route.prefix) if owner != dev]):
-            return f"the network of {owners[0]}"
+        for owner in self._owners(route.prefix) if is_wide else ():
+            is_bridge = any(device.use == "bridge" for _, device in self._rows(owner))
+            if owner != dev and (is_bridge or owner in self.uplinks.devs):
+                return f"the network of {owner}"
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {"bridge", "network"}]
         if not rows or any(cni.serves is None and device.use == "network" for cni, device in rows):
             return ""

@@ -173,7 +173,7 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         noted = bench.folder / f"programs-of-{name}"
         tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
         before()
-        script(name, put_before(text, tools, bench.folder))()
+        script(name, put_before(text, bench.folder, tools))()
         idle = "\n".join(
             ["#!/bin/bash", *(f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()), ""]
         )

@@ -44,9 +44,10 @@ WHOLE = FunctionTask("whole", never, whole, whole, (StubTask("part"),))
 class TestPlan:
     """plan: what would be done, without doing it."""
 
-    def test_text(self) -> None:
-        """The tree shows for each task what it would do, or that it offers no plan, or the error."""
-        assert str(phases.plan(tree())) == (
+    def test_a_plan_as_text_and_as_values(self) -> None:
+        """The tree has for each task what it would do, or that it offers no plan, or the error; none is called."""
+        report = phases.plan(tree())
+        assert str(report) == (
             "bootstrap\n"
             "├─ routes\n"
             "│    + 172.16.0.0/17\n"
@@ -57,15 +58,8 @@ class TestPlan:
             "│  └─ maybe  only if its condition is true\n"
             "└─ broken    PermissionError: not root"
         )
-
-    def test_values(self) -> None:
-        """The tree has values: what plan(ctx) returned, the error, and whether no task raised."""
-        report = phases.plan(tree())
-        assert (report.ok, report.action, report.children[0].result) == (
-            False,
-            "plan",
-            "+ 172.16.0.0/17\n+ bootstrap/routes",
-        )
+        assert (report.ok, report.action) == (False, "plan")
+        assert report.children[0].result == "+ 172.16.0.0/17\n+ bootstrap/routes"
         assert isinstance(report.children[2].error, PermissionError)
         assert phases.plan(tree(), skip="broken").ok
 
@@ -75,7 +69,7 @@ class TestPlan:
         report = phases.undo(WHOLE, Context(observers=[]))
         assert (report.result, report.children) == ("all of it", [])
 
-    def test_only_and_skip(self) -> None:
+    def test_a_plan_of_a_part(self) -> None:
         """Tasks that a run would leave out are not called; unknown names are errors here as well."""
         report = phases.plan(tree(), only="both", skip="no")
         assert {step.name: step.reason for step in report.walk() if "left out" in step.reason} == {
@@ -100,7 +94,7 @@ class TestUndo:
 
         return phases.task(name, undo=undo)(lambda _ctx: None)
 
-    def test_last_first(self) -> None:
+    def test_the_last_task_is_undone_first(self) -> None:
         """Every task with an undo is undone, the last listed first, also after a failure; the report has each."""
         log, seen = list[str](), Recorder()
         nothing = phases.task("nothing")(lambda _ctx: None)
@@ -119,7 +113,7 @@ class TestUndo:
         assert (report.action, report.failures[0].path) == ("undo", ("all", "g", "b"))
         assert seen.ends[-1] == ("all", Status.FAILED)
 
-    def test_cancelled(self) -> None:
+    def test_a_cancelled_run_is_undone(self) -> None:
         """A cancellation, before or meanwhile, lets every undo finish."""
         undone, ctx = list[str](), Context(clock=FakeClock(), observers=[])
         ctx.cancel("SIGTERM")
@@ -133,7 +127,7 @@ class TestUndo:
         assert phases.undo(phases.serial(*tasks), ctx).ok
         assert undone == ["c", "b", "a"]
 
-    def test_inside_a_running_task(self) -> None:
+    def test_a_task_may_undo_others(self) -> None:
         """A task may undo others with its own context: the undo is part of its run."""
         log = list[str]()
         tree = phases.serial(self.stub("a", log), self.stub("b", log), name="all")
@@ -170,7 +164,7 @@ class TestSelection:
             ((), ("bootstrap",), ""),
         ],
     )
-    def test_names(self, only: tuple[str, ...], skip: tuple[str, ...], expected: str) -> None:
+    def test_names_of_tasks(self, only: tuple[str, ...], skip: tuple[str, ...], expected: str) -> None:
         """A name means every task of that name and everything inside it; groups around it run; skip overrides only."""
         report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
         assert report.ok
@@ -185,7 +179,7 @@ class TestSelection:
             ("skip", "network/download", "bootstrap, download, network, routes, check, start"),
         ],
     )
-    def test_unknown_names(self, option: str, name: str, known: str) -> None:
+    def test_names_that_no_task_has(self, option: str, name: str, known: str) -> None:
         """An unknown name is an error before the first task starts; it lists all names."""
         seen = Recorder()
         with pytest.raises(phases.UnknownTask) as caught:

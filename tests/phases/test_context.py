@@ -9,7 +9,7 @@ from phases import Context
 from phases.testing import FakeClock
 
 
-def test_remaining() -> None:
+def test_time_that_remains() -> None:
     """remaining() is the time until the nearest deadline, None without one, and 0 once the task is cancelled."""
     clock = FakeClock()
     ctx = Context(clock=clock)
@@ -28,17 +28,18 @@ def test_remaining() -> None:
 def test_a_missed_deadline_stays_the_reason() -> None:
     """A part that misses its deadline in a shield has missed it, even if the run is cancelled before anybody looks."""
     ctx = Context(clock=FakeClock())
-    with pytest.raises(phases.DeadlineExceeded, match="not finished within 5 s"), ctx.within(5) as part:  # noqa: PT012  the block is what is tried
+    with pytest.raises(phases.DeadlineExceeded, match="within 5 s") as missed, ctx.within(5) as part:  # noqa: PT012  the block is what is tried
         with part.shielded() as safe:
             safe.sleep(6)
         ctx.cancel("SIGTERM")
         ctx.cancel("too late to be the reason")
         part.check()
+    assert str(missed.value.__cause__) == "the 5 s of the run are over"
     with pytest.raises(phases.Cancelled, match="SIGTERM"):
         ctx.check()
 
 
-def test_on_cancel(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
     """The callback is called once on cancellation, also if that came before, and never after the block.
 
     What ends a block may be the callback: its end raises Cancelled. What the callback raises is only logged.
@@ -55,7 +56,7 @@ def test_on_cancel(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):  # noqa: PT012  the block is what is tried
             ctx.cancel()
             ctx.cancel()
-            assert came.wait(10)
+            assert came.wait(100)
         came.clear()
     with other.on_cancel(callback):
         pass
@@ -63,7 +64,7 @@ def test_on_cancel(caplog: pytest.LogCaptureFixture) -> None:
     assert (len(called), caplog.text.count("SystemExit: gone already")) == (2, 2)
 
 
-def test_on_cancel_at_a_deadline() -> None:
+def test_a_callback_at_a_deadline() -> None:
     """The callback is called when the time is up; the error of the block, if it has one, stays."""
     clock, ended = FakeClock(), threading.Event()
 
@@ -78,11 +79,3 @@ def test_on_cancel_at_a_deadline() -> None:
     with pytest.raises(OSError, match="left half done"), ctx.on_cancel(lambda: None):  # noqa: PT012  the block is tried
         ctx.cancel()
         raise OSError("left half done")
-
-
-@pytest.mark.parametrize("seconds", [-5, float("nan"), float("inf")])
-def test_time_limits_that_are_none(seconds: float) -> None:
-    """An invalid time limit is refused immediately, and the message says the rule."""
-    for limit in (Context().within(seconds), Context().shielded(grace=seconds)):
-        with pytest.raises(ValueError, match="it must be a number, 0 or more"):
-            limit.__enter__()

@@ -26,7 +26,7 @@ def deaf(ctx: Context) -> None:
     raise ValueError("late")
 
 
-def test_all_failures_in_one() -> None:
+def test_one_error_has_all_failures() -> None:
     """Every failure is in the one TaskFailed, in the order in which they happened, each with its error."""
     early = phases.serial(StubTask("early", seconds=1, errors=repeat(OSError("early"))), name="nested")
     with pytest.raises(phases.TaskFailed) as caught:
@@ -58,7 +58,7 @@ def test_no_thread_to_be_had(threads: int) -> None:
     assert sorted(seen.ends) == [("parallel", "failed"), *((f"parallel/t{number}", "cancelled") for number in range(5))]
 
 
-def test_context_variables() -> None:
+def test_context_variables_in_threads() -> None:
     """Tasks in threads see the caller's context variables; changes in one task are not visible in others."""
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
@@ -73,7 +73,7 @@ def test_context_variables() -> None:
     assert variable.get() == "caller's"
 
 
-def test_waits_are_bounded_and_spread() -> None:
+def test_waits_between_attempts() -> None:
     """The wait grows up to its maximum, minus at most the jitter."""
     clock, moments = FakeClock(), list[float]()
 
@@ -92,7 +92,7 @@ def test_waits_are_bounded_and_spread() -> None:
 
 
 @pytest.mark.parametrize("on", [OSError, (OSError, KeyError)])
-def test_retry_on(on: type[Exception]) -> None:
+def test_which_errors_are_retried(on: type[Exception]) -> None:
     """Only errors of the given type are retried; of a group, all failures must be."""
     task = StubTask("a", errors=[OSError("busy"), ValueError("wrong")])
     with pytest.raises(phases.TaskFailed, match="ValueError: wrong"):
@@ -110,9 +110,11 @@ def test_retry_on(on: type[Exception]) -> None:
         (lambda task: phases.deadline(task, -1), "deadline: seconds is -1"),
         (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
         (lambda _: phases.parallel(at_once=0), "parallel: at_once is 0; it must be a number, 1 or more"),
+        (lambda _: Context().within(float("nan")).__enter__(), "a time limit is nan; it must be a number, 0 or more"),
+        (lambda _: Context().shielded(grace=-5).__enter__(), "a time limit is -5"),
     ],
 )
-def test_bad_settings(build: Callable[[phases.AnyTask], object], words: str) -> None:
-    """An invalid setting is refused when the tree is built, and the message states the rule."""
+def test_settings_that_are_refused(build: Callable[[phases.AnyTask], object], words: str) -> None:
+    """An invalid setting is refused immediately, and the message states the rule."""
     with pytest.raises(ValueError, match=words):
         build(StubTask("a"))

@@ -36,7 +36,7 @@ def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[loggi
     return caplog.records
 
 
-def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixture) -> None:
     """A task's start and end are one line each with everything, also the fields of the result; ours are not hidden."""
     started, ended = logged(StubTask("download", Result(), seconds=1.5), caplog)
     facts = vars(started)["phases"]
@@ -47,7 +47,7 @@ def test_one_wide_line(caplog: pytest.LogCaptureFixture) -> None:
     assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
 
 
-def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
+def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     """Each line is a readable sentence with a suitable level; the text of an error is in one line, in no other."""
     records = logged(
         phases.serial(
@@ -104,7 +104,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM or rich."""
     logger = logging.getLogger("phases")
     monkeypatch.setenv("TERM", "xterm")
@@ -123,7 +123,7 @@ def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
             assert live_tree(logger) is None
 
 
-def test_what_it_shows() -> None:
+def test_what_the_live_tree_shows() -> None:
     """The report as it is so far."""
     tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
     look = phases.task("look")(lambda _ctx: texts.append(re.sub(r" +\d+ ms", " TIME", str(tree._render()))))
@@ -131,7 +131,7 @@ def test_what_it_shows() -> None:
     assert texts == ["serial   running\n├─ a     skipped TIME  there\n└─ look  running"]
 
 
-def test_handlers_make_room_and_come_back() -> None:
+def test_log_handlers_make_room_for_the_live_tree() -> None:
     """A log handler on the same terminal is redirected while the tree is shown, and restored afterwards."""
     terminal, logger = Terminal(), logging.getLogger("phases.test.live")
     handlers: list[logging.StreamHandler[Any]] = [logging.StreamHandler(stream) for stream in (terminal, io.StringIO())]
@@ -154,7 +154,7 @@ print(phases.run(phases.serial(StubTask("a", seconds=0.1), StubTask("b", seconds
 
 
 @pytest.mark.linux
-def test_on_a_real_terminal() -> None:
+def test_the_live_tree_on_a_real_terminal() -> None:
     """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm"}

@@ -51,7 +51,7 @@ def test_failures_of_other_steps() -> None:
         (StubTask(7), "its name is 7"),  # type: ignore[arg-type]  # the mistake that is tested
     ],
 )
-def test_what_is_no_task(candidate: object, words: str) -> None:
+def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
     """An object that is not a task is refused when the tree is built, with the remedy."""
     wrappers = (phases.retry, partial(phases.deadline, seconds=5), partial(phases.when, True))
     for use in (phases.serial, phases.execute, *wrappers):
@@ -93,7 +93,7 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
 @pytest.mark.parametrize("stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr)
-def test_what_is_no_exception(stop: BaseException, group: Callable[..., phases.Task[object]]) -> None:
+def test_a_task_that_raises_no_exception(stop: BaseException, group: Callable[..., phases.Task[object]]) -> None:
     """What is not an Exception fails its task: execute raises it unchanged, run reports it, once."""
     seen, tree = Recorder(), group(StubTask("a", seconds=1, errors=repeat(stop)))
     with pytest.raises(type(stop)) as caught:

@@ -34,7 +34,7 @@ def report() -> Step:
     return phases.run(task, clock=FakeClock(), observers=[])
 
 
-def test_text() -> None:
+def test_a_report_as_text() -> None:
     """One line for each step with its status, duration and details."""
     assert str(report()) == (
         "bootstrap     failed       8.00 s\n"
@@ -46,7 +46,7 @@ def test_text() -> None:
     )
 
 
-def test_json() -> None:
+def test_a_report_as_json() -> None:
     """The JSON has the same data, typed, with a traceback for failures."""
     document = json.loads(report().to_json())
     assert [document[key] for key in ("task", "status", "seconds")] == ["bootstrap", "failed", 8]
@@ -82,7 +82,7 @@ def test_results_and_errors_are_data_and_stand_once() -> None:
     assert (failed["error"], failed["details"]) == ("DiskError", DATA)
 
 
-def test_odd_results() -> None:
+def test_odd_results_and_errors() -> None:
     """The JSON and the text of a report are valid, whatever a task returns or raises."""
     circle: list[object] = []
     circle.append(circle)
@@ -104,7 +104,7 @@ def test_odd_results() -> None:
     assert "\\x1b[2J\\ud800" in str(step)
 
 
-def test_find() -> None:
+def test_a_step_is_found_by_name() -> None:
     """A step is found by name or by the end of its path."""
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
@@ -112,14 +112,15 @@ def test_find() -> None:
         report().find("ull")
 
 
-def test_exit_code() -> None:
+def test_exit_codes_of_a_report() -> None:
     """The exit code is 0 after success, also if there was nothing to do, and 1 after a failure."""
     ends = [None, phases.Skip("nothing to do")], [OSError(), phases.Cancelled("enough")]
     assert [phases.run(StubTask("a", result), observers=[]).exit_code for result in ends[0]] == [0, 0]
+    assert phases.run(StubTask("a"), observers=[]).failures == ()
     assert [phases.run(StubTask("a", errors=[error]), observers=[]).exit_code for error in ends[1]] == [1, 1]
 
 
-def test_durations() -> None:
+def test_durations_in_words() -> None:
     """A duration has some digits, and is never shown as 60 seconds or 1000 milliseconds."""
     words = {0: "0 ms", 0.012: "12 ms", 0.999_4: "999 ms", 0.999_6: "1.00 s", 3.254: "3.25 s", 59.994: "59.99 s"}
     words |= {59.996: "1 min 00 s", 135: "2 min 15 s", 3725: "62 min 05 s"}

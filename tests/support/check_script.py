@@ -12,7 +12,7 @@ from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model.prefix import IPV6, Prefix
-from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.awks import AWKS, put_before
 from tests.support.systemd import THIS_HOST
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ class Checked:
     ) -> None:
         """Render and run the script. `tools` replace programs; `before` is done first, in the mounts of the run."""
         script = directory / "check.sh"
-        text = render_check_script(config)
-        script.write_text(put_before(only_awk(text, awk, directory, tree=tree), tools or {}, directory))
+        script.write_text(put_before(render_check_script(config), directory, tools, awk=awk, tree=tree))
         done = namespace.run(*command(script, unit, str(wait), before=before))
         self.status, self.said = done.returncode, done.stderr
         state = directory / "run" / _STATE
@@ -124,14 +123,12 @@ class EnginesCheck:
         """The check of what the host itself sends: the script says nothing of pods."""
         config = config._replace(route_overlap=config.route_overlap._replace(pod_cidrs=()))
         report = check_snapshot(snapshot, config)
+        prefixes = [(route.prefix, route.type) for route in snapshot.routes]
         return cls(
             report.verdict,
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
-            (
-                *_OWN,
-                *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES and _is_single(route.prefix)),
-            ),
+            (*_OWN, *(to for to, kind in prefixes if kind in _OWN_TYPES and to.first == to.last)),
             not any(leg.dead for route in snapshot.routes for leg in route.legs)
             and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
             and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
@@ -168,10 +165,6 @@ class EnginesCheck:
                 and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
             ]
         return differing
-
-
-def _is_single(prefix: Prefix) -> bool:
-    return prefix.first == prefix.last
 
 
 def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.rule import rule_command as rule_addition
 from hostrouting.testing import FakeKernel
 from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
@@ -19,19 +19,10 @@ ENCAPS = {"encap ip6": "encap ip6 id 7 dst fd00:99::9", "encap seg6": "encap seg
 
 
 def rule_command(rule: Rule) -> str:
-    """The command that adds the rule."""
-    words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
-    words += [f"{name} {value}" for name, value in rule.selectors()]
-    if rule.action == "goto":
-        words.append(f"goto {rule.target}")
-    elif rule.action != "to_table":
-        words.append(rule.action)
-    else:
-        words.append(f"lookup {rule.table}")
-        for name in ("suppress_prefixlength", "suppress_ifgroup"):
-            if (value := getattr(rule, name)) is not None:
-                words.append(f"{name} {value}")
-    return " ".join(words)
+    """The command that adds the rule, in the library's words, so that Linux reads these."""
+    if rule.action != "to_table":  # Linux suppresses nothing then, and `ip` does not list it
+        rule = rule._replace(suppress_prefixlength=None, suppress_ifgroup=None)
+    return rule_addition("add", rule).removeprefix("ip ").removeprefix("-6 ")
 
 
 def route_command(route: Route, onlink: str = " onlink") -> str:
@@ -136,13 +127,13 @@ def fabric_host() -> Iterator[Namespace]:
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     """Remove the carrier of these devices, and wait until the kernel has updated its routes, which it does a little later."""
-    for name in names:
-        namespace.batch([f"link set peer-{name} down"])
-        wait_for(f"{name} to lose its carrier", partial(_has_no_carrier, namespace, name))
-
-
-def _has_no_carrier(namespace: Namespace, name: str) -> bool:
-    return " state UP " not in namespace.ip("-o", "link", "show", name).stdout
+    lost = [*names]
+    namespace.batch(f"link set peer-{name} down" for name in lost)
+    shown = [f"link show {name}" for name in lost]
+    wait_for(
+        f"{lost} to lose their carriers",
+        lambda: " state UP " not in namespace.ip("-o", "-batch", "-", lines=shown).stdout,
+    )
 
 
 @st.composite

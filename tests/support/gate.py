@@ -30,10 +30,8 @@ CIDR = "172.16.0.0/16"
 CONFIG = "/root/config.json"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
-boot_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
-"""The marks of a test that boots a systemd."""
-gate_tests = [*boot_tests, pytest.mark.releases]
-"""The same for a story that has to be true with every systemd."""
+gate_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS), pytest.mark.releases]
+"""The marks of a story that has to be true with every systemd."""
 
 _NETWORK = """\
 #!/bin/sh

@@ -1,63 +1,78 @@
 """Command lines of this project that run inside a booted system, or inside a machine's namespaces.
 
-Starting a new interpreter for each would take nearly a second, so they are forks of the template.
+The Python of an older distribution is too old for the library, and does not have its dependencies. So this host's Python
+runs them, in a process that has imported everything before it enters the namespaces. Importing takes a second: each is a
+fork of a server that has done so.
 """
 
-import json
+import multiprocessing
 import os
-import socket
+import pkgutil
 import subprocess
 import sys
 import traceback
+from functools import cache
+from multiprocessing.context import ForkServerContext
 
+import hostrouting
+import phases
 from hostrouting.cli import main
-from tests.support.template import enter
+from tests.support.children import answer_of, enter_namespaces
+
+# Modules that are imported only when they are first needed, by the library and by the modules that it imports. If one is
+# missing from this list, a command fails with its name, because the file does not exist inside the system.
+_LATER = (
+    *("concurrent.futures", "encodings.ascii", "encodings.idna", "encodings.latin_1", "fcntl", "json", "linecache"),
+    "pytest",  # which may be the program that runs the tests
+)
+# The process namespace, which is the last, applies only to processes that are forked afterwards.
+_NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
+
+
+@cache
+def _server() -> ForkServerContext:
+    modules = [
+        module.name
+        for package in (hostrouting, phases)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not module.name.endswith(".__main__") and ".testing" not in module.name
+    ]
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([*modules, *_LATER, __name__])
+    return server
 
 
 def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a `hostrouting` command line in this process's namespaces; return its output and exit status."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            enter(leader, _command_line, theirs.fileno())
-        ours.settimeout(100)
-        with ours.makefile("rw", encoding="utf-8") as asked:
-            asked.write(f"{json.dumps([words, environment])}\n")
-            asked.flush()
-            code, out, err = json.loads(asked.readline())
-    return subprocess.CompletedProcess(("hostrouting", *words), code, out, err)
+    return subprocess.CompletedProcess(
+        ("hostrouting", *words), *answer_of(_server(), _command_line, leader, words, environment)
+    )
 
 
-def _command_line(descriptor: int) -> None:
-    with socket.socket(fileno=descriptor) as asked, asked.makefile("rw", encoding="utf-8") as asking:
-        words, environment = json.loads(asking.readline())
-        outputs = [os.memfd_create(name) for name in ("out", "err")]
-        pid = os.fork()
-        if not pid:
-            os.environ.clear()
-            os.environ.update(environment)
-            for standard, output in enumerate(outputs, start=1):
-                os.dup2(output, standard)
-            # As Python opens them if the locale is C.UTF-8.
-            sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
-            sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
-            sys.argv = ["hostrouting", *words]
-            code = 70
-            try:
-                code = main()
-            except SystemExit as stopped:  # argparse: --help, bad usage
-                code = int(stopped.code or 0)
-            except BaseException:  # noqa: BLE001  printed as by the interpreter
-                traceback.print_exc()
-                code = 1
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        said = []
-        for output in outputs:
-            os.lseek(output, 0, os.SEEK_SET)
-            with os.fdopen(output, encoding="utf-8", errors="surrogateescape") as stream:
-                said.append(stream.read())
-        asking.write(f"{json.dumps([code, *said])}\n")
-        asking.flush()
+def _command_line(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
+    enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
+    outputs = [os.memfd_create(name) for name in ("out", "err")]
+    pid = os.fork()
+    if not pid:
+        os.environ.clear()
+        os.environ.update(environment)
+        for standard, output in enumerate(outputs, start=1):
+            os.dup2(output, standard)
+        # As Python opens them if the locale is C.UTF-8.
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+        sys.argv = ["hostrouting", *words]
+        code = 70
+        try:
+            code = main()
+        except SystemExit as stopped:  # argparse: --help, bad usage
+            code = int(stopped.code or 0)
+        except BaseException:  # noqa: BLE001  printed as by the interpreter
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    out, err = (os.pread(output, 1 << 30, 0).decode("utf-8", "surrogateescape") for output in outputs)
+    return code, out, err

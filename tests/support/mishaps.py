@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.kernel import FakeKernel
 
 
@@ -71,18 +71,10 @@ class _Manager(FakeManager):
     """A manager whose methods can be replaced."""
 
 
-def fabric_vm() -> FakeKernel:
-    """A host whose default route uses eth0, and whose fabric ib0 has 172.16.0.0/16."""
-    kernel = plain_vm()
-    kernel.add_link("ib0")
-    kernel.add_address("ib0", "172.16.1.10/16")
-    return kernel
-
-
 def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
-    """A host with this kernel, or that of `fabric_vm`, and the list of effects on it."""
+    """A host with this kernel, or that of an H200 node, and the list of effects on it."""
     mishaps = Mishaps()
-    host = FakeHost(kernel=kernel or fabric_vm(), files=_Files(), manager=_Manager())
+    host = FakeHost(kernel=kernel or h200(), files=_Files(), manager=_Manager())
 
     def watch(owner: Any, verb: str, event: Callable[..., str]) -> None:
         method = getattr(owner, verb)

@@ -13,11 +13,12 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from hostrouting.model.prefix import IP, IPV6, Prefix, as_ip
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from tests.support.children import enter_namespace
+from tests.support.children import enter_namespaces
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
@@ -60,10 +61,10 @@ class Namespace:
         """Until the block ends, this thread is in the namespace; processes, threads and sockets from that time stay there."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            enter_namespace(self.path)
+            enter_namespaces(self.path)
             yield
         finally:
-            enter_namespace(f"/proc/self/fd/{home}")
+            enter_namespaces(f"/proc/self/fd/{home}")
             os.close(home)
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -106,15 +107,10 @@ class Namespace:
         with self.inside():
             return completed(words, **options)
 
-    def snapshot(self, family: int = 4) -> Snapshot:
-        """Everything that a decision about a destination depends on."""
-        return Snapshot(
-            links=self.links(),
-            addresses=(),
-            rules=self.rules(family),
-            routes=self.routes(family),
-            ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,
-        )
+    def snapshot(self) -> Snapshot:
+        """The whole host, as netlink lists it, and not `ip`."""
+        with self.inside(), NetlinkBackend() as backend:
+            return backend.snapshot()
 
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model.prefix import IPV4
-from tests.support.awks import AWKS, only_awk, put_before
+from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
 from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST
@@ -30,13 +30,10 @@ def words(
 
     `tools` replace the usual programs; `before` is done first, with mounts of its own.
     """
-    wanted, tools = tuple(wanted), tools or {}
+    wanted = tuple(wanted)
     config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite)
-    for left in (directory / "tools").glob("*"):
-        left.unlink()  # by an earlier run
-    text = put_before(render_static_routes_script(config), tools, directory)
     script = directory / "static-routes.sh"
-    script.write_text(text if "awk" in tools else only_awk(text, awk, directory, tree=tree))
+    script.write_text(put_before(render_static_routes_script(config), directory, tools, awk=awk, tree=tree))
     # A test may signal all its processes.
     return ["setsid", "--wait", *command(script, "kubelet.service", str(wait), before=before)]
 

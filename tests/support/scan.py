@@ -19,15 +19,12 @@ def scanned(
                 if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
             ]
             best = min(inside, key=lambda route: (-route.prefix.length, route.metric), default=None)
-            is_kept = best is not None and (best.type in REFUSING or best.prefix.length > kept_above(rule))
-            if best is not None and best.type != "throw" and is_kept:
+            suppressed = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
+            if best is None or best.type == "throw":
+                continue
+            if best.type in REFUSING or best.prefix.length > suppressed:
                 return best.type, best
     return "no-route", None
-
-
-def kept_above(rule: Rule) -> int:
-    """Routes that are not longer than this are suppressed."""
-    return -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
 
 
 def is_selected(rule: Rule, address: int, user: int, source: int, iif: str) -> bool:

@@ -13,7 +13,6 @@ runs in all of them in the same way, with this host's Python (inside.py).
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,8 +44,6 @@ HOST_FOLDERS = (
 NEEDS = ("root", "systemd-nspawn")
 """What booting a systemd needs."""
 
-_GROUP = "hostrouting-test-"
-
 MACHINE_SETTINGS = """\
 [Exec]
 Capability=all
@@ -71,12 +68,9 @@ class System:
 
     def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
         """Use the process in which `boot_system.sh` runs; systemd is not booted yet."""
-        self._outer, self._work, self._leader = outer, work, 0
-
-    @property
-    def leader(self) -> int:
+        self._outer, self._work = outer, work
+        self.leader = 0
         """The process id of its systemd, in this process's namespace; 0 before the boot."""
-        return self._leader
 
     def lay(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Write a file, before the boot or later."""
@@ -115,7 +109,7 @@ class System:
 
     def command(self, *words: str) -> list[str]:
         """The command that runs a program inside the system."""
-        return ["nsenter", f"--target={self._leader}", "--all", "--", *words]
+        return ["nsenter", f"--target={self.leader}", "--all", "--", *words]
 
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
@@ -152,7 +146,7 @@ class System:
 
     def reboot(self) -> None:
         """Shut the system down properly, and boot it again."""
-        before = self._leader
+        before = self.leader
         self.run("systemctl", "reboot")
         self._await_boot(before)
 
@@ -162,8 +156,8 @@ class System:
 
     def outside(self, path: str) -> Path:
         """The path of the same file outside the system."""
-        if self._leader:
-            return Path(f"/proc/{self._leader}/root{path}")
+        if self.leader:
+            return Path(f"/proc/{self.leader}/root{path}")
         return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
 
     def _await_boot(self, before: int) -> None:
@@ -173,7 +167,7 @@ class System:
             leader = _descendant(self._outer.pid, "systemd")
             if leader in {0, before}:
                 return False
-            self._leader = leader
+            self.leader = leader
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
@@ -199,8 +193,7 @@ def booted(
 
     `furnish` is called with the path of its root file system before the boot.
     """
-    _clear_away()
-    work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
+    work = Path(tempfile.mkdtemp(prefix="hostrouting-system-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
@@ -230,7 +223,7 @@ def booted(
         outer.stdin.close()
         outer.stdout.close()
         work.rmdir()
-        _clear_away()
+        wait_for("the control groups to be gone", lambda: _is_cleared_away(work.name))
 
 
 def _children(pid: int) -> list[int]:
@@ -255,30 +248,11 @@ def _descendant(pid: int, name: str) -> int:
     return 0
 
 
-def _clear_away() -> None:
-    """Remove the control groups of systems that have ended, including those of interrupted runs."""
-    for work in Path(tempfile.gettempdir()).glob(f"{_GROUP}*"):
-        if not _is_alive(work.name):
-            with suppress(OSError):
-                work.rmdir()
+def _is_cleared_away(group: str) -> bool:
+    """Remove the control groups of a system that has ended, unless the last of its processes have not quite ended."""
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    mounts = [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup2"]
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        left = [group for mount in mounts for group in mount.glob(f"{_GROUP}*") if not _is_alive(group.name)]
-        for group in left:
-            for directory, _, _ in os.walk(group, topdown=False):
-                with suppress(OSError):
-                    Path(directory).rmdir()
-        if not any(group.exists() for group in left):
-            return
-        # The last of its processes have not quite ended.
-        time.sleep(0.01)
-
-
-def _is_alive(name: str) -> bool:
-    """Whether the test run that created this name is still running, and has not removed its work directory."""
-    pid = name.removeprefix(_GROUP).partition("-")[0]
-    if pid == str(os.getpid()):
-        return (Path(tempfile.gettempdir()) / name).exists()
-    return Path(f"/proc/{pid}").exists()
+    groups = [Path(words[4]) / group for words in lines if words[words.index("-") + 1] == "cgroup2"]
+    for directory in (directory for group in groups for directory, _, _ in os.walk(group, topdown=False)):
+        with suppress(OSError):
+            Path(directory).rmdir()
+    return not any(group.exists() for group in groups)

@@ -37,13 +37,3 @@ def refusing() -> FakeKernel:
     kernel = topologies.h200()
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
     return kernel
-
-
-def plain() -> Snapshot:
-    """One Ethernet device with an address and a default route, as DHCP configures it."""
-    return topologies.plain_vm().snapshot(family=4)._replace(family=None)  # a whole host, without IPv6
-
-
-def h200() -> Snapshot:
-    """The host that this library was written for: eth0 has the default route, ib0 to ib7 each have a connected 172.16.0.0/16."""
-    return topologies.h200().snapshot(family=4)._replace(family=None)  # as above

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
@@ -156,12 +155,13 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     law()
     assert min(reached["ok", "ok"], reached["overlap", "overlap"]) >= reached.total() / 20, reached
+    # Hypothesis draws hosts that are alike: of a hundred, none may be in doubt.
+    assert reached.total() < 300 or any(verdict == "undecided" for verdict, _ in reached), reached
 
 
 def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesCheck:
     """The engine's check of the host as it is now."""
-    with namespace.inside(), NetlinkBackend() as backend:
-        return EnginesCheck.of(backend.snapshot(), config)
+    return EnginesCheck.of(namespace.snapshot(), config)
 
 
 @st.composite
@@ -194,8 +194,7 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
             namespace.batch(map(route_command, routes), force=True, family=family)
             own = [rule for rule in wanted.rules if rule.priority not in {0, 32766, 32767}]
             namespace.batch(map(rule_command, own), force=True, family=family)
-            with namespace.inside(), NetlinkBackend() as backend:
-                snapshot = backend.snapshot()
+            snapshot = namespace.snapshot()
             dressed = [
                 link._replace(type=links[link.name].type, kind=links[link.name].kind) if link.name in links else link
                 for link in snapshot.links

@@ -155,7 +155,7 @@ class TestWhichDefaultRoute:
         assert Ran(namespace, [wish], tmp_path).lines == []
         (line,) = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "").splitlines()
         assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
-        plan = plan_static_routes(configured(wish), namespace.snapshot(IPV4))
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
     def test_which_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import StaticRoute
@@ -82,9 +82,8 @@ def command_of(route: Route) -> str:
 
 def state_of(namespace: Namespace) -> Snapshot:
     """The host, with its rules and routes of both families, without those for multicast, which come and go."""
-    ipv4, ipv6 = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
-    routes = tuple(route for route in (*ipv4.routes, *ipv6.routes) if route.type != "multicast")
-    return ipv6._replace(rules=(*ipv4.rules, *ipv6.rules), routes=routes)
+    snapshot = namespace.snapshot()
+    return snapshot._replace(routes=tuple(route for route in snapshot.routes if route.type != "multicast"))
 
 
 def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
@@ -106,7 +105,7 @@ def shared_keys(snapshot: Snapshot) -> set[RouteKey]:
     return {key for key, several in owners.items() if len(several) > 1}
 
 
-@settings(max_examples=scaled(100), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(30), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The script carries out the whole plan or nothing; other programs' routes stay; a second run writes nothing."""
@@ -145,7 +144,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         ]
         shared &= {step.route.key for step in plan.steps}
         assert conflicts or pending or shared or far, context
-        return
+        reject()  # it does not count: Hypothesis makes another, and fails if each is like this
     assert (again.status, again.lines, lines) == (0, [], []), context
     # Which next hops are ours is not listed: the script learns it when Linux does not delete one, and so does `apply`.
     assert {step.route.key for step in plan.conflicts} <= shared, context

@@ -6,18 +6,19 @@ script at boot. A file has:
     state            what runs there, and in which mode or moment
     source           where it is described: a repository with the number of a thread, or with a path
     right            what is right there
-    ip               commands of `ip -batch`, for both families
     uplink           the name and kind of the device with the default route, if that is not eth0
+    devices          the name and kind of each further device
+    ip               commands of `ip -batch`, for both families
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`, `pod_cidrs`,
                      `intended_rules`
     ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink);
                      `escapes`: first-last, and the devices or blackhole, unreachable, prohibit, own-range; the `repair`,
-                     with the reasons for what no route can close; `says`, words in the report; `names` of findings; and
-                     the `verdict`, where that does not follow from the escapes. With a
-                     verdict, escapes and repair are compared only if they are given
+                     with the reasons for what no route can close; `says`, words in the report; `names` of findings;
+                     `undecided`, the names of the doubts that are its verdict; and any other `verdict` that does not
+                     follow from the escapes. With that, escapes and repair are compared only if they are given
 
-In `ip`, a device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make like that: a
-veth has the name, and the snapshot and the script's `ip` have the kind, and the link type that goes with it.
+A device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make like that: a veth has
+the name, and the snapshot and the script's `ip` have the kind, and the link type that goes with it.
 """
 
 import json
@@ -82,12 +83,13 @@ class Said:
     repair: list[str] = attrs.field(factory=list)
     says: list[str] = attrs.field(factory=list)
     names: list[str] = attrs.field(factory=list)
+    undecided: list[str] = attrs.field(factory=list)
     verdict: str = ""
 
     @property
     def right(self) -> str:
         """The verdict that is right."""
-        return self.verdict or ("overlap" if self.escapes else "ok")
+        return self.verdict or ("overlap" if self.escapes else "undecided" if self.undecided else "ok")
 
 
 @attrs.frozen
@@ -97,11 +99,12 @@ class Field:
     state: str
     source: list[str]
     right: str
-    ip: str
+    ip: str = ""
     ipv4: Said | None = None
     ipv6: Said | None = None
     uplink: str = "eth0 nic"
-    config: dict[str, list[str]] = attrs.field(factory=dict)
+    devices: list[str] = attrs.field(factory=list)
+    config: dict[str, Any] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls, name: str) -> "Field":
@@ -120,23 +123,12 @@ class Field:
     def configuration(self) -> HostRoutingConfig:
         """The check of its networks."""
         cidrs = [cidr for said in self.families.values() for cidr in said.cidrs]
-        section = RouteOverlapConfig(
-            cidrs,
-            "STRICT",
-            self.config.get("expected_devs", ()),
-            self.config.get("allowed_devs", ()),
-            service_cidrs=self.config.get("service_cidrs", ()),
-            pod_cidrs=self.config.get("pod_cidrs", ()),
-            intended_rules=self.config.get("intended_rules", ()),
-        )
-        return HostRoutingConfig(route_overlap=section)
+        return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs, "STRICT", **self.config))
 
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of each of its devices."""
-        lines = (line.split() for line in self.ip.splitlines())
-        made = {words[2]: words[4] for words in lines if words[:2] == ["link", "add"]}
-        return {self.uplink.split()[0]: self.uplink.split()[1], **made}
+        return dict(device.split() for device in (self.uplink, *self.devices))
 
     @contextmanager
     def made(self) -> Iterator[Namespace]:
@@ -149,9 +141,7 @@ class Field:
         uplink = [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         uplink += [_DEFAULTS[family].format(dev) for family in self.families]
         with private_namespace() as namespace:
-            namespace.batch(
-                [*links, *uplink, *(line for line in self.ip.splitlines() if not line.startswith("link add"))]
-            )
+            namespace.batch([*links, *uplink, *self.ip.splitlines()])
             yield namespace
 
     def dressed(self, snapshot: Snapshot) -> Snapshot:
@@ -249,6 +239,7 @@ def agrees(field: Field, report: CheckReport) -> None:
         assert repair == said.repair or (said.verdict and not said.repair)
         assert [words for words in said.says if words not in text] == []
         assert {finding.name for finding in findings} >= set(said.names)
+        assert {doubt.name for doubt in family.doubts} == set(said.undecided)
 
 
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:

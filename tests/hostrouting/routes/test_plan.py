@@ -10,12 +10,11 @@ from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
-from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
+from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
 from tests.support.own_routes import HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
-from tests.support.topologies import h200, plain
 
 
 @given(hosts(), wishes(), st.data())
@@ -104,7 +103,7 @@ def test_what_an_operator_reads() -> None:
     ]
     wanted = [StaticRoute(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
     wanted += [StaticRoute(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
-    plan = plan_static_routes(configured(*wanted, StaticRoute("172.16.0.0/16")), h200().with_routes(ours))
+    plan = plan_static_routes(configured(*wanted, StaticRoute("172.16.0.0/16")), h200().snapshot().with_routes(ours))
     why = (
         "another program's route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src "
         "172.16.1.10]"
@@ -154,7 +153,8 @@ def test_what_is_compared_of_next_hops() -> None:
         (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
     ):
         ours = Route(PREFIXES[family][0], tuple(legs), protocol=OURS, metric=DEFAULT_METRIC[family])
-        there = h200()._replace(routes=(*h200().routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
+        host = h200().snapshot()
+        there = host._replace(routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
         plan = plan_static_routes(configured(StaticRoute(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
 
@@ -199,4 +199,4 @@ class TestReplyRoute:
 def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
-    return plain().with_routes([default, *more])._replace(rules=(*default_rules(4), *default_rules(6)))
+    return plain_vm().snapshot().with_routes([default, *more])

@@ -248,7 +248,7 @@ class TestRoad:
     def test_a_reload_that_fails(self) -> None:
         """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
         gated = [WANTED._replace(gate={"units": units}) for units in (["a.service", "b.service"], ["a.service"])]
-        host, mishaps = mishap_host(h200())
+        host, mishaps = mishap_host()
         run(Configure(gated[0], host=host))
         mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
         failure_of(run, Configure(gated[1], host=host), of=HostError)

@@ -234,7 +234,7 @@ def test_every_kind_of_change_is_reported(
 ) -> None:
     """Changes of devices, addresses, rules, routes and next hops, in both families."""
     with backend.watch() as watch:
-        assert not watch.wait(0)
+        wait_for("the last word about new devices", lambda: not watch.wait(0.02))
         namespace.batch([command], family=family)
         assert watch.wait(60)
         wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))
