@@ -46,7 +46,7 @@ FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
 Method: TypeAlias = Callable[[], object]
 """Does the work once; a float that it returns is the seconds that it took by its own clock."""
 Row: TypeAlias = tuple[str, str, str, str]
-"""The work, what was measured, the goal, and whether it is met."""
+"""The work, what was measured, the goal, and a bar: how much of the goal is used."""
 
 
 @attrs.frozen
@@ -78,6 +78,11 @@ def seconds(value: float) -> str:
     return f"{value * 1e3:,.2f} ms" if value < 1 else f"{value:,.1f} s"
 
 
+def bar(share: float) -> str:
+    """Ten blocks for what the goal allows, and a word if it is missed."""
+    return "█" * round(min(share, 2) * 10) + ("" if share <= 1 else " missed")
+
+
 def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, limit: float) -> Row:
     """One method beside another: it may take `limit` times as long."""
     ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
@@ -85,14 +90,14 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
     goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster" if limit < 1 else "not slower"
     measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
-    return f"{work}, beside {other}", measured, goal, "met" if ratio <= limit else "missed"
+    return f"{work}, beside {other}", measured, goal, bar(ratio / limit)
 
 
 def alone(work: str, values: list[float], limit: float) -> Row:
     """What a method takes, in seconds."""
     value = statistics.median(values)
     goal = f"≤ {limit * 1e3:g} ms" if limit < 1 else f"≤ {limit:g} s"
-    return work, seconds(value), goal, "met" if value <= limit else "missed"
+    return work, seconds(value), goal, bar(value / limit)
 
 
 def run(*words: str, code: int = 0, text: str = "") -> str:
@@ -334,7 +339,7 @@ def main() -> None:
         program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
         os.execvp("unshare", ["unshare", "--net", "--mount", *user, *program])  # noqa: S606  its arguments are ours
     ip(*commands_of(h200()))
-    cells: list[Row] = [("work", "measured", "goal", "")]
+    cells: list[Row] = [("work", "measured", "goal", "of the goal")]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, as /run is
         bench = Bench(Path(folder), asked.quick)
         for name in asked.rows or ROWS:
