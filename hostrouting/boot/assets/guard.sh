@@ -4,18 +4,19 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 routes=10-static-routes
 declare -A logged
 
-# Runs all steps, or the one that is named. What they log is logged unless it is what they logged the last time. Sets
+# Runs all steps, or the one that is named. Of what they log, what they did not log the last time is logged. Sets
 # `pause`, 20 times as long, from 2 to 60 s: so the guard takes little of a core, however much the steps have to do.
 pass() {
-  local begin=${EPOCHREALTIME:-$SECONDS.000000} end text='' # bash 4 has whole seconds only
-  IFS='' read -r -d '' -t 90 text < <(
+  local begin=${EPOCHREALTIME:-$SECONDS.000000} line lines=() IFS=$'\n' # bash 4 has whole seconds only
+  read -r -d '' -t 90 -a lines < <(
     exec /bin/bash -pc '. "$0"' /etc/hostrouting/gate.sh hostrouting-guard.service "$@" 2>&1 3<&-
   )
-  [[ $text == "${logged[steps $*]-}" ]] || printf '%s' "$text" >&2
-  logged[steps $*]=$text
-  end=${EPOCHREALTIME:-$SECONDS.000000}
-  pause=$(((${end/./} - ${begin/./}) / 50000))
-  ((pause = pause < 2 ? 2 : pause > 60 ? 60 : pause))
+  for line in "${lines[@]}"; do
+    [[ $'\n'${logged[steps $*]-}$'\n' == *$'\n'"$line"$'\n'* ]] || printf '%s\n' "$line" >&2
+  done
+  logged[steps $*]=${lines[*]}
+  pause=${EPOCHREALTIME:-$SECONDS.000000}
+  ((pause = (${pause/./} - ${begin/./}) / 50000, pause = pause < 2 ? 2 : pause > 60 ? 60 : pause))
 }
 
 # 2>&1: "netlink receive error No buffer space available" wakes this script, too: something was lost, so look.
