@@ -5,7 +5,5 @@ files      files, written whole or not at all, and locks; only this knows the ro
 fileset    files that are installed and removed together
 layout     every path and every name
 systemd    the service manager: units, and what a service tells it
-saved      a snapshot in a file
 effects    what a task has changed
-name_servers    the name servers that the host asks
 """

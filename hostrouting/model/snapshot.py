@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import parse, read, written
+from hostrouting.model.reader import parse, read, read_file, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
@@ -89,6 +89,16 @@ class Snapshot(NamedTuple):
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
         return json.dumps({"schema": SCHEMA, **written(self)}, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, path: str) -> "Self":
+        """The snapshot of a whole host in a file, a pipe or standard input. Raises ConfigError, which names it."""
+        data, source = read_file(path)
+        snapshot = cls.from_json(data, source=source)
+        if snapshot.family is not None:
+            # Whoever plans or repairs by it would take our routes of the other family for gone.
+            raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], source)
+        return snapshot
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "the snapshot") -> "Self":

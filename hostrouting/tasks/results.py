@@ -67,7 +67,7 @@ class Plan:
         steps = () if self.routes is None else self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
-            "operations": [operation.to_mapping() for operation in self.operations],
+            "operations": [operation._asdict() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
