@@ -61,7 +61,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
 else:
 
     def __getattr__(name: str) -> object:
-        """Load the name."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already

@@ -32,7 +32,6 @@ class NftProgram:
     """The nftables of the network namespace of the calling thread. Nothing is kept between two calls."""
 
     def __init__(self, *, run: Run = run_program) -> None:
-        """Run nft by this function."""
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)
 
     def load(self, text: str) -> None:

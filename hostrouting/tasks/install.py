@@ -190,7 +190,6 @@ class InstallTask:
         return planned(self.host, parts[0].config, parts)
 
     def do(self, ctx: phases.Context) -> object:
-        """See the class."""
         raise NotImplementedError
 
     def undo(self, ctx: phases.Context) -> object:
@@ -279,7 +278,6 @@ class SectionTask(InstallTask):
         return tuple(kind(whole, host=self.host, wait=self.wait, former=former) for kind in kinds)
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """See the class."""
         if (begun := self.begin(ctx)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun

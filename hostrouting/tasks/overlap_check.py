@@ -35,7 +35,6 @@ class CheckRouteOverlap(SectionTask):
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
     def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """See SectionTask."""
         check = self.config.route_overlap
         if not check.cidrs:
             return phases.Skip(self.nothing)

@@ -22,7 +22,6 @@ class FakeNftables(Faulty[HostError]):
     """nftables in a dictionary, compared with Linux."""
 
     def __init__(self) -> None:
-        """Begin without a table."""
         super().__init__()
         self.tables: dict[str, str] = {}
         """The listings of the family ip6, for a test to change as another program would."""
@@ -62,7 +61,6 @@ class FakeEbtables(Faulty[HostError]):
     """ebtables in a list, compared with Linux."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
-        """Begin with these rules in table nat."""
         super().__init__()
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
@@ -89,7 +87,6 @@ class FakeLinkLayer(Faulty[BackendError]):
     """The link layer in tables, for a test to change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
-        """Begin with this."""
         super().__init__()
         view = view or LinkLayerView()
         self.macs, self.peers = dict(view.macs), dict(view.peers)

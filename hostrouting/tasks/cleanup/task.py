@@ -108,7 +108,6 @@ class CleanStaleAzureVnet:
         return CleanupPlan(*judge(facts, section))
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
-        """See the class."""
         section, plan = self.config.azure_vnet_cleanup, self.plan()
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
