@@ -1,6 +1,6 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits, how to allow it last.
 
-Here: what check, repair, plan, apply and status have in common. Not here: the sentences (`check.report`).
+check, repair, plan, apply and status share this. The sentences are those of `check.report`.
 """
 
 import argparse
