@@ -8,8 +8,6 @@ if TYPE_CHECKING:
 
     from hostrouting.host.host import Host
 
-__all__ = ["main", "run"]
-
 
 def run() -> int:
     """Run the command line of this process, which ends afterwards."""

@@ -84,11 +84,11 @@ class Snapshot(NamedTuple):
         """The same host with further routes, at the end."""
         return self._replace(routes=(*self.routes, *added))
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
-        return json.dumps({"schema": SCHEMA, **written(self)}, indent=indent, ensure_ascii=False)
+        return json.dumps({"schema": SCHEMA, **written(self)}, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: str) -> "Self":
