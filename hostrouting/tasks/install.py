@@ -214,7 +214,7 @@ class InstallTask:
         plan = self._possible_plan(parts)
         if plan is None:
             return None
-        if not plan.needs_install:
+        if not (plan.files or plan.needs_reload or any(operation.verb == "start" for operation in plan.operations)):
             return Effects(), parts
         with host.locked(ctx):
             if host.files.read(path) != before:  # another run was faster: its sections count
