@@ -3,6 +3,7 @@
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -91,9 +92,9 @@ class Snapshot(NamedTuple):
         return json.dumps({"schema": SCHEMA, **written(self)}, ensure_ascii=False)
 
     @classmethod
-    def load(cls, path: str) -> "Self":
-        """The snapshot of a whole host in a file, a pipe or standard input. Raises ConfigError, which names it."""
-        data, source = read_file(path)
+    def load(cls, path: str | os.PathLike[str]) -> "Self":
+        """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises ConfigError, which names it."""
+        data, source = read_file(os.fspath(path))
         snapshot = cls.from_json(data, source=source)
         if snapshot.family is not None:
             # Whoever plans or repairs by it would take our routes of the other family for gone.
