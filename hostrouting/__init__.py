@@ -22,24 +22,29 @@ from hostrouting.release import __version__ as __version__
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.boot.files import files_of as files_of
-    from hostrouting.check.check import CheckReport as CheckReport
-    from hostrouting.check.check import check_host as check_host
-    from hostrouting.check.check import check_snapshot as check_snapshot
-    from hostrouting.check.report import check_document as check_document
-    from hostrouting.check.report import check_findings as check_findings
-    from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig
-    from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig
-    from hostrouting.config.settings import StaticRoute as StaticRoute
-    from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
-    from hostrouting.errors import ApplyError as ApplyError
-    from hostrouting.errors import BackendError as BackendError
-    from hostrouting.errors import ConfigError as ConfigError
-    from hostrouting.errors import HostError as HostError
-    from hostrouting.errors import HostRoutingError as HostRoutingError
-    from hostrouting.errors import NotReady as NotReady
-    from hostrouting.errors import RequirementError as RequirementError
-    from hostrouting.errors import RouteConflict as RouteConflict
-    from hostrouting.errors import RouteOverlapError as RouteOverlapError
+    from hostrouting.check.check import (
+        CheckReport as CheckReport,
+        check_host as check_host,
+        check_snapshot as check_snapshot,
+    )
+    from hostrouting.check.report import check_document as check_document, check_findings as check_findings
+    from hostrouting.config.settings import (
+        HostRoutingConfig as HostRoutingConfig,
+        RouteOverlapConfig as RouteOverlapConfig,
+        StaticRoute as StaticRoute,
+        StaticRoutesConfig as StaticRoutesConfig,
+    )
+    from hostrouting.errors import (
+        ApplyError as ApplyError,
+        BackendError as BackendError,
+        ConfigError as ConfigError,
+        HostError as HostError,
+        HostRoutingError as HostRoutingError,
+        NotReady as NotReady,
+        RequirementError as RequirementError,
+        RouteConflict as RouteConflict,
+        RouteOverlapError as RouteOverlapError,
+    )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host.effects import Effects as Effects
     from hostrouting.host.host import Host as Host
@@ -48,20 +53,16 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model.route import Route as Route
-    from hostrouting.model.snapshot import Link as Link
-    from hostrouting.model.snapshot import Snapshot as Snapshot
+    from hostrouting.model.snapshot import Link as Link, Snapshot as Snapshot
     from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
-    from hostrouting.tasks.configure import Configure as Configure
-    from hostrouting.tasks.configure import Remove as Remove
+    from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
-    from hostrouting.tasks.results import CheckResult as CheckResult
-    from hostrouting.tasks.results import Plan as Plan
+    from hostrouting.tasks.results import CheckResult as CheckResult, Plan as Plan
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
 else:
 
     def __getattr__(name: str) -> object:
-        """Load the name."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already

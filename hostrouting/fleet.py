@@ -24,7 +24,7 @@ from hostrouting.check.check import CheckReport, Escape, check_snapshot
 from hostrouting.check.report import phrase_of
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
-from hostrouting.host.saved import read_snapshot
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
 
@@ -129,7 +129,7 @@ def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[No
 def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
     """The result for the snapshot in this file. A bug or a lack of memory is a result as well: others are judged."""
     try:
-        snapshot = read_snapshot(path)
+        snapshot = Snapshot.load(path)
         report = check_snapshot(snapshot, config)
         is_repairable = report.routes and not any(family.repair.unsafe for family in report.families)
         plan = plan_static_routes(config, snapshot)

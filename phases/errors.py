@@ -33,7 +33,6 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """
 
     def __init__(self, failures: Sequence[Step]) -> None:
-        """Carry these failed steps, at least one."""
         self.failures = tuple(failures)
         self.error = self.__cause__ = self.failures[0].error
         super().__init__("; also ".join(map(_sentence, self.failures)))

@@ -1,7 +1,4 @@
-"""Tasks made of tasks: in order or all at once, tried again, with a time limit, or under a condition.
-
-Not here: how one task is run (`running`).
-"""
+"""Tasks made of tasks: in order or all at once, tried again, with a time limit, or under a condition."""
 
 from __future__ import annotations
 

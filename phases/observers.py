@@ -42,7 +42,6 @@ class LogObserver:
     """
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
-        """Log to this logger."""
         self.logger = logger
 
     def __call__(self, step: Step) -> None:

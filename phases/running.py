@@ -1,7 +1,6 @@
 """Run a task: as a step of a run, alone, or as a whole program; ask it for its plan, or undo it.
 
-Every task of a run, nested or not, goes through `act`, whichever of its methods is called. Not here: how several tasks
-make one (`groups`).
+Every task of a run, nested or not, goes through `act`, whichever of its methods is called.
 
 SIGINT and SIGTERM cancel a run, which then ends as if anybody else had cancelled it. Python calls a handler in the main
 thread, between any two of its instructions: possibly while that holds a lock, and not while it is in a system call that

@@ -87,9 +87,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
     name, fault = getattr(candidate, "name", None), ""
     if isinstance(candidate, type) or not callable(getattr(candidate, "do", None)):
-        fault = (
-            "it needs a method do(ctx): decorate a function with @phases.task('name'), or pass an instance of a class"
-        )
+        fault = "it needs a method do(ctx): put @phases.task('name') above a function, or pass an instance of a class"
     elif not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         fault = f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are made of names)"
     if fault:

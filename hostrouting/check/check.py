@@ -123,7 +123,7 @@ def check_host(
 ) -> CheckReport:
     """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
 
-    The name servers are not known to a kernel (`host.name_servers`).
+    The name servers are not known to a kernel (`Host.name_servers`).
     """
     families = {cidr.version for cidr in config.route_overlap.cidrs}
     family = families.pop() if len(families) == 1 else None

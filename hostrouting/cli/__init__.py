@@ -1,12 +1,4 @@
-"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions.
-
-parser    what may be typed: the commands with their help, and the arguments
-commands  a module for each command: its arguments, what it does, and what it prints
-source    from arguments to values: the configuration, and this host or a saved snapshot
-check     a check as lines and as an exit code
-running   a plan, and the run of a task, as lines
-output    prints the answer, which may be an error, as lines or as JSON; terminal: in colour, with rich
-"""
+"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions."""
 
 from __future__ import annotations
 
@@ -15,8 +7,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostrouting.host.host import Host
-
-__all__ = ["main", "run"]
 
 
 def run() -> int:

@@ -1,6 +1,6 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits, how to allow it last.
 
-Here: what check, repair, plan, apply and status have in common. Not here: the sentences (`check.report`).
+check, repair, plan, apply and status share this. The sentences are those of `check.report`.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.files import Files
 from hostrouting.host.host import Host
-from hostrouting.host.name_servers import read_name_servers
 
 
 class Check(NamedTuple):
@@ -79,7 +78,7 @@ def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) 
     if saved is not None:
         return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host)), config, host.files)
+        return Check.of(check_host(kernel, config, name_servers=host.name_servers), config, host.files)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

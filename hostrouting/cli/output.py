@@ -1,7 +1,7 @@
 """Prints answers: lines or one JSON document on standard output; remarks, errors and logs on standard error.
 
 On a terminal, rich colours the lines if it is installed; everywhere else they are plain text. A reader who goes away
-(`| head`, a closed terminal) is not a failure. Not here: what the lines say.
+(`| head`, a closed terminal) is not a failure.
 """
 
 from __future__ import annotations

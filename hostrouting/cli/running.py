@@ -1,7 +1,4 @@
-"""What a task would change as lines, and a run of it: its log on standard error, and at its end what it has changed.
-
-Shared by plan, apply, status, remove, render and clean. Not here: what the tasks do (`hostrouting.tasks`).
-"""
+"""What a task would change as lines, and a run of it: its log on standard error, and at its end what it has changed."""
 
 import logging
 import signal

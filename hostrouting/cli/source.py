@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.host.host import Host
-from hostrouting.host.name_servers import read_name_servers
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.snapshot import Snapshot
 
@@ -64,10 +63,8 @@ def read_host(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one."""
     if saved is None:
         with open_kernel(host) as kernel:
-            return kernel.snapshot()._replace(name_servers=read_name_servers(host))
-    from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a saved one only
-
-    return read_snapshot(saved)
+            return kernel.snapshot()._replace(name_servers=host.name_servers)
+    return Snapshot.load(saved)
 
 
 def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
-
-E = TypeVar("E", bound=BaseException)
 
 
 def each_once(paths: Iterable[str]) -> tuple[str, ...]:
@@ -19,18 +17,13 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-@attrs.frozen
-class Operation:
+class Operation(NamedTuple):
     """One action of a task other than static routes and files, done or planned: in words, with the reason."""
 
     verb: str
     object: str
     """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
     reason: str
-
-    def to_mapping(self) -> dict[str, str]:
-        """The words as plain values."""
-        return {"verb": self.verb, "object": self.object, "reason": self.reason}
 
     def __str__(self) -> str:
         return f"{self.verb} {self.object}    # {self.reason}"
@@ -57,7 +50,7 @@ class Effects:
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
-            "operations": [operation.to_mapping() for operation in self.operations],
+            "operations": [operation._asdict() for operation in self.operations],
         }
 
     def __add__(self, other: Effects) -> Effects:
@@ -72,21 +65,13 @@ def effects_of(outcome: object) -> Effects:
     return effects if isinstance(effects, Effects) else Effects()
 
 
-def tell_effects(
-    error: E, changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
-) -> E:
-    """The same error, with these effects put before those that it already has."""
-    vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
-    return error
-
-
 @contextmanager
 def having_changed(
     changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
-    """Attach these effects to any error that leaves the block, including Cancelled."""
+    """Put these effects before those of any error that leaves the block, including Cancelled."""
     try:
         yield
     except BaseException as error:
-        tell_effects(error, changes, files, operations)
+        vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
         raise

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import HostError, NotReady
@@ -14,6 +14,7 @@ from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
+from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables
 
+_RESOLV_CONFS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
+"""The first one that is there counts: systemd-resolved writes the servers that it asks itself."""
 _LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
 
 
@@ -95,6 +98,17 @@ class Host:
     def running_manager(self) -> Manager | None:
         """The service manager, if one runs on this host."""
         return self.manager if self.manager is not None and self.manager.is_running() else None
+
+    @property
+    def name_servers(self) -> tuple[IP, ...]:
+        """The name servers that this host asks; none if no file says which, or it cannot be read."""
+        servers: list[IP] = []
+        with suppress(HostError):
+            texts = (text for path in _RESOLV_CONFS if (text := self.files.read(path)) is not None)
+            for line in (line for line in next(texts, "").splitlines() if line.startswith("nameserver")):
+                with suppress(ValueError, IndexError):
+                    servers.append(as_ip(line.split()[1].partition("%")[0]))
+        return tuple(servers)
 
     @property
     def may_have_ours(self) -> bool:

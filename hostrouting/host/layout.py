@@ -2,6 +2,8 @@
 
 from itertools import product
 
+from hostrouting.config.settings import MACHINES
+
 DROP_IN = "00-host-routing.conf"
 """The file name of the drop-in that runs the gate before a unit starts. It has to sort before all others."""
 
@@ -19,8 +21,6 @@ class HostLayout:
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
     guard_unit = "hostrouting-guard.service"
-    machine_unit = "systemd-nspawn@.service"
-    """The template of the units that the gate holds back unless others are configured."""
 
     routes_step = "10-static-routes"
     check_step = "20-check-route-overlap"
@@ -48,7 +48,7 @@ class HostLayout:
             "/".join,
             product(
                 (unit_directory, "/run/systemd/system"),
-                (f"{machine_unit}.requires", f"{machine_unit}.wants", "multi-user.target.requires"),
+                (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires"),
                 (routes_unit, check_unit),
             ),
         )

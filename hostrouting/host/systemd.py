@@ -16,6 +16,7 @@ _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
+_TIMEOUT = 30.0  # seconds, for every command but a start
 _SHOWN = 10  # lines of a unit's log in one message
 
 
@@ -56,9 +57,7 @@ class Manager(Protocol):
 class SystemdManager:
     """The systemd of this host."""
 
-    def __init__(self, *, timeout: float = 30.0, run: Run = run_program) -> None:
-        """`timeout` is in seconds, for every command but a start."""
-        self._timeout = timeout
+    def __init__(self, *, run: Run = run_program) -> None:
         self._program = run
 
     def is_running(self) -> bool:
@@ -108,14 +107,14 @@ class SystemdManager:
         if not invocation:
             return ()
         with suppress(OSError):  # the last lines may not be in the journal yet; without them if that hangs
-            self._program("journalctl", "--sync", timeout=min(2.0, self._timeout))
+            self._program("journalctl", "--sync", timeout=2.0)
         query = ("--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={invocation}")
         with suppress(OSError):
-            text = self._program("journalctl", *query, timeout=self._timeout).out
+            text = self._program("journalctl", *query, timeout=_TIMEOUT).out
             return tuple(line for line in text.splitlines() if line.strip())
         return ()
 
-    def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float | None = None) -> Ended:
+    def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
         # With one of these variables, or if systemctl takes this for a chroot, it succeeds without doing anything.
         environment = {name: value for name, value in tool_environment().items() if name not in _DO_NOTHING}
         return run_tool(
@@ -124,7 +123,7 @@ class SystemdManager:
             what="systemd",
             package="systemd, or write into an image (hostrouting render)",
             fine=fine,
-            timeout=timeout or self._timeout,
+            timeout=timeout,
             environment={**environment, "SYSTEMD_IGNORE_CHROOT": "1"},
             run=self._program,
         )

@@ -21,24 +21,19 @@ def await_result(
 
     An attempt returns its result, or None and what is missing. NotReady says what was missing last.
     """
-    end = ctx.clock.now() + wait
+    end, logged = ctx.clock.now() + wait, ""
     ctx.check()
     result, missing = attempt()
-    if result is not None:
-        return result  # the usual case: no need to listen
-    if not wait:
-        raise _gave_up(missing, wait)
-    logged = ""
+    if result is not None or not wait:  # no need to listen
+        return _required(result, missing, wait)
     with backend.watch() as watch, ctx.on_cancel(watch.wake):
         while True:
             ctx.check()
             # Repeat once after listening has begun: the change may have come before that.
             result, missing = attempt()
-            if result is not None:
-                return result
             left = end - ctx.clock.now()
-            if left <= 0:
-                raise _gave_up(missing, wait)
+            if result is not None or left <= 0:
+                return _required(result, missing, wait)
             if missing != logged:
                 ctx.log.info("waiting for up to %g s, because this is not there yet: %s", round(left, 1), missing)
                 logged = missing
@@ -48,5 +43,7 @@ def await_result(
                 ctx.sleep(end - ctx.clock.now())
 
 
-def _gave_up(missing: str, wait: float) -> NotReady:
-    return NotReady(f"gave up after {round(wait, 1):g} s: {missing}")
+def _required(result: T | None, missing: str, wait: float) -> T:
+    if result is None:
+        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}")
+    return result

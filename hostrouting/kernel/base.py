@@ -207,7 +207,6 @@ class Near:
     """Which routes `near` of `RouteBackend.snapshot` leaves; None leaves all."""
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:
-        """Leave the routes that overlap one of these blocks."""
         self._blocks = blocks
         self._borders: dict[tuple[int, int], list[int]] = {}
         self._kinds: set[tuple[object, ...]] = set()

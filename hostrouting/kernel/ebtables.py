@@ -61,7 +61,6 @@ class EbtablesProgram:
     """The ebtables of the network namespace of the calling thread. Nothing is kept between two calls."""
 
     def __init__(self, *, run: Run = run_program) -> None:
-        """Run the programs by this function."""
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:

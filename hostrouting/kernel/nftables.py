@@ -5,7 +5,6 @@ The text of a table is loaded as it is, and nft lists it in its own way, which d
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Protocol
 
@@ -26,30 +25,19 @@ class Nftables(Protocol):
         """
 
     def listing(self, name: str) -> str | None:
-        """The table as nft lists it, without counts; None if it does not exist. Other tables are not read.
-
-        A name that nft would not read as one word raises ValueError before anything is run.
-        """
-
-
-def require_name(name: str) -> None:
-    """Raise ValueError for a name that nft would not read as one word."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name):
-        raise ValueError(f"{name!a} is not a table name: use letters, digits and '_', not a digit first")
+        """The table as nft lists it, without counts; None if it does not exist. Other tables are not read."""
 
 
 class NftProgram:
     """The nftables of the network namespace of the calling thread. Nothing is kept between two calls."""
 
     def __init__(self, *, run: Run = run_program) -> None:
-        """Run nft by this function."""
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)
 
     def load(self, text: str) -> None:
         self._nft("-f", "-", purpose="load a table", text=text)
 
     def listing(self, name: str) -> str | None:
-        require_name(name)
         words = ("--numeric", "--stateless", "list", "table", "ip6", name)
         try:
             return self._nft(*words, purpose=f"list the table ip6 {name}").out

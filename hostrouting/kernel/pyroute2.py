@@ -59,7 +59,6 @@ class Pyroute2Backend(RouteBackend):
         return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """Carry out each request, in order, and return the result of each."""
         return self._call("change routes", _change, tuple(requests))
 
     def watch(self) -> PollingWatch:
@@ -88,12 +87,10 @@ class PollingWatch(Watch):
     """See `Watch`; it reads the host again and compares."""
 
     def __init__(self, backend: Pyroute2Backend) -> None:
-        """Read the host for the first time."""
         self._backend, self._last = backend, backend.snapshot()
         self._awakened = threading.Event()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it uses the machine's clock
-        """Wait until the host differs from the last reading: True; False after `timeout` seconds or wake()."""
         deadline = time.monotonic() + timeout
         while True:
             before, self._last = self._last, self._backend.snapshot()
@@ -107,7 +104,6 @@ class PollingWatch(Watch):
                 return False
 
     def wake(self) -> None:
-        """End the present or the next wait; may be called in any thread."""
         self._awakened.set()
 
     def close(self) -> None:

@@ -3,12 +3,13 @@
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import parse, read, written
+from hostrouting.model.reader import parse, read, read_file, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
@@ -84,11 +85,21 @@ class Snapshot(NamedTuple):
         """The same host with further routes, at the end."""
         return self._replace(routes=(*self.routes, *added))
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
-        return json.dumps({"schema": SCHEMA, **written(self)}, indent=indent, ensure_ascii=False)
+        return json.dumps({"schema": SCHEMA, **written(self)}, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Self":
+        """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises ConfigError, which names it."""
+        data, source = read_file(os.fspath(path))
+        snapshot = cls.from_json(data, source=source)
+        if snapshot.family is not None:
+            # Whoever plans or repairs by it would take our routes of the other family for gone.
+            raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], source)
+        return snapshot
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "the snapshot") -> "Self":

@@ -43,7 +43,6 @@ class Configure(InstallTask):
         return tuple(kind(self.config, host=self.host, wait=self.wait, former=former) for kind in TASKS)
 
     def do(self, ctx: phases.Context) -> object:
-        """See the class."""
         if (begun := self.begin(ctx)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun
@@ -69,5 +68,4 @@ class Remove:
         return Configure(HostRoutingConfig(), host=self.host).plan()
 
     def do(self, ctx: phases.Context) -> object:
-        """See the class."""
         return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)

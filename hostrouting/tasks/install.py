@@ -42,12 +42,8 @@ if TYPE_CHECKING:
 
 Parts: TypeAlias = "tuple[SectionTask, ...]"
 
-DEFAULT_WAIT = 60.0
-"""The default time in seconds for whatever a run waits for, such as the default route."""
-WAIT = [attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
-"""The limits of this time."""
-
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
+_WAIT = [attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
 _GRACE = 30.0  # seconds for the start of the guard
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
 
@@ -173,7 +169,7 @@ class InstallTask:
 
     config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
+    wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
@@ -190,7 +186,6 @@ class InstallTask:
         return planned(self.host, parts[0].config, parts)
 
     def do(self, ctx: phases.Context) -> object:
-        """See the class."""
         raise NotImplementedError
 
     def undo(self, ctx: phases.Context) -> object:
@@ -219,7 +214,7 @@ class InstallTask:
         plan = self._possible_plan(parts)
         if plan is None:
             return None
-        if not plan.needs_install:
+        if not (plan.files or plan.needs_reload or any(operation.verb == "start" for operation in plan.operations)):
             return Effects(), parts
         with host.locked(ctx):
             if host.files.read(path) != before:  # another run was faster: its sections count
@@ -279,7 +274,6 @@ class SectionTask(InstallTask):
         return tuple(kind(whole, host=self.host, wait=self.wait, former=former) for kind in kinds)
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """See the class."""
         if (begun := self.begin(ctx)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun

@@ -13,7 +13,6 @@ from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult
 from hostrouting.text import first_of
@@ -36,7 +35,6 @@ class CheckRouteOverlap(SectionTask):
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
     def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """See SectionTask."""
         check = self.config.route_overlap
         if not check.cidrs:
             return phases.Skip(self.nothing)
@@ -44,7 +42,7 @@ class CheckRouteOverlap(SectionTask):
             return CheckResult()
         try:
             with self.host.backend() as backend:
-                servers = read_name_servers(self.host)
+                servers = self.host.name_servers
                 report = check_host(backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers)
         except BaseException:
             with suppress(HostError):

@@ -34,7 +34,6 @@ class RewriteProbeSource(SectionTask):
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
     def planned(self) -> Plan:
-        """See SectionTask."""
         is_wanted, was_wanted = self.config.probe_rewrite.enabled, self.former.probe_rewrite.enabled
         if self.host.backend is None:
             return Plan()
@@ -54,7 +53,6 @@ class RewriteProbeSource(SectionTask):
             return Plan(operations=operations, findings=tuple(find_probe_obstacles(self.config, backend.snapshot())))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """See SectionTask."""
         plan, is_wanted = self.planned(), self.config.probe_rewrite.enabled
         for finding in plan.findings:
             ctx.log.log(finding.level, "%s", finding)

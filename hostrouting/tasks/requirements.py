@@ -1,7 +1,4 @@
-"""What a host lacks for a configuration: asked before the first write.
-
-Pure questions: nothing is changed here. Not here: what is done about the answers (`install`).
-"""
+"""What a host lacks for a configuration, and what a configuration would take away: asked before the first write."""
 
 from __future__ import annotations
 

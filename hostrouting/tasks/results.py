@@ -37,11 +37,6 @@ class Plan:
         return not (routes or self.files or self.needs_reload or self.operations)
 
     @property
-    def needs_install(self) -> bool:
-        """Whether files or units would change."""
-        return bool(self.files or self.needs_reload or any(operation.verb == "start" for operation in self.operations))
-
-    @property
     def changes_kernel(self) -> bool:
         """Whether routes or other state of the kernel would change, now or once what is missing is there."""
         routes = self.routes
@@ -67,7 +62,7 @@ class Plan:
         steps = () if self.routes is None else self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
-            "operations": [operation.to_mapping() for operation in self.operations],
+            "operations": [operation._asdict() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],

@@ -33,7 +33,6 @@ class ConfigureStaticRoutes(SectionTask):
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
 
     def planned(self) -> Plan:
-        """See SectionTask."""
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
@@ -41,7 +40,6 @@ class ConfigureStaticRoutes(SectionTask):
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """See SectionTask."""
         if self.host.backend is None:
             return Effects()
         until, applied = ctx.clock.now() + self.wait, None

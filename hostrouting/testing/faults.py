@@ -27,7 +27,6 @@ class Faulty(Generic[E]):
     """A fake whose calls are counted, and fail as a test requires."""
 
     def __init__(self) -> None:
-        """Start with nothing due."""
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
         self._calls = 0

@@ -13,7 +13,6 @@ from itertools import count
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.ebtables import BridgeRule, require_deletable
 from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
-from hostrouting.kernel.nftables import require_name
 from hostrouting.testing.faults import Faulty
 
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
@@ -23,7 +22,6 @@ class FakeNftables(Faulty[HostError]):
     """nftables in a dictionary, compared with Linux."""
 
     def __init__(self) -> None:
-        """Begin without a table."""
         super().__init__()
         self.tables: dict[str, str] = {}
         """The listings of the family ip6, for a test to change as another program would."""
@@ -34,7 +32,6 @@ class FakeNftables(Faulty[HostError]):
             self.tables = self._after(text)
 
     def listing(self, name: str) -> str | None:
-        require_name(name)
         with self.call():
             return self.tables.get(name)
 
@@ -64,7 +61,6 @@ class FakeEbtables(Faulty[HostError]):
     """ebtables in a list, compared with Linux."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
-        """Begin with these rules in table nat."""
         super().__init__()
         self.rules = list(rules)
         """The text of each rule, as ebtables prints it; for a test to change."""
@@ -91,7 +87,6 @@ class FakeLinkLayer(Faulty[BackendError]):
     """The link layer in tables, for a test to change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
-        """Begin with this."""
         super().__init__()
         view = view or LinkLayerView()
         self.macs, self.peers = dict(view.macs), dict(view.peers)

@@ -125,7 +125,6 @@ class FakeManager:
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Start as after a boot."""
         self.boot()
 
     def boot(self) -> None:
@@ -219,7 +218,6 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
-        """Let the manager read the units from the files."""
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

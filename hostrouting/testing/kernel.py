@@ -339,7 +339,8 @@ class FakeKernel(RouteBackend):
         ]
         if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
             covering = [there for there in covering if there.table == route.table] or covering
-        if not covering or _gateways(best := min(covering, key=_by_length_and_metric)):
+        best = min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
+        if best is None or any(leg.gateway for leg in best.legs):
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
@@ -425,15 +426,6 @@ class FakeWatch(Watch):
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
-
-
-def _gateways(route: Route) -> bool:
-    """Whether the route has a gateway."""
-    return any(leg.gateway is not None for leg in route.legs)
-
-
-def _by_length_and_metric(route: Route) -> tuple[int, int]:
-    return -route.prefix.length, route.metric
 
 
 def _is_same(there: Route, route: Route) -> bool:

@@ -182,10 +182,10 @@ def _seldom(strategy: SearchStrategy[Any], otherwise: Any = None) -> SearchStrat
     return st.integers(0, 5).flatmap(lambda number: usual if number else strategy)
 
 
-def blocks(family: int = 4, bits: int = 4) -> SearchStrategy[Prefix]:
-    """The block that contains all prefixes: sixteen addresses, unless other `bits` are given."""
+def blocks(family: int = 4) -> SearchStrategy[Prefix]:
+    """The block that contains all prefixes: sixteen addresses."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
-    return st.just(Prefix(family, int(base), width_of(family) - bits))
+    return st.just(Prefix(family, int(base), width_of(family) - 4))
 
 
 @cache  # hypothesis checks a new strategy for longer than it draws from it

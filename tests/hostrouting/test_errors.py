@@ -20,7 +20,7 @@ from hostrouting.errors import (
     is_denied,
 )
 from hostrouting.finding import Finding
-from hostrouting.host.effects import tell_effects
+from hostrouting.host.effects import having_changed
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")
@@ -83,7 +83,8 @@ def test_facts_that_are_not_plain() -> None:
     """Faults are mappings; earlier changes are included; what is as large as a table is left out."""
     assert ConfigError([DEV]).to_mapping()["faults"] == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
     overlap = RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
-    tell_effects(overlap, files=["/etc/x"])
+    with pytest.raises(RouteOverlapError), having_changed(files=["/etc/x"]):
+        raise overlap
     assert overlap.to_mapping() == {
         "error": "RouteOverlapError",
         "kind": "",

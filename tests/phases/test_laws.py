@@ -8,8 +8,7 @@ import threading
 from typing import NamedTuple
 
 import attrs
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import phases
 from phases import Context, Status, Step

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.boot.health import find_faults
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
@@ -18,9 +18,8 @@ from tests.support.systemd import System
 pytestmark = gate_tests
 
 FOREIGN = f"{LAYOUT.gate_directory}/90-no.sh"
-TEMPLATE = LAYOUT.machine_unit
-CONFIG = HostRoutingConfig(gate=GateConfig([TEMPLATE]))
-OURS = LAYOUT.drop_in_path(TEMPLATE)
+CONFIG = HostRoutingConfig(gate=GateConfig([MACHINES]))
+OURS = LAYOUT.drop_in_path(MACHINES)
 
 
 class _Manager(SystemdManager):
@@ -52,12 +51,12 @@ def names(system: System) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("folder", "name", "text", "starts"),
     [
-        (TEMPLATE, "50-x.conf", "[Service]\nExecCondition=\n", True),
+        (MACHINES, "50-x.conf", "[Service]\nExecCondition=\n", True),
         (KUBE1, "50-x.conf", "[Service]\nExecCondition=\n", True),
         (KUBE1, "00-host-routing.conf", "[Unit]\n", True),
-        (TEMPLATE, "50-x.conf", "[Service]\nSuccessExitStatus=3 255\n", True),
-        (TEMPLATE, "50-x.conf", "[Service]\nRootDirectory=/srv\n", False),
-        (TEMPLATE, "50-x.conf", "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", None),
+        (MACHINES, "50-x.conf", "[Service]\nSuccessExitStatus=3 255\n", True),
+        (MACHINES, "50-x.conf", "[Service]\nRootDirectory=/srv\n", False),
+        (MACHINES, "50-x.conf", "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", None),
     ],
 )
 def test_a_drop_in(system: System, folder: str, name: str, text: str, *, starts: bool | None) -> None:

@@ -11,7 +11,7 @@ import attrs
 
 import phases
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
+from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
@@ -108,7 +108,6 @@ class CleanStaleAzureVnet:
         return CleanupPlan(*judge(facts, section))
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
-        """See the class."""
         section, plan = self.config.azure_vnet_cleanup, self.plan()
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
@@ -178,8 +177,8 @@ class CleanStaleAzureVnet:
             self.host.ebtables.delete([entry.spec for entry in plan.deletions if entry.kind == "rule"])
         except HostError as error:
             if error.kind == "timeout":  # the rules may be gone, or not
-                tell_effects(error, files=[undo_file])
-                raise
+                with having_changed(files=[undo_file]):
+                    raise
             self.host.files.remove(undo_file)
             if error.kind != "no-such-rule":
                 raise

@@ -12,23 +12,20 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, rules
-from hostrouting.testing.strategies import routes as any_routes
+from hostrouting.testing.strategies import blocks, prefixes, routes as any_routes, rules
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check, showing
 from tests.support.commands import default_routes, furnish, ports, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.nodes import block_of, nodes
-from tests.support.nodes import prefixes as node_prefixes
+from tests.support.nodes import block_of, nodes, prefixes as node_prefixes
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

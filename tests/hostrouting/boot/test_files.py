@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hostrouting.boot import files as boot_files
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config

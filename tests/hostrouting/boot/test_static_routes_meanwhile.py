@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6

@@ -7,8 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, reject, settings, strategies as st
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix

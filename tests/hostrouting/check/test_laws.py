@@ -3,8 +3,7 @@
 import random
 from collections.abc import Iterable
 
-from hypothesis import HealthCheck, assume, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
 
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.check.judge import FINE

@@ -12,8 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check

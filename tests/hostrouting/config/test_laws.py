@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute

@@ -1,8 +1,7 @@
 """The engine against Linux, in private network namespaces: for every address, both name the same route or refusal."""
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, event, given, settings, strategies as st
 
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.kernel.base import Answer

@@ -3,7 +3,7 @@
 import pytest
 
 import phases
-from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
+from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
@@ -20,6 +20,7 @@ def test_what_says_nothing() -> None:
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])
 def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
-    with pytest.raises(kind) as caught, having_changed([RouteRequest("add", ROUTE)], ["/a"]):
-        raise tell_effects(kind("x"), files=["/b", "/a"])
+    earlier = having_changed([RouteRequest("add", ROUTE)], ["/a"])
+    with pytest.raises(kind) as caught, earlier, having_changed(files=["/b", "/a"]):
+        raise kind("x")
     assert effects_of(caught.value) == Effects((RouteRequest("add", ROUTE),), ("/a", "/b"))

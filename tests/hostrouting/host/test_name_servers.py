@@ -1,8 +1,7 @@
-"""hostrouting.host.name_servers: which file says it, and what a bad one does."""
+"""The name servers of a host: which file says it, and what a bad one does."""
 
 import pytest
 
-from hostrouting.host.name_servers import read_name_servers
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost
 
@@ -22,11 +21,11 @@ def test_the_file(texts: dict[str, str], servers: list[str]) -> None:
     """The servers that systemd-resolved asks count before its own address; what is no address is skipped."""
     host = FakeHost()
     host.files.texts.update(texts)
-    assert read_name_servers(host) == tuple(map(as_ip, servers))
+    assert host.name_servers == tuple(map(as_ip, servers))
 
 
 def test_a_file_that_cannot_be_read() -> None:
     """The check goes on without name servers."""
     host = FakeHost()
     host.files.broken[PLAIN] = "Input/output error"
-    assert read_name_servers(host) == ()
+    assert host.name_servers == ()

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import BridgeRule, Ebtables, EbtablesProgram, read_listing, require_deletable

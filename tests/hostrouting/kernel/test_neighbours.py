@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, ip_network, summarize_address_range
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hostrouting.model.prefix import Prefix, as_ip, extent, ip_at, is_reserved, prefixes_between, width_of
 from hostrouting.testing.strategies import blocks, prefixes

@@ -2,11 +2,11 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typing_extensions import assert_type
 
 from hostrouting.errors import ConfigError
@@ -29,6 +29,17 @@ def test_there_and_back(snapshot: Snapshot) -> None:
         links=links, restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)
     )
     assert Snapshot.from_json(other.to_json()) == other
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_half_a_host(family: int, tmp_path: Path) -> None:
+    """A snapshot of one family is refused: a plan would not delete our routes of the other, and say that all is done.
+
+    Kills: what was not read is taken for empty.
+    """
+    (path := tmp_path / "node.json").write_text(Snapshot((), (), (), (), family=family).to_json())
+    with pytest.raises(ConfigError, match=rf"node.json: family: only IPv{family} was read; save one with: hostrouting"):
+        Snapshot.load(path)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 
 import phases
 from hostrouting.config.settings import StaticRoute

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Network
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.tasks.requirements import find_losses

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
-from hypothesis import HealthCheck, assume, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, note, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

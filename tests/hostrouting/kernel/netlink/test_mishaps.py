@@ -9,8 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import KIND_OF_ERRNO, Outcome, RouteRequest, Verb, part_of

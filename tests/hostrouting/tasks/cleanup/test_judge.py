@@ -6,8 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from hostrouting.finding import Finding
 from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
