@@ -1,7 +1,4 @@
-"""What a host lacks for a configuration: asked before the first write.
-
-Pure questions: nothing is changed here. Not here: what is done about the answers (`install`).
-"""
+"""What a host lacks for a configuration: asked before the first write. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ _NETWORK_TARGETS = {"sysinit.target", "basic.target", "network-pre.target", "net
 def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChanges) -> Iterator[Finding]:
     """What this host lacks for the configuration: an error for each, found before anything is changed."""
     yield from _file_findings(host, changes)
-    manager = host.running_manager
     if is_nothing(config):
         return
     for tool, package in _PACKAGES.items():
@@ -49,8 +45,12 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
             # More may be installed into an image later.
             severity: Severity = "error" if host.backend is not None else "warning"
             yield Finding("requirement", severity, sentence, tool, f"install the package {package}")
-    if manager is not None:
+    if (manager := host.running_manager) is not None:
         yield from _systemd_findings(manager, gated_units(config))
+    elif host.manager is not None:
+        sentence = "systemd does not run here, and only systemd holds units back and sets the routes at boot"
+        remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
+        yield Finding("requirement", "warning", sentence, "systemd", remedy)
 
 
 def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
