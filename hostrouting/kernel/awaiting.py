@@ -49,4 +49,4 @@ def await_result(
 
 
 def _gave_up(missing: str, wait: float) -> NotReady:
-    return NotReady(f"gave up after {round(wait, 1):g} s: {missing}")
+    return NotReady(f"gave up after {round(wait, 1):g} s: {missing}; add it, or correct the configuration")

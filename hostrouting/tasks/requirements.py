@@ -47,10 +47,6 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
             yield Finding("requirement", severity, sentence, tool, f"install the package {package}")
     if (manager := host.running_manager) is not None:
         yield from _systemd_findings(manager, gated_units(config))
-    elif host.manager is not None:
-        sentence = "systemd does not run here, and only systemd holds units back and sets the routes at boot"
-        remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
-        yield Finding("requirement", "warning", sentence, "systemd", remedy)
 
 
 def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
