@@ -76,9 +76,9 @@ class Scope:
         self.clock.wake()
 
 
-def in_range(value: float, name: str, *, least: float, most: float = math.inf) -> float:
+def in_range(value: object, name: str, *, least: float, most: float = math.inf) -> float:
     """The value, if it is a number within these bounds."""
-    if not least <= value <= most or value == math.inf:
+    if not isinstance(value, (int, float)) or not least <= value <= most or value == math.inf:
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
         raise ValueError(f"{name} is {value!r}; it must be a number, {limits}")
     return value

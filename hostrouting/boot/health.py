@@ -60,7 +60,11 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
-    """The file that opens the gate, with the conditions of gate.sh."""
+    """That no systemd runs; and the file that opens the gate, with the conditions of gate.sh."""
+    if host.running_manager is None:
+        sentence = f"systemd does not run here: nothing holds {units} back, or sets the routes at boot"
+        remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
+        yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
     entry = host.files.look(path)
     # A file of root that only root can write, that root can read, and that is not a program.

@@ -188,7 +188,7 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
     routes = [f"[{route}]" for route in every if route.type == "unicast"]
     passed_over = f" that counts (there is {spoken(routes)})" if routes else ""
-    sentence = f"no {target} was there{when}{passed_over}, so no device is expected"
+    sentence = f"there {'was' if wait else 'is'} no {target}{passed_over}{when}, so no device is expected"
     devs = {dev for dev, link in family.judge.links.items() if leads_out(link)}
     held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
     candidates = [f"{address.dev} ({address.ip}/{address.length})" for address in held]

@@ -45,5 +45,5 @@ def await_result(
 
 def _required(result: T | None, missing: str, wait: float) -> T:
     if result is None:
-        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}")
+        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; add it, or correct the configuration")
     return result

@@ -115,7 +115,7 @@ class Uplink:
         """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
         link, gateway = self._links.get(leg.dev or ""), leg.gateway
         if link is None:
-            return f"the device {leg.dev}"
+            return f"the device {leg.dev}, which this host does not have"
         if not link.up:
             return f"the device {leg.dev} to be up"
         if self._family == IPV6 and link.ipv6_disabled:

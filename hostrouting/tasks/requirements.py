@@ -37,7 +37,6 @@ _NETWORK_TARGETS = {"sysinit.target", "basic.target", "network-pre.target", "net
 def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChanges) -> Iterator[Finding]:
     """What this host lacks for the configuration: an error for each, found before anything is changed."""
     yield from _file_findings(host, changes)
-    manager = host.running_manager
     if is_nothing(config):
         return
     for tool, package in _PACKAGES.items():
@@ -46,7 +45,7 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
             # More may be installed into an image later.
             severity: Severity = "error" if host.backend is not None else "warning"
             yield Finding("requirement", severity, sentence, tool, f"install the package {package}")
-    if manager is not None:
+    if (manager := host.running_manager) is not None:
         yield from _systemd_findings(manager, gated_units(config))
 
 

@@ -11,7 +11,7 @@ import attrs
 from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import IPV6, Prefix, ip_at
 from tests.support.awks import AWKS, put_before
 from tests.support.systemd import THIS_HOST
 
@@ -139,14 +139,15 @@ class EnginesCheck:
         refusing = {"undecided", "overlap", "no-default-route"}
         right = {"ok": {"ok", "undecided"}, "undecided": {"ok", *refusing}, "overlap": refusing}
         right["no-default-route"] = refusing
-        return [] if self.verdict in right.get(checked.verdict, ()) else [f"{checked.verdict}, not {self.verdict}"]
+        is_right = self.verdict in right.get(checked.verdict, ())
+        return [] if is_right else [f"the script answers {checked.verdict}, and the check {self.verdict}"]
 
-    def objections(self, checked: Checked) -> list[object]:
+    def objections(self, checked: Checked) -> list[str]:
         """The laws that are broken; and where the ranges of the script differ, if it has no doubts."""
         compared = checked.verdict == self.verdict == "overlap" and "UNDECIDED" not in checked.said and self.is_certain
         return [*self.broken_laws(checked), *(self._differences(checked) if compared else ())]
 
-    def _differences(self, checked: Checked) -> list[tuple[str, int]]:
+    def _differences(self, checked: Checked) -> list[str]:
         """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared.
 
         The script names a range in each CIDR that has it, and the engine in the widest.
@@ -159,9 +160,9 @@ class EnginesCheck:
             theirs = [(first, last, devs) for of, first, last, devs in checked.escapes if of == str(cidr)]
             ends = {end + step for *both, _ in (*ours, *theirs) for end in both for step in (-1, 0, 1)}
             differing += [
-                (str(cidr), address)
+                f"{ip_at(cidr.family, address)} in {cidr}: {_spoken(there)} in the script, {_spoken(here)} in the check"
                 for address in sorted(end for end in ends if cidr.first <= end <= cidr.last)
-                if _at(ours, address) != _at(theirs, address)
+                if (here := _at(ours, address)) != (there := _at(theirs, address))
                 and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
             ]
         return differing
@@ -169,6 +170,10 @@ class EnginesCheck:
 
 def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:
     return {devs for first, last, devs in ranges if first <= address <= last}
+
+
+def _spoken(escapes: set[frozenset[str]]) -> str:
+    return " and ".join(f"escapes by {', '.join(sorted(devs)) or 'no device'}" for devs in escapes) or "is fine"
 
 
 def _place(address: str) -> int:

@@ -1,7 +1,7 @@
 """`explain`: how one packet is routed: each rule that is tried, the route that decides, what check says.
 
 The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that is not bound. If
-other packets to the address are routed differently, the answer says which.
+other packets to the address are routed differently, the answer says which. The exit code is 0 for any verdict.
 """
 
 import argparse

@@ -293,5 +293,5 @@ def test_any_address(namespace: Namespace, tmp_path: Path, awk: str) -> None:
     config = check("::/128", "0:0:0:0:0:0:1:0/128", "::ffff:0:0/96", "0.0.0.0/0", *cidrs, expected_devs=["eth0"])
     engines = engines_check(namespace, config)
     checked = Checked(namespace, config, tmp_path, awk=awk)
-    assert (checked.verdict, engines.objections(checked)) == ("overlap", [])
+    assert (checked.verdict, engines.objections(checked)) == ("overlap", []), checked.said
     assert len(checked.lines) > 50

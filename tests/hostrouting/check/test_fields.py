@@ -231,15 +231,15 @@ def agrees(field: Field, report: CheckReport) -> None:
             + (" ".join(escape.devs) or escape.kind)
             for escape in family.escapes
         ]
-        assert escapes == said.escapes or (said.verdict and not said.escapes)
+        assert escapes == said.escapes or (said.verdict and not said.escapes), f"seen: escapes = {json.dumps(escapes)}"
         repair = [
             *(str(route.destination) for route in family.repair.routes),
             *dict.fromkeys(unsafe.reason for unsafe in family.repair.unsafe),
         ]
-        assert repair == said.repair or (said.verdict and not said.repair)
-        assert [words for words in said.says if words not in text] == []
-        assert {finding.name for finding in findings} >= set(said.names)
-        assert {doubt.name for doubt in family.doubts} == set(said.undecided)
+        assert repair == said.repair or (said.verdict and not said.repair), f"seen: repair = {json.dumps(repair)}"
+        assert [words for words in said.says if words not in text] == [], text
+        assert {finding.name for finding in findings} >= set(said.names), text
+        assert {doubt.name for doubt in family.doubts} == set(said.undecided), text
 
 
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
@@ -272,7 +272,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         assert "kernel-differs" not in {doubt.name for family in report.families for doubt in family.doubts}
         snapshot = dressed.snapshot()
         checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": field.shown})
-        assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == []
+        assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == [], checked.said
         agrees(field, report)
         repaired(field, report, snapshot)
         has_the_address_of_the_uplink(report, namespace)

@@ -80,7 +80,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "no-default-route": (
         no_default,
         (
-            "NO-DEFAULT-ROUTE: no IPv4 default route was there within 60 s, so no device is expected; add one, or name "
+            "NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s, so no device is expected; add one, or name "
             "routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
         ),
     ),
@@ -169,7 +169,7 @@ def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
     """The only default route is named, if no device is expected for it."""
     host = no_default().with_routes([route])._replace(links=(*no_default().links, link))
     [finding] = findings(host)
-    assert f"within 60 s that counts (there is [{route}]), so no device" in finding.sentence
+    assert f"default route that counts (there is [{route}]) within 60 s, so no device" in finding.sentence
 
 
 def test_the_gateway_of_an_escape() -> None:

@@ -162,6 +162,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "status: a file is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.gate_path))),
     "status: the configuration is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.config_path))),
     "status: another release": ("status", applied(change=rewritten)),
+    "status: no systemd": ("status", applied(change=lambda host: setattr(host.manager, "running", False))),
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "status: a conflict": ("status", applied(change=taken)),

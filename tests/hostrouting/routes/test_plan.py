@@ -108,6 +108,7 @@ def test_what_an_operator_reads() -> None:
         "172.16.1.10]"
     )
     remedy = "configure 172.16.0.0/17 and 172.16.128.0/17 instead, which take precedence"
+    absent = "which this host does not have"
     assert str(plan).splitlines() == [
         f"! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: {why}; {remedy}",
         "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: exists",
@@ -115,15 +116,22 @@ def test_what_an_operator_reads() -> None:
         "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
         "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting    # delete: no longer configured",
         "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: no longer configured",
-        *(f"? 10.{number}.0.0/16 dev {dev} needs the device {dev}" for number, dev in ((5, "x"), (6, "x"), (7, "y"))),
+        *(
+            f"? 10.{number}.0.0/16 dev {dev} needs the device {dev}, {absent}"
+            for number, dev in ((5, "x"), (6, "x"), (7, "y"))
+        ),
     ]
     assert str(RoutePlan()) == "no routes are configured, and hostrouting has added none"
     conflict, of_x, of_y = plan.findings()
     assert conflict.facts == {"held": "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10", "metric": 0}
     assert (conflict.sentence, conflict.remedy) == (f"172.16.0.0/16 cannot be installed: {why}", remedy)
     assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "172.16.0.0/16", "error")
-    assert (of_x.sentence, of_x.severity) == ("2 routes, such as 10.5.0.0/16 dev x, need the device x", "warning")
-    assert (of_x.target, of_y.sentence, of_y.can_retry) == ("10.5.0.0/16", "10.7.0.0/16 dev y needs the device y", True)
+    assert (of_x.sentence, of_x.severity) == (
+        f"2 routes, such as 10.5.0.0/16 dev x, need the device x, {absent}",
+        "warning",
+    )
+    assert of_y.sentence == f"10.7.0.0/16 dev y needs the device y, {absent}"
+    assert (of_x.target, of_y.can_retry) == ("10.5.0.0/16", True)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class TestModes:
         """Without a default route by the deadline the verdict says so: STRICT fails, WARN passes."""
         host = FakeHost(kernel=FakeKernel())
         if mode == "STRICT":
-            match = r"NO-DEFAULT-ROUTE: no IPv4 default route was there within 60 s"
+            match = r"NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s"
             assert failure_of(checked, host, CIDR, mode=mode, match=match).can_retry
         else:
             checked(host, CIDR)
