@@ -205,8 +205,9 @@ def _escape_in(part: Part) -> tuple[Opinion, Decision] | None:
 
 
 def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
-    opinions = dict.fromkeys((part.opinion, *part.others))
-    return tuple(opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged") or None
+    opinions = (part.opinion, *part.others)
+    doubts = [opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged"]
+    return tuple(dict.fromkeys(doubts)) or None
 
 
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:

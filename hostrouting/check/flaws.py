@@ -38,6 +38,8 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
 def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
     fib = judge.fib
+    if fib.rules[:1] == default_rules(fib.family)[:1]:
+        return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
     lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind != "local"]

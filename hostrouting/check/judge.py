@@ -24,6 +24,7 @@ the host's own, with the source and the device that they have, as far as rules t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -32,13 +33,13 @@ from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
@@ -52,10 +53,10 @@ FINE, DOUBT, ESCAPE = 0, 1, 2
 _OF_LINK = {PROTOCOL_KERNEL, 9, 16}
 """Protocols that say who is a neighbour: kernel (for an address), ra and dhcp."""
 _EVERYWHERE = {
-    4: [*map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))],
-    6: [*map(Prefix.parse, ("fe80::/10", "ff00::/8"))],
+    4: borders_of(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
+    6: borders_of(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
-"""By family: multicast, broadcast, and the addresses that every host has, or every link."""
+"""By family: where multicast, broadcast, and the addresses of every host or link begin and end, in turn."""
 _POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
@@ -91,7 +92,7 @@ class Part(NamedTuple):
     @property
     def grade(self) -> int:
         """The worst grade of its ends."""
-        return max((self.opinion.grade, *(other.grade for other in self.others)))
+        return max((self.opinion, *self.others)).grade  # by which opinions sort first
 
 
 _OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)
@@ -110,10 +111,9 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
     return [(value, first, last) for value, first, last in ranges if value not in (None, _OWN)]
 
 
-def pieces(first: int, last: int, blocks: Iterable[Prefix]) -> Iterator[tuple[int, int]]:
-    """The range, cut wherever a block begins or ends."""
-    cuts = {cut for block in blocks for cut in (block.first, block.last + 1) if first < cut <= last}
-    starts = sorted({first, *cuts})
+def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The range, cut at these borders, which are in order."""
+    starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
     return zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
 
 
@@ -148,8 +148,8 @@ class Judge:
         yield PLAIN
         named = {rule.iif for rule in self.fib.rules}
         of_pods = [dev for dev in self.links if dev in named and any(row.use in _PODS for _, row in self._rows(dev))]
-        blocks = [rule.src for rule in self.fib.rules if rule.src is not None]
-        for first, last in (piece for cidr in self.pods for piece in pieces(cidr.first, cidr.last, blocks)):
+        borders = borders_of(rule.src for rule in self.fib.rules if rule.src is not None)
+        for first, last in (piece for cidr in self.pods for piece in pieces(cidr.first, cidr.last, borders)):
             for source in prefixes_between(self.fib.family, first, last):
                 yield from (Packet(source, dev) for dev in (SOME_POD, *of_pods))
 
@@ -157,7 +157,7 @@ class Judge:
         """The ranges of these addresses, in order."""
         everywhere = _EVERYWHERE[self.fib.family]
         for low, high in pieces(first, last, everywhere):
-            is_everywhere = any(block.first <= low <= block.last for block in everywhere)
+            is_everywhere = bisect_right(everywhere, low) % 2 == 1
             for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
                 if is_everywhere and decision.devs:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.prefix import Prefix, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Decision(NamedTuple):
         """The devices by which the packet can leave: those of all next hops in use."""
         if self.route is None or self.kind in REFUSING:
             return ()
-        return tuple(dict.fromkeys(leg.dev for leg in self.route.legs if leg.dev is not None and not leg.dead))
+        return tuple({leg.dev: None for leg in self.route.legs if leg.dev is not None and not leg.dead})
 
 
 NO_ROUTE = Decision("no-route")
@@ -97,11 +97,12 @@ class Table:
         self._by_length: dict[int, dict[int, Route]] = {}
         """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
         for route in sorted(routes, key=_order):
-            is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
-            if not (route.tos or route.source is not None or is_dead or route.expired):
-                free = width_of(route.prefix.family) - route.prefix.length
-                self.routes.setdefault(route.prefix, []).append(route)
-                self._by_length.setdefault(free, {}).setdefault(route.prefix.first >> free, route)
+            is_dead = bool(route.legs) and False not in [leg.dead for leg in route.legs]
+            if not (is_dead or route.tos or route.source is not None or route.expired):
+                family, first, length = prefix = route.prefix
+                free = width_of(family) - length
+                self.routes.setdefault(prefix, []).append(route)
+                self._by_length.setdefault(free, {}).setdefault(first >> free, route)
 
     def best(self, address: int) -> Route | None:
         """The route for this address, which is that with the longest prefix; None if the table has none."""
@@ -139,19 +140,18 @@ class Fib:
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses, in order; neighbouring ones differ."""
         borders = self._borders
-        cell = Cell(first, last, *self.ends(first, packet))
-        for start in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
-            ends = self.ends(start, packet)
-            if ends != (cell.decision, cell.others):
-                yield cell._replace(last=start - 1)
-                cell = Cell(start, last, *ends)
-        yield cell
+        ends = self.ends(first, packet)
+        for border in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
+            following = self.ends(border, packet)
+            if following != ends:
+                yield Cell(first, border - 1, *ends)
+                first, ends = border, following
+        yield Cell(first, last, *ends)
 
     @cached_property
     def _borders(self) -> list[int]:
         prefixes = {prefix for table in self.tables.values() for prefix in table.routes}
-        prefixes |= {rule.dst for rule in self.rules if rule.dst is not None}
-        return sorted({border for prefix in prefixes for border in (prefix.first, prefix.last + 1)})
+        return borders_of(prefixes | {rule.dst for rule in self.rules if rule.dst is not None})
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
         """The plain decision, and the other ends: one pass over the rules."""

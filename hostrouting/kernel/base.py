@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
-from hostrouting.model.prefix import IP, Prefix
+from hostrouting.model.prefix import IP, Prefix, width_of
 from hostrouting.model.route import OURS, Route, RouteType
 from hostrouting.model.rule import reached_tables
 
@@ -236,10 +236,10 @@ class Near:
 def _borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
     """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
     borders: list[int] = []
-    blocks = (block for block in near if block.family == family)
-    for block in sorted(Prefix.around(family, block.first, min(block.length, length)) for block in blocks):
-        if borders and block.first <= borders[-1]:
-            borders[-1] = max(borders[-1], block.last + 1)
+    free, blocks = width_of(family) - length, (block for block in near if block.family == family)
+    for first, end in sorted((block.first >> free << free, (block.last >> free) + 1 << free) for block in blocks):
+        if borders and first <= borders[-1]:
+            borders[-1] = max(borders[-1], end)
         else:
-            borders += (block.first, block.last + 1)
+            borders += (first, end)
     return borders

@@ -1,6 +1,6 @@
 """Addresses and prefixes: integers in hot code, `ipaddress` in the public API; and the reserved ranges."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -61,7 +61,7 @@ class Prefix(_Block):
         width = _WIDTH.get(family, -1)
         if not 0 <= length <= width or first >> width or first & ((1 << width - length) - 1):
             raise ValueError(f"{first:#x} is not the first address of an IPv{family} /{length}")
-        return super().__new__(cls, family, first, length)
+        return tuple.__new__(cls, (family, first, length))
 
     @classmethod
     def parse(cls, text: str) -> "Self":
@@ -94,7 +94,8 @@ class Prefix(_Block):
     def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # asked of a block, not of a tuple
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
-        return block.family == self.family and self.first <= block.first and block.last <= self.last
+        free = _WIDTH[self.family] - self.length
+        return block.family == self.family and block.length >= self.length and block.first >> free == self.first >> free
 
     def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
@@ -129,6 +130,11 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
         size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
+
+
+def borders_of(blocks: Iterable[Prefix]) -> list[int]:
+    """Where these blocks begin, and where what is behind them begins, in order, each once."""
+    return sorted({border for block in blocks for border in (block.first, block.last + 1)})
 
 
 LINK_LOCAL = IPv6Network("fe80::/10")

@@ -132,7 +132,7 @@ class Route(NamedTuple):
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
-        return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
+        return tuple({leg.dev: None for leg in self.legs if leg.dev is not None})
 
     @property
     def key(self) -> RouteKey:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from sys import byteorder
 from typing import TYPE_CHECKING
@@ -36,9 +36,11 @@ def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[by
             raise
 
 
-def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The fields of the fixed part of a message, and its attributes."""
-    return fixed.unpack_from(message, HEADER.size), attributes_of(message, HEADER.size + fixed.size)
+def parts_of(
+    message: bytes, fixed: struct.Struct, wanted: Collection[int] | None = None
+) -> tuple[tuple[int, ...], dict[int, bytes]]:
+    """The fields of the fixed part of a message, and its attributes, or those of them that are wanted."""
+    return fixed.unpack_from(message, HEADER.size), attributes_of(message, HEADER.size + fixed.size, wanted)
 
 
 def text_of(packed: bytes) -> str:
@@ -50,6 +52,7 @@ def text_of(packed: bytes) -> str:
 
 LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
 IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _XDP = 3, 10, 18, 26, 29, 43
+_WANTED = {IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _XDP}
 _XDP_ATTACHED = 2
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
 _INFO_KIND, _UP = 1, 0x1
@@ -64,7 +67,7 @@ def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
 
 def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     """The devices of these messages by their numbers."""
-    links = sorted((parts_of(message, LINK) for message in messages), key=lambda parts: parts[0][1])
+    links = sorted((parts_of(message, LINK, _WANTED) for message in messages), key=lambda parts: parts[0][1])
     names = {index: text_of(attributes.get(IFNAME, b"")) for (_, index, _), attributes in links}
     return tuple(_link(hardware, index, flags, attributes, names) for (hardware, index, flags), attributes in links)
 

@@ -14,7 +14,7 @@ attributes with numbers of their own (RTAX_…).
 Lists are long, and most of their routes differ only in the destination. The kernel writes the table first, then the
 destination. So the bytes around the destination are the kind of a route: one route of each kind is decoded, the others
 are that one with another destination. Whether a kind was asked for is decided once, too, and then a route that was not
-asked for costs one comparison of bytes. Routes that are added are encoded in the same way.
+asked for costs three comparisons of bytes. Routes that are added are encoded in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, partial
 from operator import length_hint
 from socket import if_indextoname, if_nametoindex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, Verb
 from hostrouting.kernel.netlink import numbers as n
@@ -162,13 +162,15 @@ def _unread(
 # Lists.
 
 
-class _Kind(NamedTuple):
+class _Kind:
     """A kind of route, and which of its networks are wanted."""
 
-    route: Route
-    """One of them."""
-    borders: list[bytes]
-    """Where wanted networks begin and end, in turn; the last one stands behind every destination."""
+    def __init__(self, route: Route, borders: list[bytes]) -> None:
+        """Of one of them, and where wanted networks begin and end, in turn; the last border is behind every address."""
+        (self.family, _, self.length), *self.fields = route
+        self.borders = borders
+        self.low, self.high = b"", b""
+        """The last range that was skipped, as its first message and the next border, both up to the destination."""
 
 
 class RouteReader:
@@ -188,32 +190,35 @@ class RouteReader:
             end = len(part) - (len(part) - at) % size
             messages = _layout(_WIDTHS[number], size).iter_unpack(memoryview(part)[at:end])
             at = end
-            kind, last_head, last_tail, first_far, border = None, b"", b"", b"", b""
-            for head, destination, tail in messages:
-                # Neighbours are mostly of one kind, and lie between the same borders: it is faster to compare bytes
-                # than to hash them or to search (of 10,000 routes for 100 networks: 1.2 ms less of 4.6).
-                if head == last_head and tail == last_tail:
-                    if first_far <= destination < border:
-                        continue
-                elif head.startswith(header):
-                    kind, last_head, last_tail, border = self._kinds.get((head, tail)), head, tail, b""
-                else:
+            low, high, last_tail = b"", b"", b""
+            for begin, tail in messages:
+                # Neighbours are mostly of one kind, and lie between the same borders. Both of these have the head of
+                # the kind, so whatever lies between them has it, too, in any order: that takes three comparisons, and
+                # no search (10,000 routes for 100 networks are read in 1.3 ms, not in 5.7).
+                if low <= begin < high and tail == last_tail:
+                    continue
+                if not begin.startswith(header):
                     at = end - size * (length_hint(messages) + 1)
                     break
+                head = begin[:_BEFORE]
+                kind = self._kinds.get((head, tail))
                 if kind is None:
-                    route = decode(head + destination + tail, self._names)
+                    route = decode(begin + tail, self._names)
                     if head.startswith(_TABLE_HEAD, HEADER.size + _RTMSG.size) and head.endswith(_DST_HEADS[number]):
-                        kind = self._kinds[head, tail] = _Kind(route, self._packed_borders(route))
+                        self._kinds[head, tail] = _Kind(route, self._packed_borders(route))
                     if self._near.leaves(route):  # messages that differ may be of one kind
                         yield route
                     continue
+                low, high, last_tail = kind.low, kind.high, tail
+                if low <= begin < high:  # kinds that alternate (100,000 routes of 16 kinds: 33 ms, not 55)
+                    continue
+                destination = begin[_BEFORE:]
                 place = bisect_right(kind.borders, destination)
                 if place & 1:
-                    family, _, length = kind.route.prefix
-                    prefix = Prefix(family, int.from_bytes(destination, "big"), length)
-                    yield Route._make((prefix, *kind.route[1:]))
+                    prefix = Prefix(kind.family, int.from_bytes(destination, "big"), kind.length)
+                    yield Route._make((prefix, *kind.fields))
                 else:
-                    first_far, border = destination, kind.borders[place]
+                    low, high = kind.low, kind.high = begin, head + kind.borders[place]
 
     def _packed_borders(self, route: Route) -> list[bytes]:
         borders, bits = self._near.borders_for(route), width_of(route.prefix.family)
@@ -246,9 +251,9 @@ _BEFORE = HEADER.size + _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.s
 
 @cache
 def _layout(width: int, size: int) -> struct.Struct:
-    """What stands before, in and behind the destination of a message of this size, which may be too short for one."""
+    """What stands up to and behind the destination in a message of this size, which may be too short for one."""
     behind = size - _BEFORE - width
-    return struct.Struct(f"{_BEFORE}s{width}s{behind}s" if behind >= 0 else f"{size}s0s0s")
+    return struct.Struct(f"{_BEFORE + width}s{behind}s" if behind >= 0 else f"{size}s0s")
 
 
 def list_routes(

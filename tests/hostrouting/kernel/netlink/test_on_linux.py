@@ -86,15 +86,16 @@ def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
         Route.to(f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=12 if place % 8 else OURS)
         for place in range(64)
     ]
+    wanted[20] = Route.to("20.0.20.0/24", dev="eth0", gateway="10.0.0.2", protocol=12)  # the only one by this gateway
     backend.change(RouteRequest("add", route) for route in wanted)
     near = [*map(Prefix.parse, ("20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"))]
     read = [route for route in backend.snapshot(family=4, near=near).routes if route in wanted]
-    assert read == [route for place, route in enumerate(wanted) if not place % 8 or place in {1, 4, 5, 7, 14, 35}]
+    assert read == [route for place, route in enumerate(wanted) if not place % 8 or place in {1, 4, 5, 7, 14, 20, 35}]
     netlink = backend._netlink
     turned = b"".join([*netlink.dump(RTM_GETROUTE, bytes([2, *bytes(11)]))][::-1])
     read = [route for route in RouteReader(Names(), near).read(turned, netlink.size_at) if route in wanted]
     assert read[::-1] == [
-        route for place, route in enumerate(wanted) if not place % 8 or place in {4, 5, 7, 14, 35, 63}
+        route for place, route in enumerate(wanted) if not place % 8 or place in {4, 5, 7, 14, 20, 35, 63}
     ]
 
 
