@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
-from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
+from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
@@ -176,7 +176,7 @@ class Judge:
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
         """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
         if decision.route is None:
-            return Opinion(ESCAPE, decision.kind)
+            return Opinion(DOUBT if decision.kind == NOT_JUDGED else ESCAPE, decision.kind)
         key = decision.route, is_marked
         if key not in self._opinions:
             self._opinions[key] = self._opinion_of(decision, decision.route, is_marked=is_marked)
