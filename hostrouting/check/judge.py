@@ -358,7 +358,7 @@ class Judge:
         """Whether packets with a source in this block are forwarded, or leave by their source's device."""
         own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
         devs = {address.dev for address in own if not self._rows(address.dev)}
-        return not devs or (decision.kind == "unicast" and {*decision.devs} == devs)
+        return not devs or (decision.kind == "unicast" and len(devs) == 1 and {*decision.devs} == devs)
 
     def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""
