@@ -233,4 +233,4 @@ def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    return {*answer.route.devs} <= {*judge.all_devs(decision)}
+    return {*Decision(answer.kind, answer.route).devs} <= {*judge.all_devs(decision)}

@@ -206,7 +206,8 @@ class Judge:
             return decision.devs
         rivals = self.fib.tables[route.table].routes[route.prefix]
         equals = [rival for rival in rivals if (rival.metric, rival.type) == (route.metric, "unicast")]
-        return tuple(dict.fromkeys([*decision.devs, *(dev for rival in equals for dev in rival.devs)]))
+        others = (dev for rival in equals for dev in Decision(rival.type, rival).devs)
+        return tuple(dict.fromkeys([*decision.devs, *others]))
 
     def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
         uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
