@@ -146,7 +146,7 @@ class Fib:
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses, in order; neighbouring ones differ."""
-        borders = self._borders
+        borders = self.borders
         cell = Cell(first, last, *self.ends(first, packet))
         for start in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
             ends = self.ends(start, packet)
@@ -156,7 +156,8 @@ class Fib:
         yield cell
 
     @cached_property
-    def _borders(self) -> list[int]:
+    def borders(self) -> list[int]:
+        """Where the prefix of a route or of a rule begins, or the address behind it."""
         prefixes = {route.prefix for route in self.routes}
         prefixes |= {rule.dst for rule in self.rules if rule.dst is not None}
         return sorted({border for prefix in prefixes for border in (prefix.first, prefix.last + 1)})
