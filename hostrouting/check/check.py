@@ -19,7 +19,7 @@ from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_fami
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import find_doubts
 from hostrouting.errors import NotReady
-from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
+from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
@@ -213,7 +213,8 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts: list[tuple[Opinion, int, int]] = []
-    every = [part for part in report.parts if part.first]  # Linux has no answer for 0.0.0.0
+    # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
+    every = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
     answers = backend.lookup([ip_at(report.family, part.first) for part in every])
     for part, answer in zip(every, answers, strict=True):
         if not _agrees(report.judge, part.decision, answer):
@@ -233,4 +234,4 @@ def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    return {*answer.route.devs} <= {*judge.all_devs(decision)}
+    return {*Decision(answer.kind, answer.route).devs} <= {*judge.all_devs(decision)}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
@@ -42,7 +43,7 @@ def undelivered(judge: Judge) -> Iterator[Finding]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
-    lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind != "local"]
+    lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind not in {"local", NOT_JUDGED}]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
         yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(fib.family, 0))

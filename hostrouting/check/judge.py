@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
-from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
+from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
@@ -176,7 +176,7 @@ class Judge:
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
         """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
         if decision.route is None:
-            return Opinion(ESCAPE, decision.kind)
+            return Opinion(DOUBT if decision.kind == NOT_JUDGED else ESCAPE, decision.kind)
         key = decision.route, is_marked
         if key not in self._opinions:
             self._opinions[key] = self._opinion_of(decision, decision.route, is_marked=is_marked)
@@ -206,7 +206,8 @@ class Judge:
             return decision.devs
         rivals = self.fib.tables[route.table].routes[route.prefix]
         equals = [rival for rival in rivals if (rival.metric, rival.type) == (route.metric, "unicast")]
-        return tuple(dict.fromkeys([*decision.devs, *(dev for rival in equals for dev in rival.devs)]))
+        others = (dev for rival in equals for dev in Decision(rival.type, rival).devs)
+        return tuple(dict.fromkeys([*decision.devs, *others]))
 
     def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
         uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
@@ -358,7 +359,7 @@ class Judge:
         """Whether packets with a source in this block are forwarded, or leave by their source's device."""
         own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
         devs = {address.dev for address in own if not self._rows(address.dev)}
-        return not devs or (decision.kind == "unicast" and {*decision.devs} == devs)
+        return not devs or (decision.kind == "unicast" and len(devs) == 1 and {*decision.devs} == devs)
 
     def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""

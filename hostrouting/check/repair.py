@@ -14,7 +14,7 @@ fine, and nothing else may be worse. What no route can repair is named, with one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,7 +69,7 @@ class _Span(NamedTuple):
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
-    spans = [_span(judge.fib, part) for part in parts]
+    spans = [_span(judge.fib, piece) for part in parts for piece in _cut(judge.fib, part)]
     if not any(span.is_escape for span in spans):
         return Repair()
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
@@ -106,6 +106,15 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
         return None, way
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
     return next((way for way in ways if isinstance(way[1], Route)), ways[-1])
+
+
+def _cut(fib: Fib, part: Part) -> Iterator[Part]:
+    """The part; where table main does not decide, in pieces with one route of it, which may be passed over."""
+    route, borders = part.decision.route, fib.borders
+    is_whole = route is not None and route.table == TABLE_MAIN
+    inside = [] if is_whole else borders[bisect_right(borders, part.first) : bisect_right(borders, part.last)]
+    for first, behind in zip([part.first, *inside], [*inside, part.last + 1], strict=True):
+        yield part._replace(first=first, last=behind - 1)
 
 
 def _span(fib: Fib, part: Part) -> _Span:

@@ -57,6 +57,7 @@ FATES = {
     "unreachable": "is refused as unreachable",
     "prohibit": "is refused as prohibited",
     "own-range": "stays on this host",
+    "not-judged": "is not judged",
 }
 """What happens to a packet that leaves by no device."""
 _REASONS = {

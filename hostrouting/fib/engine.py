@@ -13,7 +13,8 @@ ends of a destination are one list: the plain end, and *other ends*, each with t
 the plain one. No end is missed, because each such rule contributes its end. An end may be listed that no packet has,
 which is the safe side.
 
-What the engine does not look at, `not_judged` names. Here is no opinion on what is right (`check`).
+What the engine does not look at, `not_judged` names. Where such a rule or route may decide, the kind of the decision is
+not-judged: what comes after it may not be reached. Here is no opinion on what is right (`check`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Decision(NamedTuple):
     """What happens to a packet."""
 
     kind: str
-    """The type of the route, the refusing action of the rule, or no-route."""
+    """The type of the route, the refusing action of the rule, no-route, or not-judged."""
     route: Route | None = None
     rule: Rule | None = None
 
@@ -68,6 +69,8 @@ class Decision(NamedTuple):
 
 
 NO_ROUTE = Decision("no-route")
+NOT_JUDGED = "not-judged"
+"""The kind of a decision that cannot be computed: by a goto, a group of devices, or an IPv6 route for some sources."""
 
 
 class End(NamedTuple):
@@ -92,16 +95,21 @@ class Table:
     """One routing table: its usable routes by prefix, the preferred one of each prefix first."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        """Leave out what Linux does not use for plain packets: dead and expired routes, those for a tos or source."""
+        """Leave out what Linux does not use for plain packets: dead and expired routes, and those for a tos.
+
+        An IPv6 route for some sources takes the place of the others to its prefix: Linux passes over these for all
+        other packets, too, and goes on with a wider prefix.
+        """
         self.routes: dict[Prefix, list[Route]] = {}
         self._by_length: dict[int, dict[int, Route]] = {}
         """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
         for route in sorted(routes, key=_order):
             is_dead = bool(route.legs) and False not in [leg.dead for leg in route.legs]
-            if not (is_dead or route.tos or route.source is not None or route.expired):
+            if not (is_dead or route.tos or route.expired):
                 family, first, length = prefix = route.prefix
                 free = width_of(family) - length
-                self.routes.setdefault(prefix, []).append(route)
+                if route.source is None:
+                    self.routes.setdefault(prefix, []).append(route)
                 self._by_length.setdefault(free, {}).setdefault(first >> free, route)
 
     def best(self, address: int) -> Route | None:
@@ -112,9 +120,9 @@ class Table:
         return None
 
 
-def _order(route: Route) -> tuple[int, int, int]:
+def _order(route: Route) -> tuple[int, bool, int, int]:
     """The lowest is used first. Sorting is stable, so of equal ones that is the first in the kernel's order."""
-    return -route.prefix.length, route.metric, -PREFERENCES.index(route.preference)
+    return -route.prefix.length, route.source is None, route.metric, -PREFERENCES.index(route.preference)
 
 
 class Fib:
@@ -139,7 +147,7 @@ class Fib:
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses, in order; neighbouring ones differ."""
-        borders = self._borders
+        borders = self.borders
         ends = self.ends(first, packet)
         for border in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
             following = self.ends(border, packet)
@@ -149,8 +157,9 @@ class Fib:
         yield Cell(first, last, *ends)
 
     @cached_property
-    def _borders(self) -> list[int]:
-        prefixes = {prefix for table in self.tables.values() for prefix in table.routes}
+    def borders(self) -> list[int]:
+        """Where the prefix of a route or of a rule begins, or the address behind it."""
+        prefixes = {route.prefix for route in self.routes}
         return borders_of(prefixes | {rule.dst for rule in self.rules if rule.dst is not None})
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
@@ -229,12 +238,16 @@ class Step(NamedTuple):
         rule = self.rule
         if rule.action in REFUSING:
             return Decision(rule.action, None, rule)
+        if rule.action == "goto":
+            return Decision(NOT_JUDGED, None, rule)
         route = None if self.table is None else self.table.best(address)
-        if route is None or route.type == "throw":
+        if route is None or (route.type == "throw" and route.source is None):
             return None
-        limit = rule.suppress_prefixlength
-        if limit is not None and route.type not in REFUSING and route.prefix.length <= limit:
+        limit, can_be_suppressed = rule.suppress_prefixlength, route.type not in REFUSING
+        if limit is not None and can_be_suppressed and route.prefix.length <= limit:
             return None
+        if route.source is not None or (can_be_suppressed and rule.suppress_ifgroup is not None):
+            return Decision(NOT_JUDGED, None, rule)
         return Decision(route.type, route, rule)
 
 

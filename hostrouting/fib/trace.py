@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from hostrouting.fib.engine import NOT_JUDGED
+
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib, Step
     from hostrouting.model.prefix import IP
@@ -27,17 +29,17 @@ def trace_rules(fib: Fib, address: IP) -> Iterator[Tried]:
     for step in fib.steps():
         tried = _try(step, int(address))
         yield tried
-        if tried.result in {"refuses", "decides"}:
+        if tried.result in {"refuses", "decides", "not-judged"}:
             return
 
 
 def _try(step: Step, address: int) -> Tried:
-    if not step.is_for_plain(address):
+    if step.rule.action == "nop" or not step.is_for_plain(address):
         return Tried(step.rule, "skipped")
     if decision := step.decision_for(address):
+        if decision.kind == NOT_JUDGED:
+            return Tried(step.rule, "not-judged")
         return Tried(step.rule, "decides" if decision.route else "refuses", decision.route)
-    if step.table is None:
-        return Tried(step.rule, "not-judged")
-    if route := step.table.best(address):
+    if step.table is not None and (route := step.table.best(address)):
         return Tried(step.rule, "thrown" if route.type == "throw" else "suppressed", route)
     return Tried(step.rule, "no-route")

@@ -89,6 +89,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
         table=TABLE_LOCAL if kind == "local" else draw(_TABLES),
         metric=draw(_METRICS),
         protocol=draw(_PROTOCOLS),
+        source=draw(prefixes(family)) if family == 6 and draw(_ONE_IN_TEN) == 0 else None,
         unread=() if kind in _PATHLESS else draw(_UNREAD),
     )
 
@@ -106,12 +107,16 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
             "fwmask": draw(st.sampled_from([0xFF, 0xF00, 0xFFFFFFFF])),
         },
     }
+    is_jump = draw(_ONE_IN_TEN) == 0
     return Rule(
         family=family,
-        priority=draw(st.integers(1, 40_000)),
-        table=draw(st.sampled_from([100, TABLE_MAIN])),
+        priority=draw(st.integers(1, 39_999)),
+        action="goto" if is_jump else "to_table",
+        target=40_000 if is_jump else None,
+        table=0 if is_jump else draw(st.sampled_from([100, TABLE_MAIN])),
         invert=selector != "none" and draw(_ONE_IN_THREE) == 0,
         suppress_prefixlength=draw(st.sampled_from([None, None, None, 0])),
+        suppress_ifgroup=draw(st.sampled_from([None] * 9 + [7])),
         **selectors.get(selector, {}),
     )
 

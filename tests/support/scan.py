@@ -13,17 +13,21 @@ def scanned(
         if is_selected(rule, address, user, source, iif):
             if rule.action in REFUSING:
                 return rule.action, None
+            if rule.action == "goto":
+                return "not-judged", None
             inside = [
                 route
                 for route in snapshot.routes
                 if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
             ]
-            best = min(inside, key=lambda route: (-route.prefix.length, route.metric), default=None)
+            best = min(inside, key=lambda route: (-route.prefix.length, not route.source, route.metric), default=None)
             suppressed = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
-            if best is None or best.type == "throw":
+            if best is None or (best.type == "throw" and not best.source):
                 continue
-            if best.type in REFUSING or best.prefix.length > suppressed:
-                return best.type, best
+            if best.type not in REFUSING and best.prefix.length <= suppressed:
+                continue
+            is_unknown = best.source or (best.type not in REFUSING and rule.suppress_ifgroup is not None)
+            return ("not-judged", None) if is_unknown else (best.type, best)
     return "no-route", None
 
 

@@ -12,7 +12,10 @@ wait=${2:-60} lock=/run/hostrouting/routes awk='awk' && hash mawk 2>/dev/null &&
 # shellcheck disable=SC2016 # the text of a program
 program='
 BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type, " ") }
-/^(protocol|route) / { if (/^p/) ours = $2; else { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1 } next }
+/^(protocol|route) / && !is_listed { # no line of an alias is a setting
+  if (/^p/) ours = $2; else { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1 } next
+}
+{ is_listed = 1 }
 /^Dump was interrupted/ { why = why "missing the routes changed while they were read\n"; next }
 /^[0-9]+: / {
   # Its alias, which comes later, can be any text. Devices that are listed twice are dead ends.

@@ -13,7 +13,7 @@ from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts
 from hostrouting.cli.output import FINE, Answer, capped, finding_lines
 from hostrouting.cli.source import bad_input, find_config, read_host
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import ESCAPES
@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     def lines() -> Iterator[str]:
         opinions = dict.fromkeys((part.opinion, *part.others))
         doubts = [(opinion, number, number) for opinion in opinions if opinion.grade == DOUBT]
+        doubts = [doubt for doubt in doubts if doubt[0].name != NOT_JUDGED]
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         yield _judged(f"{address} {_way(decision)}", part.opinion, expected, is_open=bool(doubts or unseen))
         yield from finding_lines(find_doubts(fib.family, doubts))

@@ -33,12 +33,17 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ODDITIES: tuple[list[str], ...] = (
     ["rule add pref 50 goto 39999", "rule add pref 40000 lookup 100"],
     ["rule add pref 50 to {half} goto 32767"],
+    ["rule add pref 50 goto 32766", "rule add pref 60 lookup 100", "route add {half} dev ib0 table 100"],
     ["rule add pref 50 uidrange 0-0 lookup 100", "route add default dev ib0 table 100"],
     ["rule add pref 50 uidrange 1000-2000 lookup 100", "route add default dev ib0 table 100"],
     ["rule add pref 50 fwmark 1 lookup 100", "route add {half} dev ib0 table 100"],
     ["rule add pref 50 iif eth1 lookup 100", "route add default dev ib0 table 100"],
     ["link set ib0 group 7", "rule add pref 50 lookup 100 suppress_ifgroup 7", "route add {half} dev ib0 table 100"],
     ["rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"],
+    [
+        *("rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"),
+        *("route add blackhole {half} table 100", "route add {half} from 2001:db8::/124 dev eth0 table 100"),
+    ],
     [
         "rule add pref 50 lookup main suppress_prefixlength 0",
         "rule add pref 51 not fwmark 51820 lookup 100",
@@ -282,6 +287,30 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: lis
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(name) % len(AWKS)])
     assert (checked.verdict, engines.objections(checked)) == (verdict, []), checked.said
     assert words in checked.said
+
+
+@pytest.mark.parametrize(
+    ("commands", "verdict"),
+    [
+        ("rule add pref 51 lookup 100; route add 8000::/4 from fd00:16::/124 dev eth0 table 100", "ok"),
+        ("rule add pref 51 lookup 100; route add 9000::/4 from fd00:16::/124 dev eth0 table 100", "overlap"),
+        ("rule add pref 51 goto 32766; rule add pref 52 lookup 100", "ok"),
+    ],
+)
+def test_what_is_not_judged_may_hide_an_escape(
+    namespace: Namespace, tmp_path: Path, commands: str, verdict: str
+) -> None:
+    """Linux passes over a route to the same prefix as one for some sources, and over rules before the target of a goto.
+
+    So the engine says undecided where Linux may send the packets by the default route.
+    """
+    namespace.batch(["route add default dev eth0", "route add blackhole 8000::/4 table 100"], family=IPV6)
+    namespace.batch(commands.split(";"), family=IPV6)
+    config = check("8000::/4")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.objections(checked)) == (verdict, [])
+    assert engines.verdict == ("undecided" if verdict == "ok" else "overlap")
 
 
 @pytest.mark.parametrize("awk", AWKS)

@@ -114,6 +114,16 @@ class TestWhichDefaultRoute:
         ran = Ran(namespace, HALVES, tmp_path)
         assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
 
+    @pytest.mark.parametrize("line", ["protocol 4", "route 10.9.0.0/16 metric 0"])
+    def test_an_alias_of_two_lines(self, namespace: Namespace, tmp_path: Path, line: str) -> None:
+        """No line of an alias is a setting: another program's routes stay, and only the configured ones are added."""
+        namespace.batch(["route add 10.8.0.0/16 via 10.0.0.1 dev eth0 proto 4"])
+        namespace.ip("link", "set", "eth0", "alias", f"x\n{line}")
+        before = {route.prefix for route in namespace.routes(4)}
+        ran = Ran(namespace, HALVES, tmp_path)
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        assert {route.prefix for route in namespace.routes(4) if route.protocol != 213} == before
+
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is known by the type of the device, however that is listed, and has to be named; so are dead ends."""
         namespace.batch(["route del default"])

@@ -9,12 +9,15 @@ from hostrouting.check.check import CheckReport, check_host, check_snapshot, mis
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.base import Answer
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from phases.testing import FakeClock
+from tests.support.commands import furnish
+from tests.support.namespace import private_namespace
 from tests.support.tasks import CIDR, REPAIR, config
 
 CIDR6 = "fd16::/48"
@@ -74,6 +77,23 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report.verdict, snapshot.call_count) == ("undecided", 3)
     [doubt] = report.families[0].doubts
     assert doubt.sentence.startswith("172.16.0.0: the kernel answers [172.16.0.0/16 dev ib7")
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("to", ["default", CIDR])
+def test_a_next_hop_that_is_dead(to: str) -> None:
+    """Linux lists a next hop whose device is down, and does not use it: that is neither an escape nor a difference."""
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        furnish(namespace)
+        hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
+        namespace.batch([f"route add {to} {hops}", "route append default via 10.0.0.1 dev eth0"])
+        section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"]}
+        configuration = HostRoutingConfig(route_overlap=section)
+        assert check_host(backend, configuration).verdict == "overlap"
+        namespace.batch(["link set ib0 down"])
+        report = check_host(backend, configuration)
+        assert (report.verdict, report.families[0].doubts) == ("ok", ())
 
 
 @pytest.mark.parametrize(("cidrs", "family"), [((CIDR,), 4), ((CIDR6,), 6), ((CIDR, CIDR6), None)])

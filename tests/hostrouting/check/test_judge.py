@@ -61,6 +61,17 @@ def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     assert reported(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("devs", "verdict"), [(["eth0"], "ok"), (["ib0"], "undecided"), (["eth0", "ib0"], "undecided")]
+)
+def test_sources_of_several_devices(devs: list[str], verdict: str) -> None:
+    """If Linux may use any of several devices, packets may leave by another device than the one that has their source."""
+    own = [Address(as_ip(ip), 24, dev) for ip, dev in (("10.9.1.4", "eth0"), ("10.9.2.4", "ib0"))]
+    by_source = ELSEWHERE._replace(legs=tuple(map(NextHop, devs)))
+    host = node(by_source, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.9.0.0/16")),))
+    assert reported(host._replace(addresses=(*host.addresses, *own))).verdict == verdict
+
+
 def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by no other there."""
     links = (Link(name="wg1", index=10, kind="wireguard", type=65534), Link(name="docker0", index=11, kind="bridge"))

@@ -161,3 +161,11 @@ def test_a_repair_is_more_specific_than_a_throw() -> None:
     assert [escape.kind for escape in report.escapes] == ["no-route"]
     assert [str(route.destination) for route in report.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
     assert report.families[0].repair.unsafe == ()
+
+
+def test_a_throw_inside_a_throw() -> None:
+    """Where nothing decides, table main can still have routes of several lengths: each is taken by a longer one."""
+    throws = [Route(Prefix.parse(prefix), type="throw") for prefix in ("172.16.0.0/15", "172.16.64.0/18")]
+    report = checked(plain_vm().snapshot().with_routes(throws), [Prefix.parse("172.16.0.0/16")])
+    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/16", "172.16.64.0/19", "172.16.96.0/19"]
+    assert report.families[0].repair.unsafe == ()

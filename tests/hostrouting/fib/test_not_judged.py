@@ -3,9 +3,11 @@
 import pytest
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.tasks import CIDR, config
 
@@ -54,3 +56,43 @@ def test_a_default_route_that_is_not_judged() -> None:
     rest = [route for route in snapshot.routes if route.prefix.length]
     only = snapshot._replace(routes=(*rest, TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)))
     assert check_snapshot(only, config(cidrs=(CIDR,))).verdict == "undecided"
+
+
+UPLINK = Route.to("::/0", dev="eth0", gateway="fe80::1")
+LOST = [Route(Prefix.parse("8000::/1"), type="blackhole", table=100)]
+FROM = Route.to("8000::/1", dev="eth0", source=Prefix.parse("fd00:16::/124"), table=100)
+JUMP = Rule(family=6, priority=40, action="goto", target=32766)
+FIRST = Rule(family=6, priority=51, table=100)
+
+
+@pytest.mark.parametrize("pods", [(), ("fd00:16::/124",), ("fd77::/64",)])
+@pytest.mark.parametrize(
+    ("things", "verdict"),
+    [
+        # Linux passes over the other routes to the prefix of a route with a source, unless that is ::/0.
+        ([FIRST, FROM, *LOST], "undecided"),
+        # If a packet is refused, Linux looks again, with the source that it would have.
+        ([FIRST, FROM._replace(prefix=Prefix.parse("8000::/4")), *LOST], "undecided"),
+        ([FIRST, FROM._replace(type="throw", legs=()), *LOST], "undecided"),
+        ([FIRST, FROM, LOST[0]._replace(table=254)], "undecided"),
+        ([FIRST, FROM, FIRST._replace(priority=52, action="blackhole", table=0)], "undecided"),
+        ([FIRST, FROM._replace(prefix=Prefix.parse("::/0")), *LOST], "overlap"),
+        ([FIRST, FROM._replace(table=254), *LOST], "overlap"),
+        ([JUMP, FIRST, *LOST], "undecided"),
+        ([JUMP._replace(priority=60), FIRST, *LOST], "overlap"),
+        ([FIRST._replace(suppress_ifgroup=7), FROM._replace(source=None, legs=(NextHop("ib0"),))], "undecided"),
+        ([FIRST._replace(suppress_ifgroup=7), *LOST], "overlap"),
+    ],
+)
+def test_an_escape_that_may_not_exist_is_none(things: list[Rule | Route], verdict: str, pods: tuple[str, ...]) -> None:
+    """Where such a thing comes first, or hides what escapes, the verdict is undecided; elsewhere, an escape is one."""
+    rules = [*default_rules(6), *(thing for thing in things if isinstance(thing, Rule))]
+    routes = [UPLINK, *(thing for thing in things if isinstance(thing, Route))]
+    snapshot = Snapshot(
+        links=tuple(Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"], start=2)),
+        addresses=(),
+        rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
+        routes=tuple(routes),
+    )
+    section = RouteOverlapConfig(["8000::/4"], pod_cidrs=pods)
+    assert check_snapshot(snapshot, HostRoutingConfig(route_overlap=section)).verdict == verdict

@@ -5,7 +5,9 @@ from hypothesis import given
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import ip_at
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
 
 
@@ -18,9 +20,18 @@ def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> No
         tried = tuple(trace_rules(fib, ip_at(family, number)))
         decision = fib.lookup(ip_at(family, number))
         assert [each.rule for each in tried] == list(fib.rules[: len(tried)])
-        ends = [each for each in tried if each.result in {"decides", "refuses"}]
+        ends = [each for each in tried if each.result in {"decides", "refuses", "not-judged"}]
         if decision.rule is None:
             assert (decision.kind, ends) == ("no-route", [])
         else:
             assert [(each.rule, each.route) for each in ends] == [(decision.rule, decision.route)]
             assert tried[-1] is ends[0]
+
+
+def test_a_trace_ends_at_what_is_not_judged() -> None:
+    """A rule that does nothing is passed over; after a goto, nothing is known."""
+    rules = (Rule(family=4, priority=7, action="nop"), Rule(family=4, priority=8, action="goto", target=32766))
+    snapshot = plain_vm().snapshot()
+    fib = Fib(snapshot._replace(rules=(*rules, *snapshot.rules)), 4)
+    tried = [(each.rule.priority, each.result) for each in trace_rules(fib, ip_at(4, 1 << 31))]
+    assert tried == [(0, "no-route"), (7, "skipped"), (8, "not-judged")]
