@@ -260,13 +260,12 @@ function examine(   c, i, n, dev, reason) { # one family
 # The `ip` of a family answers all that is asked about it, so only one is started. It lists while awk reads its program.
 look() {
   trap '' PIPE # a failed ip is no reason to die: awk says why it failed
-  coproc { # 255 is the status of an ip that was told to go
-    [[ $families != '4 6' ]] || { ip -4 "${options[@]}"; (($? == 255)); } && exec ip "-${families#4 }" "${options[@]}"
-  } 2>&1
+  coproc { # an ip that goes as it is told to ends with 255
+    for family in $families; do ip "-$family" -N -d -o -force -batch - 2>&1; (($? == 255)) || exit; done
+  }
   printf '%s\n' 'link show' 'rule show' 'route show table all' end >&"${COPROC[1]}"
   exec "${awk[@]}" "$program" "${configuration[@]}" <&"${COPROC[0]}" 3>"/dev/fd/${COPROC[1]}"
 }
-options=(-N -d -o -force -batch -)
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
