@@ -28,10 +28,11 @@ def put_before(
     """
     # busybox decides by its name which program it is.
     bodies = {"awk": f'exec -a awk {shutil.which(awk)} "$@"'} if awk else {}
-    bodies |= {"ip": f'mount --bind /proc {tree}/proc\nexec chroot {tree} ip "$@"'} if tree != Path("/") else {}
+    bodies |= {"ip": f'exec chroot {tree} ip "$@"'} if tree != Path("/") else {}
     bodies |= {name: f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}" for name, body in (tools or {}).items()}
     if "awk" in bodies:
-        bodies["mawk"] = bodies["awk"]  # which the scripts prefer
+        options = "" if awk == "mawk" else "[[ $1 != -W ]] || shift 2\n"
+        bodies["mawk"] = f"{options}{bodies['awk']}"  # which the scripts prefer, with options that only it has
     place = directory / "tools"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

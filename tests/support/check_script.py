@@ -57,7 +57,7 @@ def showing(links: Mapping[str, tuple[int, str]]) -> str:
         rf"/^[0-9]+: {name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{number}]\1" + (rf"\\ {kind}," if kind else ",")
         for name, (number, kind) in links.items()
     ]
-    return f"""[[ $* != *get* ]] || exec ip "$@"\nip "$@" 2>&1 | sed -E '{";".join(edits)}'"""
+    return f"""ip "$@" 2>&1 | sed -uE '{";".join(edits)}'; exit $PIPESTATUS"""
 
 
 class Checked:

@@ -10,7 +10,7 @@ configuration=(
 )
 set -uo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mode=${configuration[0]#* } state=${configuration[1]#* } families=${configuration[2]#* } wait=${2:-60}
-awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
+awk=(awk) && hash mawk 2>/dev/null && awk=(mawk -W interactive) # it starts fastest
 # shellcheck disable=SC2016 # the text of a program
 program='
 # An address is text: its family, then its bits. So comparing text compares addresses, in every awk.
@@ -53,13 +53,14 @@ BEGIN {
   # Linux uses its default route for these, unless something else is said of them.
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) { from[++ranges] = bits_of(spare[n]); to[ranges] = from[ranges]; is_spare[from[ranges]] }
-  ARGC = 1; start_family()
+  LISTS = "rule show\nroute show table all\nend"; QUESTIONS = "/dev/fd/3"; ARGC = 1; start_family()
 }
 # --- Input: for each family the links, its rules, and the routes of all tables
-/^Command failed / { if (/:[234]$/) exit; next } # the first line is the name of ip, the last is the end
+/^Command failed / { exit }
 { latest = $0 } # the line before says why
-/^Object "end" is unknown/ && lines { examine(); start_family(); next }
-/^Object "ip" is unknown/ || / expires -/ { next }
+/^Object "end" is unknown/ && lines { getline; examine(); start_family(); next } # nothing is missing
+/^Command line is not complete/ { tell(LISTS); next } # the next ip has begun, and knows the links already
+/ expires -/ { next }
 !lines && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
 lines || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[++lines] = $0 }
 lines && /^[0-9]+:\t/ { read_rule(); next }
@@ -81,8 +82,11 @@ function read_setting() {
   if ($1 == "allow") { of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5) }
   if ($1 == "refuse") row[$2, $3, $4] = $0
 }
+function tell(commands) { print commands >QUESTIONS; fflush(QUESTIONS) }
 function start_family(   c) {
-  family = families[++turn + 1]; below = ""; lines = places = defaults = suppresses = pods = refusals = 0
+  if (family) tell("route get to") # its ip gives up, because an address is missing
+  if (!(family = families[++turn + 1])) exit
+  below = ""; lines = places = defaults = suppresses = pods = refusals = 0
   for (c = 1; c <= ranges; c++) if (from[c] ~ "^" family) want(from[c])
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
@@ -156,22 +160,20 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
   }
 }
 # Asks Linux, and then lists rules and routes again: they have to be those of before. A failure has two lines.
-function ask(   n, i, m, command, line, reason, done) {
-  for (n = 1; n <= places;) {
-    command = ""; done = n - 1; m = 0
-    for (i = n; i <= places && i < n + 1500; i++) # a command can have 128 kB
-      command = command "\nroute get fibmatch " spelled(place[i]) " ipproto 17" # UDP
-    if (i > places) command = command "\nrule show\nroute show table all"
-    command = "exec ip -" family " -N -d -o -force -batch /proc/self/cmdline \"" command "\" 2>&1"
-    while ((command | getline line) > 0)
+function ask(   n, i, m, others, line, reason) {
+  others = turn > 1 ? 3 : 4 # commands up to now, which counts them
+  for (n = i = 1; n <= places;) { # so many at once fit into the pipe while nobody reads it
+    for (; i <= places && i < n + 50; i++) print "route get fibmatch " spelled(place[i]) " ipproto 17" >QUESTIONS # UDP
+    tell(i > places ? LISTS : "end")
+    while ((getline line) > 0 && line !~ /^Object "end" /)
       if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
       else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
         sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[++m]) is_restless = 1
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line !~ /^Command failed / || line ~ /:1$/) { reason = line; sub(/^[^:]*: /, "", reason) }
-      else if (reason in why && line ~ ":" n - done + 1 "$") answer[n++] = why[reason]; else break
-    close(command); if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
+      else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) }
+      else if (reason in why && line ~ ":" n + others "$") answer[n++] = why[reason]; else break
+    getline line; others++; if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
   }
   if (m != lines) is_restless = 1
 }
@@ -255,16 +257,20 @@ function examine(   c, i, n, dev, reason) { # one family
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
 }
 '
-# `ip` reads its commands from its own arguments, so no other process writes them. "end" shows that nothing is missing.
-lists=(-N -d -o -force -batch /proc/self/cmdline $'\nlink show\nrule show\nroute show table all\nend')
+# The `ip` of a family answers all that is asked about it, so only one is started. It lists while awk reads its program.
 look() {
-  [[ $families != '4 6' ]] || ip -4 "${lists[@]}"
-  exec ip "-${families#4 }" "${lists[@]}"
+  trap '' PIPE # a failed ip is no reason to die: awk says why it failed
+  coproc { # an ip that goes as it is told to ends with 255
+    for family in $families; do ip "-$family" -N -d -o -force -batch - 2>&1; (($? == 255)) || exit; done
+  }
+  printf '%s\n' 'link show' 'rule show' 'route show table all' end >&"${COPROC[1]}"
+  # Opened anew: with 3>&, bash would close it for the program that it executes.
+  exec "${awk[@]}" "$program" "${configuration[@]}" <&"${COPROC[0]}" 3>"/dev/fd/${COPROC[1]}"
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  mapfile -t output < <(exec "$awk" "$program" "${configuration[@]}" < <(look 2>&1))
+  mapfile -t output < <(look)
   [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
