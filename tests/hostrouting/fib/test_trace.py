@@ -4,8 +4,10 @@ from hypothesis import given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.trace import trace_rules
-from hostrouting.model.prefix import ip_at
+from hostrouting.model.prefix import as_ip, ip_at
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
 
 
@@ -24,3 +26,11 @@ def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> No
         else:
             assert [(each.rule, each.route) for each in ends] == [(decision.rule, decision.route)]
             assert tried[-1] is ends[0]
+
+
+def test_a_rule_that_is_not_judged() -> None:
+    """Such a rule is named, and the trace goes on."""
+    host = plain_vm().snapshot()
+    fib = Fib(host._replace(rules=(*host.rules, Rule(family=4, priority=9, action="goto", target=100))), 4)
+    results = [tried.result for tried in trace_rules(fib, as_ip("172.16.5.9"))]
+    assert results == ["no-route", "not-judged", "decides"]
