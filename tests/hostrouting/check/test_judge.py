@@ -167,6 +167,7 @@ def test_one_next_hop_without_a_gateway() -> None:
     """A part of the connections asks the link for hosts that are behind a router."""
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
     assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=3))).verdict == "undecided"
+    assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=16))).verdict == "ok"  # DHCP knows who is a neighbour
 
 
 def test_a_bridge_beside_the_pods_of_another_cni() -> None:
