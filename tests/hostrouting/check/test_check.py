@@ -74,7 +74,8 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     report = check_host(kernel, config(cidrs=(CIDR,)))
     assert (report.verdict, snapshot.call_count) == ("undecided", 3)
     [doubt] = report.families[0].doubts
-    assert doubt.sentence.startswith("172.16.0.0: the kernel answers [172.16.0.0/16 dev ib7")
+    answers = "[172.16.0.0/16 dev ib7 proto unspec scope link]"
+    assert doubt.sentence.startswith(f"172.16.0.0: the kernel answers {answers}, and its tables say [default via ")
 
 
 def test_one_error_for_two_reasons() -> None:

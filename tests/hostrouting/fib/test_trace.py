@@ -32,5 +32,4 @@ def test_a_rule_that_is_not_judged() -> None:
     """Such a rule is named, and the trace goes on."""
     host = plain_vm().snapshot()
     fib = Fib(host._replace(rules=(*host.rules, Rule(family=4, priority=9, action="goto", target=100))), 4)
-    results = [tried.result for tried in trace_rules(fib, as_ip("172.16.5.9"))]
-    assert results == ["no-route", "not-judged", "decides"]
+    assert [each.result for each in trace_rules(fib, as_ip("172.16.5.9"))] == ["no-route", "not-judged", "decides"]
