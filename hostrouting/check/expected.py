@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _RA = 9
 _LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
 """Kinds of tunnels that can look like Ethernet."""
-_HARDWARE = {1, 32, 772}
-"""Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
+_HARDWARE = {1, 32}
+"""Link types that are not tunnels': Ethernet and InfiniBand. The loopback device has no kind."""
 
 
 class Uplinks(NamedTuple):

@@ -22,7 +22,7 @@ class Device(NamedTuple):
 
     pattern: str
     kinds: tuple[str, ...]
-    use: Use = "network"
+    use: Use
 
 
 class Refusal(NamedTuple):

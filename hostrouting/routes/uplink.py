@@ -50,8 +50,8 @@ class Uplink:
         self._family, self._links = family, {link.name: link for link in snapshot.links}
         self._defaults = sorted(filter(_is_default, others), key=_rank)
         """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
-        self._direct = [route for route in others if any(leg.gateway is None for leg in route.legs)]
-        """The routes without a gateway, which say what is on a link, and what is this host's own."""
+        self._direct = [route for route in others if all(leg.gateway is None for leg in route.legs)]
+        """The routes without any gateway, which say what is on a link, and what is this host's own."""
         self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
         """By device and gateway, which many routes share."""
 

@@ -9,13 +9,15 @@ from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Route, RouteType
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
 
 CIDR = "172.16.0.0/16"
 IB0 = Link(name="ib0", index=9, type=32)
+CALI1 = Link(name="cali1", index=9, kind="veth")
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 
 
 def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = (IB0,)) -> Snapshot:
@@ -86,27 +88,49 @@ def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     assert reported(host, expectedDevs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
 
 
-@pytest.mark.parametrize(("length", "verdict"), [(19, "overlap"), (20, "undecided")])
-def test_the_widest_block_of_pods(length: int, verdict: str) -> None:
+@pytest.mark.parametrize(("widest", "wider"), [("172.16.0.0/20", "172.16.0.0/19"), ("fd16::/64", "fd16::/63")])
+def test_the_widest_block_of_pods(widest: str, wider: str) -> None:
     """A range that is refused around a pod may be a block of a CNI that is not known, unless it is wider than those."""
-    refused = Route(Prefix.around(4, int(as_ip("172.16.0.0")), length), type="prohibit", protocol=4)
-    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(Link(name="cali1", index=9, kind="veth"),))
-    assert reported(host).verdict == verdict
+    for block, verdict in ((widest, "undecided"), (wider, "overlap")):
+        refused = Route(Prefix.parse(block), type="prohibit", protocol=4)
+        pod = Route(Prefix.of(refused.prefix.ip), (NextHop("cali1"),))
+        assert reported(node(refused, BY_IPV6, pod, links=(CALI1,)), block).verdict == verdict
+
+
+@pytest.mark.parametrize(("widest", "wider"), [("172.0.0.0/8", "172.0.0.0/7"), ("fd16::/48", "fd16::/47")])
+def test_the_widest_block_of_flannel(widest: str, wider: str) -> None:
+    """A range that is refused around a bridge is Flannel's, unless it is wider than a node's network of pods."""
+    links = (Link(name="flannel.1", index=9, kind="vxlan"), Link(name="cni0", index=10, kind="bridge"))
+    for block, verdict in ((widest, "ok"), (wider, "overlap")):
+        refused = Route(Prefix.parse(block), type="blackhole", protocol=3)
+        held = Address(ip=refused.prefix.ip, length=refused.prefix.length, dev="cni0")
+        assert reported(node(refused, BY_IPV6, links=links)._replace(addresses=(held,)), block).verdict == verdict
 
 
 def test_halves_beside_a_default_route_are_a_capture() -> None:
-    """They are not taken for the default route, though they have its metric."""
-    halves = [Route.to(half, dev="eth1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    """They are not taken for the default route, though they have its metric; without one, they are the default route."""
+    halves = [Route.to(half, dev=dev) for half, dev in (("0.0.0.0/1", "eth0"), ("128.0.0.0/1", "eth1"))]
     host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=(Link(name="eth1", index=9),))
-    report = reported(host)
-    assert (report.verdict, report.families[0].expected_devs) == ("overlap", ("eth0",))
+    alone = host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
+    for there, verdict, devs in ((host, "overlap", ("eth0",)), (alone, "ok", ("eth0", "eth1"))):
+        assert (reported(there).verdict, reported(there).families[0].expected_devs) == (verdict, devs)
 
 
-@pytest.mark.parametrize(("number", "verdict"), [(1, "undecided"), (32, "overlap")])
-def test_what_may_be_the_card_below_a_tunnel(number: int, verdict: str) -> None:
+def test_a_partition_of_infiniband_is_no_tunnel() -> None:
+    """Where it is named, it hides no card, whose own subnet would be right then."""
+    host = node(links=(Link(name="ib0.8001", index=9, kind="ipoib", type=32),))
+    assert reported(host, "10.0.0.128/25", expectedDevs=["ib0.8001"]).verdict == "overlap"
+
+
+@pytest.mark.parametrize(
+    ("number", "others", "verdict"),
+    [(1, [], "undecided"), (32, [], "overlap"), (1, [NextHop("dev1", gateway=as_ip("172.16.0.1"))], "overlap")],
+)
+def test_what_may_be_the_card_below_a_tunnel(number: int, others: list[NextHop], verdict: str) -> None:
     """If only a tunnel has a default route, it may be any card that is connected, but never InfiniBand."""
+    hops = (NextHop("dev1"), *others)
     links = (Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="dev1", index=10, type=number))
-    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="dev1", protocol=2), links=links)
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=2), links=links)
     host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
     assert reported(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
@@ -153,6 +177,7 @@ def test_one_next_hop_without_a_gateway() -> None:
     """A part of the connections asks the link for hosts that are behind a router."""
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
     assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=3))).verdict == "undecided"
+    assert reported(node(Route(Prefix.parse(CIDR), hops, protocol=16))).verdict == "ok"  # DHCP knows who is a neighbour
 
 
 def test_a_bridge_beside_the_pods_of_another_cni() -> None:
@@ -216,6 +241,7 @@ def test_reserved_ranges_are_the_hosts_own() -> None:
     assert reported(node(), "0.0.0.0/0").verdict == "ok"
     refused = Route(Prefix.parse("224.0.0.0/4"), type="unreachable", protocol=4)
     assert reported(node(refused), "239.0.0.0/8").verdict == "overlap"
+    assert reported(node(Route.to("240.0.0.0/4", dev="ib0")), "255.255.255.255/32").verdict == "ok"
 
 
 def test_addresses_of_services_on_dummy_devices() -> None:
@@ -229,12 +255,11 @@ def test_addresses_of_services_on_dummy_devices() -> None:
 
 def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     """Each prefix is looked at once for each wider route. Kills: a search that doubles with each nested route."""
-    default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
     nested = [
         Route(Prefix.around(6, int(as_ip("fd00::")), length), (NextHop("ib0"),), metric=1024)
         for length in range(32, 97, 8)
     ]
-    report = reported(node(default, *nested), "fd00::/16")
+    report = reported(node(BY_IPV6, *nested), "fd00::/16")
     assert 0 < len(report.routes) <= len(nested) * 2
     assert report.families[0].repair.unsafe == ()
 
@@ -245,7 +270,7 @@ def test_a_repair_waits_until_the_device_is_named() -> None:
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
     repair = reported(host).families[0].repair
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
-    assert [route.dev for route in reported(host, expectedDevs=["eth0"]).routes] == ["eth0"] * 2
+    assert [route.dev for route in reported(host, expectedDevs=["eth0", "eth9"]).routes] == ["eth0"] * 2
 
 
 def test_a_repair_is_never_a_default_route() -> None:
@@ -301,9 +326,8 @@ def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
 
 def test_the_uplink_leads_to_no_pod() -> None:
     """A single address that is reached by an expected device is no pod inside a refused range, whatever the device."""
-    cali1 = Link(name="cali1", index=9, kind="veth")
     refused = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=4)
-    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(cali1,))
+    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(CALI1,))
     assert reported(host).verdict == "undecided"
     assert reported(host, "172.16.5.0/24", expectedDevs=["cali1"]).verdict == "overlap"
 
@@ -315,6 +339,12 @@ def test_packets_of_users_with_any_source_but_some() -> None:
         Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), invert=True),
     )
     assert reported(node(ELSEWHERE, rules=rules)).verdict == "undecided"
+
+
+def test_packets_of_users_that_no_rule_takes() -> None:
+    """Where the only rule for table main selects some users, packets of the others have no route."""
+    rules = (default_rules(4)[0], Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)))
+    assert reported(node()._replace(rules=rules)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("mark", "verdict"), [(0xCA6C, "undecided"), (0, "ok")])
@@ -338,6 +368,9 @@ def test_a_refused_block_with_things_of_another_cni_inside(dev: str, verdict: st
     block = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=12)
     host = node(block, Route.to("172.16.5.7/32", dev=dev), links=links)
     assert reported(host, "172.16.5.128/25").verdict == verdict
+    ways = block._replace(protocol=80), Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
+    assert reported(node(*ways, rules=(rule,), links=links)).verdict == "ok"  # Calico's own; a refusal has no source
 
 
 def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:

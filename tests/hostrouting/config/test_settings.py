@@ -271,6 +271,7 @@ manageForeign | is not one of leave, keep | ["no"]
 gate.units | is empty: no unit would wait | [[]]
 gate.units[0] | is not the name of a service; write one | ["a.socket", "a/b.service", "@.service", "a*.service", "a", "%n.service"]
 gate.units[0] | is needed for the network, or by the gate | ["hostrouting-guard.service", "systemd-networkd.service", "nftables.service", "NetworkManager.service"]
+gate.units[0] | is needed for the network, or by the gate | ["static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "cloud-init.service"]
 guard.enabled | is not true or false | [1, "yes"]
 probeRewrite.interfaces[0] | is the loopback device | ["lo"]
 probeRewrite.linkLocal | is not in fe80::/10 | ["fec0::1", "169.254.0.1"]
@@ -351,6 +352,6 @@ def test_lists() -> None:
 def test_link_local_gateway() -> None:
     """A gateway with a link-local address needs a device; any other does not."""
     for values in (("fd00::/8", "fe80::1", "eth0"), ("fd00::/8", IPv6Address("2001:db8::1"))):
-        assert str(StaticRoute(*values).gateway) == str(values[1])
+        assert str(StaticRoute(*values)).startswith(f"{values[0]} via {values[1]}")
     with pytest.raises(ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'):
         StaticRoute("fd00::/8", "fe80::1")

@@ -22,6 +22,7 @@ MAIN = default_rules(4)[1]
         ({"iif": "lo"}, "iif lo"),
         ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
         ({"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"}, "iif a oif ib0 dport 9 new 7"),
+        ({"others": (("dport", "9"), ("uidrange", "0-9"))}, "uidrange 0-9 dport 9"),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
 )
@@ -38,6 +39,7 @@ def test_rules_of_linux() -> None:
     assert [(rule.priority, rule.table) for rule in default_rules(4)] == [(0, 255), (32766, 254), (32767, 253)]
     assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
     assert rule_command("add", MAIN) == "ip rule add pref 32766 lookup main"
+    assert rule_command("add", default_rules(4)[2]) == "ip rule add pref 32767 lookup default"
     assert rule_command("add", default_rules(6)[0]) == "ip -6 rule add pref 0 lookup local"
     assert (
         rule_command("del", Rule(4, 9, "prohibit", invert=True, dst=SRC))

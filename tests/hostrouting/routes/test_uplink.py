@@ -204,6 +204,7 @@ class TestWhatIsMissing:
             (flat._replace(protocol=OURS), needs),
             (flat._replace(table=100), needs),
             (flat._replace(legs=(NextHop("eth1"),)), needs),
+            (flat._replace(legs=(NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))), needs),
         ):
             assert way(plain_vm().snapshot().with_routes([route]), "192.168.0.1", "eth0") == means
 

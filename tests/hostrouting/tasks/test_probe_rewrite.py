@@ -90,7 +90,8 @@ class TestInTheWay:
         kernel = plain_vm()
         kernel.add_address("eth0", f"{KNOWN}/128")
         host = FakeHost(kernel=kernel)
-        failure_of(apply, host, of=RequirementError, match="is an address of this host, on eth0.*that no host has")
+        error = failure_of(apply, host, of=RequirementError, match="address of this host, on eth0.*that no host has")
+        assert [finding.name for finding in error.findings] == ["probe-rewrite"]
         assert host.files.writes == []
 
     def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
