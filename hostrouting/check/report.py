@@ -65,7 +65,7 @@ _REASONS = {
     "host-route": "no static route can be more specific than what is there, or have such a destination",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
-    "not-proven": "the proof failed: with routes, these packets would still be in doubt, or others worse off",
+    "not-proven": "with them, packets there would still be in doubt, or others would be worse off",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _RANGES = 3  # ranges that are named for one cause; the others are counted
@@ -203,7 +203,8 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     unsafe = (((unsafe.reason, unsafe.cause), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe)
     for (reason, cause), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)
-        sentence = f"no route repairs {where}: {_REASONS[reason].format(cause=cause)}"
+        claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
+        sentence = f"{claim} {where}: {_REASONS[reason].format(cause=cause)}"
         yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
 
 

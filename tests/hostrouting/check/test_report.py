@@ -110,8 +110,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             links=(DOCKER,),
         ),
         (
-            "UNSAFE: no route repairs 172.16.5.0/24: the proof failed: with routes, these packets would still be in "
-            "doubt, or others worse off"
+            "UNSAFE: it is not proven that routes repair 172.16.5.0/24: with them, packets there would still be in doubt, "
+            "or others would be worse off"
         ),
     ),
     "competing-defaults": (
