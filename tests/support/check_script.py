@@ -150,7 +150,8 @@ class EnginesCheck:
     def _differences(self, checked: Checked) -> list[str]:
         """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared.
 
-        The script names a range in each CIDR that has it, and the engine in the widest.
+        The script names a range in each CIDR that has it, and the engine in the widest. Of equal IPv6 default routes the
+        script names the one that Linux uses, and the engine all.
         """
         differing = []
         for cidr in self.cidrs:
@@ -162,8 +163,9 @@ class EnginesCheck:
             differing += [
                 f"{ip_at(cidr.family, address)} in {cidr}: {_spoken(there)} in the script, {_spoken(here)} in the check"
                 for address in sorted(end for end in ends if cidr.first <= end <= cidr.last)
-                if (here := _at(ours, address)) != (there := _at(theirs, address))
-                and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
+                if bool(here := _at(ours, address)) != bool(there := _at(theirs, address))
+                or not frozenset().union(*there) <= frozenset().union(*here)
+                if not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
             ]
         return differing
 
