@@ -172,16 +172,10 @@ class TestSelection:
         assert " ".join(sorted(done - {""})) == expected
         assert {step.reason for step in report.walk()} <= {"", "left out by only", "left out by skip"}
 
-    @pytest.mark.parametrize(
-        ("option", "name", "known"),
-        [
-            ("only", "donwload", "bootstrap, download, network, routes, check, start"),
-            ("skip", "network/download", "bootstrap, download, network, routes, check, start"),
-        ],
-    )
-    def test_names_that_no_task_has(self, option: str, name: str, known: str) -> None:
+    @pytest.mark.parametrize(("option", "name"), [("only", "donwload"), ("skip", "network/download")])
+    def test_names_that_no_task_has(self, option: str, name: str) -> None:
         """An unknown name is an error before the first task starts; it lists all names."""
-        seen = Recorder()
+        seen, known = Recorder(), "bootstrap, download, network, routes, check, start"
         with pytest.raises(phases.UnknownTask) as caught:
             phases.run(self.tree(), observers=[seen], **{option: (name,)})  # type: ignore[arg-type]  # only or skip
         assert f"{option}: there is no task {name!r}. The tasks are: {known}" in str(caught.value)

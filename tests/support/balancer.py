@@ -10,8 +10,6 @@ the pod's is the node. Checksums are not left to hardware, so the receiver drops
 
 The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and when the ping is
 answered, everything before it has been handled.
-
-Here: the three hosts, their sockets, and the packets that arrive. Not here: the contents of packets (`packets`).
 """
 
 import ctypes
@@ -146,12 +144,11 @@ def ping(host: Namespace, source: str, destination: str) -> None:
                 return
 
 
+@attrs.frozen
 class Capture:
     """The IPv6 packets that arrive on a host's eth0."""
 
-    def __init__(self, wire: socket.socket) -> None:
-        """Read them from this socket."""
-        self._wire = wire
+    _wire: socket.socket
 
     def packets(self) -> tuple[Packet, ...]:
         """The packets since the last call."""

@@ -43,11 +43,6 @@ def private_namespace() -> "Iterator[Namespace]":
         holder.communicate()
 
 
-def _is_unsettled(words: list[str]) -> bool:
-    """Whether a device has a carrier, and the kernel has not yet said so; `words` is its line of `ip -o link`."""
-    return "LOWER_UP" in words[2].strip("<>").split(",") and words[words.index("state") + 1] not in {"UP", "UNKNOWN"}
-
-
 class Namespace:
     """The kernel in one private namespace."""
 
@@ -85,7 +80,8 @@ class Namespace:
 
     def _has_told_of_carriers(self) -> bool:
         """Whether the kernel has reported every new carrier, which happens a little later, by an event of its own."""
-        return not any(_is_unsettled(line.split()) for line in self.ip("-o", "link").stdout.splitlines())
+        links = json.loads(self.ip("-j", "link").stdout)
+        return all(link["operstate"] in {"UP", "UNKNOWN"} for link in links if "LOWER_UP" in link["flags"])
 
     def _uses_addresses(self) -> bool:
         """Whether every address without a test for duplicates has its route: the kernel adds it a little later."""
@@ -111,12 +107,6 @@ class Namespace:
         """The whole host, as netlink lists it, and not `ip`."""
         with self.inside(), NetlinkBackend() as backend:
             return backend.snapshot()
-
-    def forwards_ipv6(self) -> bool:
-        """Whether the host forwards IPv6 packets."""
-        settings = json.loads(self.ip("-6", "-j", "netconf", "show").stdout)
-        [every] = [setting for setting in settings if setting.get("interface") == "all"]
-        return bool(every["forwarding"])
 
     def links(self) -> tuple[Link, ...]:
         """All devices, as the kernel lists them."""
@@ -177,10 +167,6 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
     )
 
 
-def _prefix(text: str, family: int) -> Prefix:
-    return Prefix(family, 0, 0) if text in {"default", "all"} else Prefix.parse(text)
-
-
 def _ip(text: str | None) -> IP | None:
     return as_ip(text) if text else None
 
@@ -201,7 +187,7 @@ def _route(entry: dict[str, Any], family: int) -> Route:
     kind = ROUTE_TYPES[int(entry.get("type", 1))]
     (metrics,) = entry.get("metrics") or [{}]
     return Route(
-        _prefix(entry["dst"], family),
+        Prefix(family, 0, 0) if entry["dst"] in {"default", "all"} else Prefix.parse(entry["dst"]),
         () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _legs(entry),
         table=int(entry.get("table", 254)),
         metric=entry.get("metric", 0),

@@ -1,7 +1,4 @@
-"""IPv6 packets: the parts that the tests look at, and ICMPv6 messages to send.
-
-Here: bytes to values and back. Not here: sockets and hosts (`balancer`).
-"""
+"""IPv6 packets: the parts that the tests look at, and ICMPv6 messages to send."""
 
 import struct
 from ipaddress import IPv6Address

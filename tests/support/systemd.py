@@ -107,15 +107,10 @@ class System:
         stdin.flush()
         self._await_boot(0)
 
-    def command(self, *words: str) -> list[str]:
-        """The command that runs a program inside the system."""
-        return ["nsenter", f"--target={self.leader}", "--all", "--", *words]
-
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
-        return subprocess.run(
-            self.command(*command), capture_output=True, text=True, check=False, timeout=timeout, input=stdin
-        )
+        words = ["nsenter", f"--target={self.leader}", "--all", "--", *command]
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout, input=stdin)
 
     def must(self, *command: str) -> str:
         """The output of a program that must succeed."""

@@ -108,17 +108,13 @@ class TestWaiting:
 class TestWhichDefaultRoute:
     """Gateway and device are those of the default route of table main, in the order of Linux."""
 
-    def test_an_alias_that_reads_like_a_kind(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The alias of a link is any text, such as the name of the cable: only the link's own type counts."""
-        namespace.ip("link", "set", "eth0", "alias", "uplink/infiniband link/infiniband")
-        ran = Ran(namespace, HALVES, tmp_path)
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
-
-    @pytest.mark.parametrize("line", ["protocol 4", "route 10.9.0.0/16 metric 0"])
-    def test_an_alias_of_two_lines(self, namespace: Namespace, tmp_path: Path, line: str) -> None:
-        """No line of an alias is a setting: another program's routes stay, and only the configured ones are added."""
+    @pytest.mark.parametrize(
+        "alias", ["uplink/infiniband link/infiniband", "x\nprotocol 4", "x\nroute 10.9.0.0/16 metric 0"]
+    )
+    def test_an_alias(self, namespace: Namespace, tmp_path: Path, alias: str) -> None:
+        """It is any text: only the link's own type counts, and no line is a setting, so other programs' routes stay."""
         namespace.batch(["route add 10.8.0.0/16 via 10.0.0.1 dev eth0 proto 4"])
-        namespace.ip("link", "set", "eth0", "alias", f"x\n{line}")
+        namespace.ip("link", "set", "eth0", "alias", alias)
         before = {route.prefix for route in namespace.routes(4)}
         ran = Ran(namespace, HALVES, tmp_path)
         assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
@@ -225,9 +221,6 @@ class TestWrites:
         assert namespace.ip("route", "show", "table", "100").stdout
 
 
-TAKEN = "another program's route has the same destination and metric"
-
-
 class TestConflicts:
     """A route of another program with the key of one is never changed."""
 
@@ -244,9 +237,10 @@ class TestConflicts:
             StaticRoute("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
+        taken = "another program's route has the same destination and metric"
         out = "configure its two halves instead, which take precedence; gave up after N s"
         assert ran.lines == [
-            f"<3>static-routes: ROUTE-CONFLICT: {name} cannot be installed: {TAKEN}: [{holder}]; {out}"
+            f"<3>static-routes: ROUTE-CONFLICT: {name} cannot be installed: {taken}: [{holder}]; {out}"
             for name, holder in (
                 ("172.16.0.0/17", "172.16.0.0/17 dev ib0 scope 253 metric 4000000000"),
                 ("10.8.0.0/16", "blackhole 10.8.0.0/16"),

@@ -112,6 +112,7 @@ _ENTRIES = st.dictionaries(
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
+@pytest.mark.usefixtures("node")
 class TestOnLinux:
     """The real kernel."""
 
@@ -147,7 +148,6 @@ class TestOnLinux:
             node.batch(["link del far"])
             assert KernelLinkLayer().look() == VIEW
 
-    @pytest.mark.usefixtures("node")
     def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If another device is returned, as without the number of the namespace, the other end is not known."""
         ask = NetlinkSocket.ask
@@ -156,7 +156,6 @@ class TestOnLinux:
         )
         assert KernelLinkLayer().look() == attrs.evolve(VIEW, peers={})
 
-    @pytest.mark.usefixtures("node")
     def test_without_privilege(self) -> None:
         """Without the privilege the other ends are not known, and nothing can be changed."""
 
@@ -174,7 +173,6 @@ class TestOnLinux:
         assert message.startswith(f"cannot delete the neighbour {FIRST}: this requires root")
 
     @pytest.mark.parametrize(("times", "kind"), [(4, ""), (5, "unsettled")])
-    @pytest.mark.usefixtures("node")
     def test_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch, times: int, kind: str) -> None:
         """A list that changed while it was read is read again, a few times."""
         left, dump = times, NetlinkSocket.dump
@@ -189,7 +187,6 @@ class TestOnLinux:
         with raises(BackendError, kind) if kind else nullcontext():
             assert KernelLinkLayer().look() == VIEW
 
-    @pytest.mark.usefixtures("node")
     def test_nothing_is_read_between_an_entry_and_its_deletion(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Linux deletes whatever entry has the address then: with 200 veths, listing devices, too, takes 16 ms."""
         asked: list[int] = []

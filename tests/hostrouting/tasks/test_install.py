@@ -340,10 +340,6 @@ class TestRequirements:
                 ["nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"],
             ),
             (
-                lambda host: host.files.texts.update({LAYOUT.unit_path(LAYOUT.routes_unit): ""}),
-                ["is masked: .*; systemctl unmask static-routes.service"],
-            ),
-            (
                 lambda host: host.files.texts.update({LAYOUT.drop_in_path(MACHINES): "[Service]\n"}),
                 ["was not written by hostrouting, .*: move the file away"],
             ),
@@ -384,30 +380,27 @@ class TestRequirements:
         failure_of(run, Configure(config(*REPAIR), host=anybody), match="Permission denied|run it as root")
 
 
-class TestConfigJson:
-    """config.json is the installed configuration, and is never taken for an empty one."""
-
-    @pytest.mark.parametrize(
-        ("text", "rule"),
-        [
-            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is unknown"),
-            ("{", "cannot be read by this release"),
-            ('{"hostRouting": {"later": 1}}', "cannot be read by this release .*later"),
-        ],
-    )
-    def test_unusable(self, text: str | None, rule: str) -> None:
-        """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
-        for make in (partial(Configure, WANTED), Remove):
-            host = configured(WANTED)
-            host.files.texts.pop(LAYOUT.config_path)
-            if text is not None:
-                host.files.texts[LAYOUT.config_path] = text
-            host.files.writes.clear()
-            for task in TASKS:
-                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
-            assert host.files.writes == []
-            run(make(host=host))
-            assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is unknown"),
+        ("{", "cannot be read by this release"),
+        ('{"hostRouting": {"later": 1}}', "cannot be read by this release .*later"),
+    ],
+)
+def test_unusable_config_json(text: str | None, rule: str) -> None:
+    """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
+    for make in (partial(Configure, WANTED), Remove):
+        host = configured(WANTED)
+        host.files.texts.pop(LAYOUT.config_path)
+        if text is not None:
+            host.files.texts[LAYOUT.config_path] = text
+        host.files.writes.clear()
+        for task in TASKS:
+            failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
+        assert host.files.writes == []
+        run(make(host=host))
+        assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
 
 
 class TestForeignSteps:
