@@ -18,7 +18,7 @@ def test_it_starts_the_machine() -> None:
     assert done.stderr.index("check-route-overlap ok") < done.stderr.index("kube1 runs")
 
 
-def test_broken() -> None:
+def test_a_bootstrap_without_the_repair() -> None:
     """Without the repair, the bootstrap fails, its report contains the repair, and the machine is not started."""
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1

@@ -7,7 +7,7 @@ from tests.support.programs import example
 pytestmark = pytest.mark.linux
 
 
-def test_it_runs() -> None:
+def test_a_custom_pipeline() -> None:
     """The download is retried, the parallel group has one of our tasks and a user's, and the check passes."""
     done = example("custom_pipeline.py")
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from tests.support.programs import example
 pytestmark = pytest.mark.linux
 
 
-def test_it_builds(tmp_path: Path) -> None:
+def test_an_image(tmp_path: Path) -> None:
     """The image has the scripts, units and links; a second run has nothing to do. Without a path it is a temporary one."""
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -82,7 +82,7 @@ def test_a_route_comes_back() -> None:
         assert foreign(system) == before
 
 
-def test_when_it_looks() -> None:
+def test_when_the_guard_looks() -> None:
     """It does not wake itself; an event runs the routes at once and all steps a little later; so does a long silence."""
     with guarded(every=3) as system:
         counts = [0]

@@ -160,7 +160,7 @@ class TestWaiting:
     """Once a second while something may still come; `sleep` is replaced, so no test waits."""
 
     @pytest.mark.parametrize("missing", AWAITED)
-    def test_it_comes(self, namespace: Namespace, tmp_path: Path, missing: str) -> None:
+    def test_what_is_awaited_comes(self, namespace: Namespace, tmp_path: Path, missing: str) -> None:
         """What is awaited is said once; when it is there, it counts."""
         commands, devs, words, bringing = AWAITED[missing]
         namespace.batch([*commands, "route add 10.9.0.0/16 dev ib0"])  # or nothing would be wrong yet
@@ -314,7 +314,7 @@ class TestMishaps:
             assert len((tmp_path / "asked").read_text().splitlines()) == times
 
 
-def test_many(namespace: Namespace, tmp_path: Path) -> None:
+def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:
     """Thousands of routes, with the longest addresses, are asked about in several commands."""
     begins = [int(ip_address(f"fd16:1234:5678:9abc:def0:1234:{at:x}:8000")) for at in range(0x1000, 0x1000 + 3500)]
     devs = ["eth0" if at % 7 else "ib0" for at in range(len(begins))]

@@ -57,7 +57,7 @@ class TestFiles:
     """Which files there are, and in which order."""
 
     @given(configs())
-    def test_order(self, config: HostRoutingConfig) -> None:
+    def test_the_order_of_files(self, config: HostRoutingConfig) -> None:
         """config.json comes first, and drop-ins last, one for each gated unit; without anything to do there is no file."""
         files = files_of(config)
         assert files == files_of(config)

@@ -151,7 +151,9 @@ class TestWhichDefaultRoute:
             ),
         ],
     )
-    def test_which(self, namespace: Namespace, tmp_path: Path, routes: list[str], wish: StaticRoute, by: str) -> None:
+    def test_which_default_route(
+        self, namespace: Namespace, tmp_path: Path, routes: list[str], wish: StaticRoute, by: str
+    ) -> None:
         """Not one of another table, for some packets, or whose device has no carrier; with all or some of its next hops."""
         objects = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
         namespace.batch(["route del default", *objects, "nexthop add id 10 group 5,4/6,7"])

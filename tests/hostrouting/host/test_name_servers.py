@@ -17,7 +17,7 @@ RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
         ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\n"}, []),
     ],
 )
-def test_the_file(texts: dict[str, str], servers: list[str]) -> None:
+def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> None:
     """The servers that systemd-resolved asks count before its own address; what is no address is skipped."""
     host = FakeHost()
     host.files.texts.update(texts)

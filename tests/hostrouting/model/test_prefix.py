@@ -61,7 +61,7 @@ def test_extent(first: int, last: int, text: str) -> None:
 
 
 @given(st.lists(ANYWHERE))
-def test_order(many: list[Prefix]) -> None:
+def test_the_order_of_prefixes(many: list[Prefix]) -> None:
     """Sorted, a block comes before everything that it contains."""
     ordered = sorted(many)
     for position, prefix in enumerate(ordered):

@@ -97,7 +97,7 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-def test_all_or_nothing(linux: NetlinkBackend) -> None:
+def test_all_routes_or_none(linux: NetlinkBackend) -> None:
     """Afterwards the wanted routes are there and no others of ours, and those of another program are as they were."""
     reached: Counter[str] = Counter()
 

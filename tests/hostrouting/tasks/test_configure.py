@@ -23,7 +23,7 @@ WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
-def test_nothing(make: type[Any]) -> None:
+def test_nothing_is_configured(make: type[Any]) -> None:
     """Nothing configured and nothing of ours there: not one file is written or locked, and the kernel stays."""
     host = FakeHost()
     host.faults.fail("change", BackendError("touched"))
@@ -35,7 +35,7 @@ def test_nothing(make: type[Any]) -> None:
     assert host.kernel.snapshot() == before
 
 
-def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was installed before is installed again, after any number of runs; if nothing was, everything is removed."""
     for former in (config(REPAIR[0]), HostRoutingConfig()):
         host = configured(former) if former.static_routes.routes else FakeHost(kernel=h200())
@@ -107,7 +107,7 @@ def test_report() -> None:
 
 
 @pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])
-def test_arguments(task: type[Configure]) -> None:
+def test_times_of_a_task(task: type[Configure]) -> None:
     """A time that is none is refused when the task is made."""
     for wait in (-40, float("nan"), float("inf"), 86_401):
         with pytest.raises(ValueError, match=rf"'wait' must be .*: {wait}"):

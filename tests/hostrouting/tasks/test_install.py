@@ -345,7 +345,7 @@ class TestRequirements:
             ),
         ],
     )
-    def test_each(self, disturb: Callable[[FakeHost], object], sentences: list[str]) -> None:
+    def test_each_requirement(self, disturb: Callable[[FakeHost], object], sentences: list[str]) -> None:
         """The error names it with its remedy; nothing was written, and not even the lock was taken."""
         host = FakeHost(kernel=h200(), missing=set())
         disturb(host)
@@ -369,7 +369,7 @@ class TestRequirements:
         assert host.files.writes == []
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
 
-    def test_anybody(self) -> None:
+    def test_a_plan_for_anybody(self) -> None:
         """Whoever may not write can look at the plan, and check a host on which everything is installed."""
         host = configured(WANTED)
         anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))

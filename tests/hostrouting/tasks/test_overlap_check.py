@@ -82,7 +82,7 @@ class TestMarkersThatFail:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @pytest.mark.parametrize("path", LAYOUT.markers)
-    def test_broken(self, mode: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_marker_that_cannot_be_written(self, mode: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
         """The log says that the marker could not be written, or that an old one could not be removed."""
         for cidr in (CIDR, "10.0.0.0/8"):
             host = FakeHost(kernel=h200())

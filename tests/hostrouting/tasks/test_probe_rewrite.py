@@ -37,7 +37,7 @@ def apply(host: FakeHost, **settings: Any) -> Effects:
 class TestApply:
     """Table and route, now and at every boot."""
 
-    def test_all(self) -> None:
+    def test_table_and_route(self) -> None:
         """Table and route are there, and the plan is empty."""
         host = FakeHost()
         plan = RewriteProbeSource(rewrite(), host=host).plan()
