@@ -105,7 +105,7 @@ class RequirementError(HostRoutingError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: other programs' routes have the same destination and metric. Nothing was changed."""
+    """Routes cannot be added: other programs' routes have the same destination and metric. No route was changed."""
 
 
 class ApplyError(HostRoutingError):

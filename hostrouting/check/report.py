@@ -32,7 +32,7 @@ _SCHEMA = "hostrouting/check/3"
 
 _DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
-        "packets to {where} should leave by one of {reason}, but it is not known by which",
+        "packets to {where} should leave by one of {reason}, but which one is unclear",
         "name the devices that are meant in routeOverlap.expectedDevs",
     ),
     "two-cnis": (
@@ -215,7 +215,7 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
     for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):
         is_taken = any(route.prefix in network or network in route.prefix for route in routes)
         if dev in devs and is_taken and network.length < judge.fib.width:
-            sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
+            sentence = f"the repair takes over part of {network}: {dev} no longer reaches neighbours there over IP"
             yield Finding("repair-cost", "warning", sentence, str(network))
 
 

@@ -25,8 +25,8 @@ TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSourc
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for probes, the check.
 
-    Idempotent. Whatever must fail, fails before the first write. From the moment the files are installed, a gated unit
-    starts only after its steps have succeeded; a running unit is never touched.
+    Idempotent. What the host lacks is found before the first write. From the moment the files are installed, a gated
+    unit starts only after its steps have succeeded; a running unit is never touched.
     """
 
     name: ClassVar[str] = "configure-host-routing"

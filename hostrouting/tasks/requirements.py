@@ -91,7 +91,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     old, new = installed.route_overlap, config.route_overlap
 
     def lost(path: str, sentence: str) -> Fault:
-        remedy = "add it to this file, or allow the removal: --allow-removal"
+        remedy = "add what is installed to this file, or allow its removal: --allow-removal"
         return Fault(path, "", sentence, remedy)
 
     if gone := [*map(str, _lost_routes(installed, config))]:
