@@ -7,7 +7,7 @@ its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To ad
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
@@ -125,7 +125,7 @@ CNIS = (
 )
 
 
-@cache
+@lru_cache(4096)  # the devices of pods come and go, each with a new name
 def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
     """The rows that a device with this name and kind fits."""
     rows = ((cni, device) for cni in CNIS for device in cni.devices)
