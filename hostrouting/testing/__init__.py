@@ -20,10 +20,18 @@ from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
-# fmt: off
 __all__ = [
-    "FakeKernel", "FaultyBackend", "FakeNftables", "FakeEbtables", "FakeLinkLayer",
-    "FakeFiles", "FakeHost", "FakeManager",
-    "plain_vm", "h200", "vpn_node", "ecmp_node", "cni_node",
+    "FakeKernel",
+    "FaultyBackend",
+    "FakeNftables",
+    "FakeEbtables",
+    "FakeLinkLayer",
+    "FakeFiles",
+    "FakeHost",
+    "FakeManager",
+    "plain_vm",
+    "h200",
+    "vpn_node",
+    "ecmp_node",
+    "cni_node",
 ]
-# fmt: on
