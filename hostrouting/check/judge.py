@@ -12,8 +12,8 @@ worst of its parts. The rules, in the order in which they are asked:
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.
 
-Two kinds of routes by the right device are in doubt, because they may lose packets: a route that was made by hand
-without a gateway, and an IPv4 route of the type broadcast or multicast, to which TCP does not connect.
+Two kinds of routes by the right device are in doubt, because packets may be lost. One was made by hand, without a
+gateway. The other is an IPv4 route of the type broadcast or multicast: TCP does not use it.
 
 Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
@@ -92,7 +92,7 @@ class Part(NamedTuple):
     @property
     def grade(self) -> int:
         """The worst grade of its ends."""
-        return max((self.opinion, *self.others)).grade  # by which opinions sort first
+        return max((self.opinion, *self.others)).grade  # opinions are compared by their grade first
 
 
 _OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)

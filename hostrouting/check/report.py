@@ -209,7 +209,7 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
 
 
 def _costs(family: FamilyReport) -> Iterator[Finding]:
-    """The networks of other devices of which the repair takes a part."""
+    """What the repair costs: the networks of other devices that it takes addresses from."""
     judge, routes = family.judge, family.repair.resolved
     devs = {dev for escape in family.escapes for dev in escape.decision.devs}
     for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
 
         arguments = make_parser(words).parse_args(words)
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
-        from hostrouting.host.host import Host  # noqa: PLC0415  as above
+        from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 
         return write(arguments.run(arguments, host or Host.local()), as_json=arguments.json)
     except KeyboardInterrupt:

@@ -311,7 +311,6 @@ _READERS: dict[Any, Reader] = {
     str: _text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
     Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
     **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),
-    **dict.fromkeys(
-        (IPv4Network, IPv6Network), _text_as(str, "is not a string")
-    ),  # each setting has its own rules for them
+    # Each setting has its own rules for a network.
+    **dict.fromkeys((IPv4Network, IPv6Network), _text_as(str, "is not a string")),
 }

@@ -259,7 +259,7 @@ function examine(   c, i, n, dev, reason) { # one family
 '
 # The `ip` of a family answers all that is asked about it, so only one is started. It lists while awk reads its program.
 look() {
-  trap '' PIPE # a failed ip is no reason to die: awk says why it failed
+  trap '' PIPE # if ip has failed, this shell goes on: awk says why it failed
   coproc { # an ip that goes as it is told to ends with 255
     for family in $families; do ip "-$family" -N -d -o -force -batch - 2>&1; (($? == 255)) || exit; done
   }

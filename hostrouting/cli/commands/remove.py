@@ -1,7 +1,7 @@
 """`remove`: remove everything that hostrouting has installed, and nothing else, without being asked twice.
 
-Requires root. Running units are not touched. If somebody else's scripts are in /etc/hostrouting/gate.d, nothing is
-removed, and the answer names them: they hold units back, too.
+Requires root. Running units are not touched. Scripts of other programs in /etc/hostrouting/gate.d hold units back as
+well: while there are any, nothing is removed, and the answer names them.
 """
 
 import argparse
