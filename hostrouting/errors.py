@@ -144,7 +144,7 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
 class HostError(HostRoutingError):
     """A part of the host did not do what was asked: a file, systemd, or a program such as nft.
 
-    `what` is the part and `target` the path, unit or program. `words` is what a program printed, `errno` is set for a
+    `what` is the part and `target` the path, unit or program. `output` is what a program printed, `errno` is set for a
     file, and `lines` are the rules, log lines or entries that it is about. After a timeout the change may have been
     made.
     """
@@ -157,11 +157,11 @@ class HostError(HostRoutingError):
         kind: str = "",
         target: str = "",
         errno: int | None = None,
-        words: str = "",
+        output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
-        self.what, self.target, self.errno, self.words, self.lines = what, target or what, errno, words, tuple(lines)
-        super().__init__(f"{message} ({what}: {words})" if words else message, kind=kind)
+        self.what, self.target, self.errno, self.output, self.lines = what, target or what, errno, output, tuple(lines)
+        super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
         self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
 

@@ -118,8 +118,8 @@ def check_snapshots(
                 yield result
     except Exception as error:  # each executor has errors of its own; a judgement raises none
         sentence = f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or could not start"
-        words = f"{type(error).__name__}: {error}; perhaps there is too little memory"
-        raise HostError(sentence, kind="executor-lost", what="executor", words=words) from error
+        output = f"{type(error).__name__}: {error}; perhaps there is too little memory"
+        raise HostError(sentence, kind="executor-lost", what="executor", output=output) from error
 
 
 def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[NodeResult, ...]:

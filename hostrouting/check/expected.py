@@ -85,5 +85,5 @@ def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
         routes = [route for route in step.table.routes.get(every, ()) if route.type == "unicast"]
         halves = [step.table.routes[half][0] for half in both if half in step.table.routes]
         if [route.type for route in halves] == ["unicast", "unicast"]:
-            routes.append(halves[0]._replace(legs=(*halves[0].legs, *halves[1].legs)))
+            routes.append(halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops)))
         yield from ((route, route.prefix.length > limit) for route in routes)

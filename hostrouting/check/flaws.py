@@ -69,7 +69,7 @@ def _inside_services(judge: Judge) -> Iterator[Finding]:
     """
     # kube-proxy and a DNS cache have the addresses of services on dummy devices.
     snapshot, dummies = judge.fib.snapshot, {link.name for link in judge.links.values() if link.kind == "dummy"}
-    gateways = (leg.gateway for route in judge.fib.routes for leg in route.legs if leg.gateway)
+    gateways = (hop.gateway for route in judge.fib.routes for hop in route.next_hops if hop.gateway)
     addresses = [address for address in snapshot.addresses if address.dev not in dummies]
     holders = dict.fromkeys(snapshot.name_servers, "a name server") | dict.fromkeys(gateways, "a gateway")
     holders |= {address.ip: f"the address of {address.dev}" for address in addresses}

@@ -245,16 +245,16 @@ class Judge:
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
-        return not any(leg.gateway for leg in route.legs) and dev in self._owners(route.prefix)
+        return not any(hop.gateway for hop in route.next_hops) and dev in self._owners(route.prefix)
 
     def _is_far(self, dev: str, route: Route) -> bool:
         """Whether a route made by hand asks the link for addresses that are probably behind the router."""
         is_wide = 0 < route.prefix.length < self.fib.width
-        is_by_gateway = all(leg.gateway for leg in route.legs if leg.dev == dev)
+        is_by_gateway = all(hop.gateway for hop in route.next_hops if hop.dev == dev)
         if is_by_gateway or not is_wide or route.protocol in _OF_LINK or dev in self._owners(route.prefix):
             return False
-        legs = (leg for default in self.uplinks.defaults for leg in default.legs if leg.dev == dev)
-        return any(leg.gateway for leg in legs)
+        next_hops = (hop for default in self.uplinks.defaults for hop in default.next_hops if hop.dev == dev)
+        return any(hop.gateway for hop in next_hops)
 
     def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
         """The rows of the table of CNIs that the device fits."""
@@ -318,7 +318,7 @@ class Judge:
             (dev, other.prefix.length)
             for other in self.fib.routes
             if other.table == route.table and other.prefix in route.prefix and other.prefix != route.prefix
-            if not any(leg.gateway for leg in other.legs)
+            if not any(hop.gateway for hop in other.next_hops)
             for dev in other.devs
             if dev not in self.uplinks.devs
         ]
@@ -370,7 +370,7 @@ class Judge:
             return (route.prefsrc,)
         known = [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
         of_device = [address for address in known if address.dev in decision.devs]
-        gateways = [leg.gateway for leg in route.legs if leg.gateway is not None]
+        gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
         near = [address for address in of_device if any(gateway in address.network for gateway in gateways)]
         return tuple(address.ip for address in near or of_device or known)
 

@@ -167,7 +167,7 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
 def _is_indifferent(part: Part, way: Route) -> bool:
     """Whether a route with these next hops changes nothing for these addresses."""
     route = part.decision.route
-    is_same = part.grade == FINE and route is not None and {*route.legs} == {*way.legs}
+    is_same = part.grade == FINE and route is not None and {*route.next_hops} == {*way.next_hops}
     return is_same or part.opinion.name == "own"
 
 

@@ -165,7 +165,7 @@ def _deletion(decision: Decision) -> str:
 def _facts(escape: Escape) -> dict[str, Any]:
     decision, family = escape.decision, escape.cidr.family
     rule, route, dev = decision.rule, decision.route, next(iter(escape.devs), None)
-    gateway = route and next((leg.gateway for leg in route.legs if leg.dev == dev), None)
+    gateway = route and next((hop.gateway for hop in route.next_hops if hop.dev == dev), None)
     return {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
@@ -246,10 +246,7 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     """The commands that add these routes until the next boot."""
-    commands = []
-    for route in routes:
-        ways = zip(route.ways, route.legs, strict=True)
-        hops = [f" nexthop {way} weight {leg.weight}" for way, leg in ways] if route.legs[1:] else [f" {route.ways[0]}"]
-        metric = f" metric {route.metric}" if route.metric else ""
-        commands.append(f"ip route replace {route.prefix}{metric} proto {route.protocol}{''.join(hops)}")
-    return tuple(commands)
+    metrics = ((route, f" metric {route.metric}" if route.metric else "") for route in routes)
+    return tuple(
+        f"ip route replace {route.prefix}{metric} proto {route.protocol} {route.way}" for route, metric in metrics
+    )

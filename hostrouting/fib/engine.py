@@ -65,7 +65,7 @@ class Decision(NamedTuple):
         """The devices by which the packet can leave: those of all next hops in use."""
         if self.route is None or self.kind in REFUSING:
             return ()
-        return tuple({leg.dev: None for leg in self.route.legs if leg.dev is not None and not leg.dead})
+        return tuple({hop.dev: None for hop in self.route.next_hops if hop.dev is not None and not hop.dead})
 
 
 NO_ROUTE = Decision("no-route")
@@ -104,7 +104,7 @@ class Table:
         self._by_length: dict[int, dict[int, Route]] = {}
         """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
         for route in sorted(routes, key=_order):
-            is_dead = bool(route.legs) and False not in [leg.dead for leg in route.legs]
+            is_dead = bool(route.next_hops) and False not in [hop.dead for hop in route.next_hops]
             if not (is_dead or route.tos or route.expired):
                 family, first, length = prefix = route.prefix
                 free = width_of(family) - length

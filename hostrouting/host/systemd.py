@@ -20,9 +20,9 @@ _TIMEOUT = 30.0  # seconds, for every command but a start
 _SHOWN = 10  # lines of a unit's log in one message
 
 
-def unit_failed(unit: str, *, result: str, status: str, words: Iterable[str]) -> HostError:
+def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) -> HostError:
     """The error for a unit that was started and has failed: systemd's reason, the exit status, and its log lines."""
-    lines = tuple(words)
+    lines = tuple(lines)
     printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
     sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
@@ -78,8 +78,8 @@ class SystemdManager:
             raise
         if done.code:
             [failed] = self.show(("Result", "ExecMainStatus", "InvocationID"), unit)
-            words = self._journal(failed["InvocationID"]) or (done.complaint.strip(),)
-            raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], words=words)
+            lines = self._journal(failed["InvocationID"]) or (done.complaint.strip(),)
+            raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines)
 
     def stop(self, unit: str) -> None:
         for left in reversed(range(_STOPS)):

@@ -42,6 +42,6 @@ class NftProgram:
         try:
             return self._nft(*words, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            if "No such file or directory" in error.words:
+            if "No such file or directory" in error.output:
                 return None
             raise

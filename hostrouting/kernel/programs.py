@@ -143,7 +143,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
         how = f"exit code {ended.code}" if ended.code >= 0 else f"it was ended by signal {-ended.code}"
         printed = f"{how}, without a message"
     kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
-    return HostError(f"{tool} could not {purpose}{remedy and '; '}{remedy}", what=what, kind=kind, words=printed)
+    return HostError(f"{tool} could not {purpose}{remedy and '; '}{remedy}", what=what, kind=kind, output=printed)
 
 
 # Rights.

@@ -183,7 +183,7 @@ def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> 
 def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[str, Any]:
     """The keywords of `IPRoute.route`, which drops those that it does not know."""
     route = request.route
-    hops = [_hop(route, leg, indexes) for leg in route.legs]
+    hops = [_hop(route, hop, indexes) for hop in route.next_hops]
     words = {
         "family": AF_OF[route.prefix.family],
         "dst": str(route.prefix),
@@ -201,12 +201,12 @@ def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[st
     return {name: value for name, value in words.items() if value is not None}
 
 
-def _hop(route: Route, leg: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
-    hop: dict[str, Any] = {"flags": ONLINK} if leg.onlink else {}
-    hop |= {"hops": leg.weight - 1} if len(route.legs) > 1 else {}
-    hop |= {"oif": indexes[leg.dev]} if leg.dev is not None else {}
-    if leg.gateway is not None and leg.gateway.version == route.prefix.family:
-        hop["gateway"] = str(leg.gateway)
-    elif leg.gateway is not None:
-        hop["via"] = {"family": AF_OF[leg.gateway.version], "addr": str(leg.gateway)}
-    return hop
+def _hop(route: Route, hop: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"flags": ONLINK} if hop.onlink else {}
+    fields |= {"hops": hop.weight - 1} if len(route.next_hops) > 1 else {}
+    fields |= {"oif": indexes[hop.dev]} if hop.dev is not None else {}
+    if hop.gateway is not None and hop.gateway.version == route.prefix.family:
+        fields["gateway"] = str(hop.gateway)
+    elif hop.gateway is not None:
+        fields["via"] = {"family": AF_OF[hop.gateway.version], "addr": str(hop.gateway)}
+    return fields

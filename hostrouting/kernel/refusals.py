@@ -35,7 +35,7 @@ _REFUSALS: dict[int, tuple[str, str]] = {
 _BYTE, _WORD = 0xFF, 0xFFFFFFFF
 _HIGHEST = dict.fromkeys(("tos", "scope", "protocol"), _BYTE)
 _HIGHEST |= dict.fromkeys(("table", "metric", "mtu", "advmss"), _WORD)
-_MOST_LEGS = 0xFFFF // 28  # their attribute has two bytes for its length, and one with an IPv6 gateway takes 28
+_MOST_HOPS = 0xFFFF // 28  # their attribute has two bytes for its length, and one with an IPv6 gateway takes 28
 
 
 def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
@@ -60,12 +60,12 @@ def misfit(route: Route) -> str:
         value = getattr(route, name)
         if value is not None and not 0 <= value <= highest:
             return f"{name} {value} is not in 0..{highest}"
-    if len(route.legs) > 1:
-        if any(not 1 <= leg.weight <= _BYTE + 1 for leg in route.legs):
+    if len(route.next_hops) > 1:
+        if any(not 1 <= hop.weight <= _BYTE + 1 for hop in route.next_hops):
             return f"a weight is not in 1..{_BYTE + 1}"
-        if len(route.legs) > _MOST_LEGS:
-            return f"{len(route.legs)} next hops do not fit into one message"
+        if len(route.next_hops) > _MOST_HOPS:
+            return f"{len(route.next_hops)} next hops do not fit into one message"
     if route.prefsrc is not None and route.prefsrc.version != route.prefix.family:
         return f"the preferred source {route.prefsrc} and the route have different address families"
-    is_via = route.prefix.family != IPV4 and any(leg.gateway and leg.gateway.version == IPV4 for leg in route.legs)
+    is_via = route.prefix.family != IPV4 and any(hop.gateway and hop.gateway.version == IPV4 for hop in route.next_hops)
     return "an IPv6 route cannot have an IPv4 gateway" if is_via else ""

@@ -97,7 +97,7 @@ class Route(NamedTuple):
     """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole none."""
 
     prefix: Prefix
-    legs: tuple[NextHop, ...] = ()
+    next_hops: tuple[NextHop, ...] = ()
     table: int = TABLE_MAIN
     metric: int = 0
     tos: _Byte = 0
@@ -123,16 +123,16 @@ class Route(NamedTuple):
     ) -> "Self":
         """A route from text, with one device or none, and any other fields. Without a gateway, its scope is link."""
         destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
-        hop = None if gateway is None else as_ip(gateway)
-        legs = () if dev is None and hop is None else (NextHop(dev, gateway=hop),)
+        router = None if gateway is None else as_ip(gateway)
+        hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
-        scope = SCOPE_LINK if legs and hop is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        return cls(destination, legs, **{"scope": scope, **fields})
+        scope = SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
+        return cls(destination, hops, **{"scope": scope, **fields})
 
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
-        return tuple({leg.dev: None for leg in self.legs if leg.dev is not None})
+        return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
 
     @property
     def key(self) -> RouteKey:
@@ -140,10 +140,14 @@ class Route(NamedTuple):
         return RouteKey(self.table, self.prefix, self.tos, self.metric, () if self.source is None else (self.source,))
 
     @property
-    def ways(self) -> tuple[str, ...]:
-        """Each next hop, as `ip route` prints it for a route of this family."""
-        ways = map(str, self.legs)
-        return tuple(way.replace("via inet6 ", "via ") if self.prefix.family == IPV6 else way for way in ways)
+    def way(self) -> str:
+        """The next hops, as `ip route` prints them for a route of this family."""
+        hops = [
+            str(hop).replace("via inet6 ", "via ") if self.prefix.family == IPV6 else str(hop) for hop in self.next_hops
+        ]
+        if len(hops) < 2:
+            return "".join(hops)
+        return " ".join(f"nexthop {text} weight {hop.weight}" for text, hop in zip(hops, self.next_hops, strict=True))
 
     @property
     def name(self) -> str:
@@ -154,7 +158,7 @@ class Route(NamedTuple):
     def __str__(self) -> str:
         words = [self.name]
         words += [f"from {self.source}"] if self.source is not None else []
-        words += self.ways if len(self.legs) == 1 else ()
+        words += [self.way] if len(self.next_hops) == 1 else []
         words += [f"tos {self.tos:#x}"] if self.tos else []
         words += [f"table {table_name(self.table)}"] if self.table != TABLE_MAIN else []
         words.append(f"proto {protocol_name(self.protocol)}")
@@ -166,16 +170,15 @@ class Route(NamedTuple):
         words += [f"pref {self.preference}"] if self.preference != "medium" else []
         words += ["expired" if self.expired else "expires"] if self.expired is not None else []
         words += self.unread
-        if len(self.legs) > 1:
-            words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(self.ways, self.legs, strict=True)]
+        words += [self.way] if len(self.next_hops) > 1 else []
         return " ".join(words)
 
 
 def entries_of(route: Route) -> tuple[Route, ...]:
     """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have its own protocol."""
-    if route.prefix.family == IPV4 or len(route.legs) < 2 or route.nexthop_id is not None:
+    if route.prefix.family == IPV4 or len(route.next_hops) < 2 or route.nexthop_id is not None:
         return (route,)
-    return tuple(route._replace(legs=(leg,)) for leg in route.legs)
+    return tuple(route._replace(next_hops=(hop,)) for hop in route.next_hops)
 
 
 def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
@@ -186,10 +189,12 @@ def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
     joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _has_gateway(entry)]
     if not joined:
         return tuple(entries)
-    legs = tuple(entries[place].legs[0] for place in joined)
-    first = entries[joined[0]]._replace(legs=legs if len(legs) > 1 else (legs[0]._replace(weight=1),))
+    next_hops = tuple(entries[place].next_hops[0] for place in joined)
+    first = entries[joined[0]]._replace(
+        next_hops=next_hops if len(next_hops) > 1 else (next_hops[0]._replace(weight=1),)
+    )
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
 
 
 def _has_gateway(entry: Route) -> bool:
-    return len(entry.legs) == 1 and entry.legs[0].gateway is not None
+    return len(entry.next_hops) == 1 and entry.next_hops[0].gateway is not None

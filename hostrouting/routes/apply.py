@@ -89,8 +89,8 @@ class _Transaction:
         added = [step.route for step in plan.changes if step.action == "add"]
         deletions = [RouteRequest("delete", step.route) for step in plan.changes if step.action == "delete"]
         # Linux has no next hop of an IPv6 route twice, so one that differs in something else has to go first.
-        hops = {(route.key, bare(route).legs) for route in added}
-        in_the_way = [request for request in deletions if (request.route.key, request.route.legs) in hops]
+        hops = {(route.key, bare(route).next_hops) for route in added}
+        in_the_way = [request for request in deletions if (request.route.key, request.route.next_hops) in hops]
         first = [*in_the_way, *(_addition(route, held) for route in added)]
         last = [request for request in deletions if request not in in_the_way]
         try:

@@ -20,7 +20,7 @@ from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import OURS, NextHop, Route, RouteKey, as_listed, entries_of, protocol_name
-from hostrouting.routes.uplink import Uplink, bare_leg
+from hostrouting.routes.uplink import Uplink, bare_hop
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -226,9 +226,11 @@ def bare(route: Route) -> Route:
 
     IPv6 next hops are separate entries without an order; Linux drops `onlink`, and the weight of a single one.
     """
-    if len(route.legs) == 1 and route.legs[0][2:] == _PLAIN:  # most routes: a plan of 10,000 takes half the time
+    if (
+        len(route.next_hops) == 1 and route.next_hops[0][2:] == _PLAIN
+    ):  # most routes: a plan of 10,000 takes half the time
         return route
-    legs = tuple(map(bare_leg, route.legs))
+    next_hops = tuple(map(bare_hop, route.next_hops))
     if route.prefix.family != IPV4:
-        legs = tuple(sorted((NextHop(leg.dev, gateway=leg.gateway) for leg in legs), key=str))
-    return route._replace(legs=legs)
+        next_hops = tuple(sorted((NextHop(hop.dev, gateway=hop.gateway) for hop in next_hops), key=str))
+    return route._replace(next_hops=next_hops)

@@ -36,9 +36,9 @@ def leads_out(link: Link | None) -> bool:
     return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in _DEAD_ENDS
 
 
-def bare_leg(leg: NextHop) -> NextHop:
+def bare_hop(hop: NextHop) -> NextHop:
     """The next hop without the state that the kernel reports, as in a request."""
-    return leg._replace(linkdown=False, dead=False)
+    return hop._replace(linkdown=False, dead=False)
 
 
 class Uplink:
@@ -50,7 +50,7 @@ class Uplink:
         self._family, self._links = family, {link.name: link for link in snapshot.links}
         self._defaults = sorted(filter(_is_default, others), key=_rank)
         """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
-        self._direct = [route for route in others if all(leg.gateway is None for leg in route.legs)]
+        self._direct = [route for route in others if all(hop.gateway is None for hop in route.next_hops)]
         """The routes without any gateway, which say what is on a link, and what is this host's own."""
         self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
         """By device and gateway, which many routes share."""
@@ -74,17 +74,17 @@ class Uplink:
             way = self._ways[fields] = self._way(dev, gateway, on_link=on_link)
         if isinstance(way, str):
             return way
-        scope = SCOPE_LINK if self._family == IPV4 and not any(leg.gateway for leg in way) else SCOPE_UNIVERSE
+        scope = SCOPE_LINK if self._family == IPV4 and not any(hop.gateway for hop in way) else SCOPE_UNIVERSE
         return Route(destination, way, metric=metric or DEFAULT_METRIC[self._family], scope=scope, protocol=OURS)
 
     def _way(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _Way:
-        way = (NextHop(dev),) if on_link else self._legs(dev, gateway)
+        way = (NextHop(dev),) if on_link else self._next_hops(dev, gateway)
         return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
 
-    def _legs(self, dev: str | None, gateway: IP | None) -> _Way:
-        defaults = self._default_legs(dev)
+    def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
+        defaults = self._default_hops(dev)
         # A gateway that the default route has, too, is treated as there: on-link if that is.
-        same = tuple(leg for leg in defaults if gateway in {None, leg.gateway})
+        same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
         if same:  # Linux keeps a weight only if there are several
             return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
         if dev is not None and (gateway is not None or dev not in self._links):
@@ -93,33 +93,33 @@ class Uplink:
             return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
-    def _default_legs(self, dev: str | None) -> tuple[NextHop, ...]:
+    def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
         """The next hops of the best default route of table main; of that by `dev`, also if that is in another table.
 
         What rules select does not matter: static-routes.sh does not read them, and a VPN's rules must not decide. Only
         with `dev`, it can be InfiniBand.
         """
         for route in self._defaults:
-            legs = [leg for leg in route.legs if not leg.dead]
+            next_hops = [hop for hop in route.next_hops if not hop.dead]
             if dev is not None:
-                legs = [leg for leg in legs if leg.dev == dev]
+                next_hops = [hop for hop in next_hops if hop.dev == dev]
             elif route.table == TABLE_MAIN:
-                legs = [leg for leg in legs if leads_out(self._links.get(leg.dev or ""))]
+                next_hops = [hop for hop in next_hops if leads_out(self._links.get(hop.dev or ""))]
             else:
                 break
-            if legs:
-                return tuple(map(bare_leg, legs))
+            if next_hops:
+                return tuple(map(bare_hop, next_hops))
         return ()
 
-    def _missing(self, leg: NextHop) -> str:
+    def _missing(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
-        link, gateway = self._links.get(leg.dev or ""), leg.gateway
+        link, gateway = self._links.get(hop.dev or ""), hop.gateway
         if link is None:
-            return f"the device {leg.dev}, which this host does not have"
+            return f"the device {hop.dev}, which this host does not have"
         if not link.up:
-            return f"the device {leg.dev} to be up"
+            return f"the device {hop.dev} to be up"
         if self._family == IPV6 and link.ipv6_disabled:
-            return f"IPv6 to be enabled on {leg.dev}"
+            return f"IPv6 to be enabled on {hop.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
         there = Prefix.of(gateway)
@@ -127,9 +127,9 @@ class Uplink:
         # Linux would accept this host's own address, and lose the packets.
         if any(route.type == "local" and route.prefix == there for route in covering):
             return f"{gateway} to be a router next to this host (it is this host's own address)"
-        if leg.onlink or any(route.table == TABLE_MAIN and leg.dev in route.devs for route in covering):
+        if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
             return ""
-        return f"an address or route on {leg.dev} that reaches the gateway {gateway} directly"
+        return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
 
 
 def _is_default(route: Route) -> bool:

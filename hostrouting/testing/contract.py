@@ -128,9 +128,9 @@ class BackendContract:
 
     def test_add_is_read_back(self) -> None:
         """A route that was added is in the next snapshot: all attributes, and next hops in order with their weights."""
-        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2), NextHop("ib0", gateway=as_ip("172.16.0.1")))
+        next_hops = (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2), NextHop("ib0", gateway=as_ip("172.16.0.1")))
         routes = [
-            Route(Prefix.parse("192.0.3.0/24"), legs, protocol=OURS),
+            Route(Prefix.parse("192.0.3.0/24"), next_hops, protocol=OURS),
             _ours("192.0.2.0/24", metric=7)._replace(table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")),
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
@@ -169,12 +169,12 @@ class BackendContract:
     def test_append_adds_a_next_hop(self) -> None:
         """In IPv6, `append` adds a next hop to those of any program, and `delete` takes one of the right protocol."""
         theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
-        on_link = ours._replace(legs=(NextHop("eth0"),))
+        on_link = ours._replace(next_hops=(NextHop("eth0"),))
         with self.make() as backend:
             for route in (theirs, ours, on_link):
                 _equal(_do(backend, "append", route), None, "`append` is not refused, whoever has the next hops")
                 _equal(_do(backend, "append", route), "exists", "`append` is refused if the next hop is there")
-            joined = theirs._replace(legs=theirs.legs + ours.legs)
+            joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
             _equal(_installed(backend), [joined, on_link], "next hops with a gateway are listed as one route")
             _equal(_do(backend, "delete", theirs._replace(protocol=OURS)), "no-such-route", "the protocol differs")
             _equal(_do(backend, "delete", on_link), None, "`delete` deletes the route without a gateway")
@@ -186,9 +186,11 @@ class BackendContract:
 
     def test_delete_takes_what_was_read_back(self) -> None:
         """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there is none."""
-        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0", gateway=as_ip("172.16.0.1")))
+        next_hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0", gateway=as_ip("172.16.0.1")))
         with self.make() as backend:
-            _add(backend, _ours("192.0.2.0/24"), _six(), Route(Prefix.parse("203.0.113.0/24"), legs, protocol=OURS))
+            _add(
+                backend, _ours("192.0.2.0/24"), _six(), Route(Prefix.parse("203.0.113.0/24"), next_hops, protocol=OURS)
+            )
             for route in _installed(backend):
                 _equal(_do(backend, "delete", route), None, f"`delete` deletes what a snapshot shows: {route}")
                 _equal(_do(backend, "delete", route), "no-such-route", "`delete` of what is gone is refused")
@@ -200,7 +202,7 @@ class BackendContract:
         others = [
             present[0]._replace(protocol=4),
             present[0]._replace(metric=6),
-            present[0]._replace(type="blackhole", legs=()),
+            present[0]._replace(type="blackhole", next_hops=()),
             present[0]._replace(prefsrc=as_ip("10.0.0.4")),
             _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
             _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
@@ -252,8 +254,8 @@ class BackendContract:
 
     def test_lookup_answers_in_order(self) -> None:
         """Each destination has an answer: the route that decides, with all next hops, or how the lookup ends."""
-        legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
-        route = Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)
+        next_hops = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
+        route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
         with self.make() as backend:
             _add(backend, route, Route.to("198.51.100.0/24", type="unreachable", protocol=OURS))
             asked = ["192.0.2.9", "172.16.9.9", "2001:db8::77", "10.0.0.4", "198.51.100.1", "203.0.113.1", "192.0.2.9"]

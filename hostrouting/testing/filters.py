@@ -42,8 +42,8 @@ class FakeNftables(Faulty[HostError]):
             command = _COMMAND.match(text, at)
             verb, name, table, created = command.groups() if command else ("", "", "", "")
             if command is None or (verb == "delete" and name not in tables):
-                words = f"Error: in {text[at:].splitlines()[0]!r}"
-                raise HostError("nft could not load a table", what="nft", kind="refused", words=words)
+                output = f"Error: in {text[at:].splitlines()[0]!r}"
+                raise HostError("nft could not load a table", what="nft", kind="refused", output=output)
             if verb == "add":
                 tables.setdefault(name, f"table ip6 {name} {{\n}}\n")
             elif verb == "delete":

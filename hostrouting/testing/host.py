@@ -142,7 +142,7 @@ class FakeManager:
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = "failed"
-            raise unit_failed(unit, result="exit-code", status="1", words=self.failing[unit])
+            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
         self.states[unit] = "active"
 
     def stop(self, unit: str) -> None:

@@ -270,10 +270,10 @@ class FakeKernel(RouteBackend):
 
     def _brought(self, address: Address) -> list[Route]:
         """The routes that the kernel adds for an address of a device that is up."""
-        own, network, legs = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
+        own, network, next_hops = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
         if address.ip.version == IPV6:
-            local = Route(own, legs, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-            connected = Route(network, legs, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL)
+            local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+            connected = Route(network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL)
             return [local] if address.ip.is_loopback else [local, connected]
         kinds: list[tuple[RouteType, Prefix]] = [("local", own)]
         if network != own:
@@ -283,7 +283,7 @@ class FakeKernel(RouteBackend):
         return [
             Route(
                 prefix,
-                legs,
+                next_hops,
                 table=TABLE_MAIN if kind == "unicast" else TABLE_LOCAL,
                 type=kind,
                 scope=SCOPE_HOST if kind == "local" else SCOPE_LINK,
@@ -298,53 +298,53 @@ class FakeKernel(RouteBackend):
     def _accepted(self, route: Route) -> Route:
         """The route as it is stored; KernelError if Linux refuses it."""
         if route.type in PATHLESS:
-            legs: tuple[NextHop, ...] = ()
+            next_hops: tuple[NextHop, ...] = ()
         else:
-            legs = tuple(self._accepted_hop(leg, route) for leg in route.legs or (NextHop(),))
+            next_hops = tuple(self._accepted_hop(hop, route) for hop in route.next_hops or (NextHop(),))
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             raise KernelError(errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host")
         if route.prefix.family == IPV4:
-            return route._replace(legs=legs)
+            return route._replace(next_hops=next_hops)
         protocol, metric = route.protocol or _PROTOCOL_BOOT, route.metric or DEFAULT_METRIC[IPV6]
-        return route._replace(legs=legs, protocol=protocol, metric=metric, scope=0)
+        return route._replace(next_hops=next_hops, protocol=protocol, metric=metric, scope=0)
 
-    def _accepted_hop(self, leg: NextHop, route: Route) -> NextHop:
-        leg = leg._replace(linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
-        if leg.dev is None and leg.gateway is None:
+    def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
+        hop = hop._replace(linkdown=False, dead=False, weight=hop.weight if len(route.next_hops) > 1 else 1)
+        if hop.dev is None and hop.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")
-        if leg.gateway is not None and not leg.onlink and leg.gateway.version == route.prefix.family:
-            leg = leg._replace(dev=self._device_of_gateway(leg.gateway, leg, route))
+        if hop.gateway is not None and not hop.onlink and hop.gateway.version == route.prefix.family:
+            hop = hop._replace(dev=self._device_of_gateway(hop.gateway, hop, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
-        if needs_up and leg.dev is not None and not self._links[leg.dev].up:
-            raise KernelError(errno.ENETDOWN, f"{leg.dev} is down")
-        return leg
+        if needs_up and hop.dev is not None and not self._links[hop.dev].up:
+            raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
+        return hop
 
-    def _device_of_gateway(self, gateway: IP, leg: NextHop, route: Route) -> str:
+    def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
         """The device on which the gateway is: that of the route that leads to it without another gateway."""
         family = gateway.version
         if family == IPV6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
         if family == IPV6 and gateway.is_link_local:
-            if leg.dev is None:
+            if hop.dev is None:
                 raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
-            return leg.dev
+            return hop.dev
         covering = [
             there
             for (table, prefix), routes in self._routes.items()
             if table in {TABLE_LOCAL, TABLE_MAIN, route.table} and Prefix.of(gateway) in prefix
             for there in routes
-            if leg.dev in {None, *there.devs} and there.type not in PATHLESS
+            if hop.dev in {None, *there.devs} and there.type not in PATHLESS
             # IPv4 leaves out the routes with a gateway; in IPv6 the best route must not be one.
             if family == IPV6 or there.scope >= SCOPE_LINK
         ]
         if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
             covering = [there for there in covering if there.table == route.table] or covering
         best = min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
-        if best is None or any(leg.gateway for leg in best.legs):
+        if best is None or any(hop.gateway for hop in best.next_hops):
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
-        return leg.dev or best.devs[0]
+        return hop.dev or best.devs[0]
 
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
@@ -431,7 +431,7 @@ def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
 def _is_same(there: Route, route: Route) -> bool:
     """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next hop."""
     if there.prefix.family == IPV6:
-        hops = [(leg.dev, leg.gateway) for one in (there, route) for leg in one.legs or _NOWHERE]
+        hops = [(hop.dev, hop.gateway) for entry in (there, route) for hop in entry.next_hops or _NOWHERE]
         return there.metric == route.metric and hops[0] == hops[1]
     return there == route
 
@@ -441,12 +441,12 @@ def _is_meant(there: Route, route: Route) -> bool:
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
     is_same = (route.type, route.scope) == (there.type, there.scope) and route.prefsrc in {None, there.prefsrc}
-    if (not is_same and route.prefix.family == IPV4) or 1 < len(route.legs) != len(there.legs):
+    if (not is_same and route.prefix.family == IPV4) or 1 < len(route.next_hops) != len(there.next_hops):
         return False
-    hops, any_gateway = there.legs or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
+    hops, any_gateway = there.next_hops or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
     return all(
-        leg.dev in {None, hop.dev} and leg.gateway in {*any_gateway, hop.gateway}
-        for leg, hop in zip(route.legs or (NextHop(),), hops, strict=False)
+        asked.dev in {None, hop.dev} and asked.gateway in {*any_gateway, hop.gateway}
+        for asked, hop in zip(route.next_hops or (NextHop(),), hops, strict=False)
     )
 
 

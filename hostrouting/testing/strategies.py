@@ -9,7 +9,7 @@ Whatever renders a configuration into a file of another program can be tested wi
 
 Hosts whose routes and rules often overlap are `blocks().flatmap(snapshots)`: all prefixes are in one small block, so
 that they nest, halve and repeat each other, and that a scan of every address is cheap. `prefixes(block)`,
-`routes(block)`, `rules(block)` and `legs(family)` are their parts.
+`routes(block)`, `rules(block)` and `next_hop(family)` are their parts.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _made(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrateg
 
 
 @cache
-def legs(family: int) -> SearchStrategy[NextHop]:
+def next_hop(family: int) -> SearchStrategy[NextHop]:
     """A next hop, in any state."""
     gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
     seldom = st.sampled_from([False] * 9 + [True])
@@ -224,7 +224,7 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     return st.builds(
         _route,
         prefixes(within, wider=True),
-        st.lists(legs(family), min_size=1, max_size=2),
+        st.lists(next_hop(family), min_size=1, max_size=2),
         st.sampled_from([*_USUAL, *PATHLESS, *_OWN, "multicast"]),
         st.sampled_from(_OWN),
         table=st.sampled_from(TABLES),

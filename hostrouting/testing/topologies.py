@@ -61,8 +61,8 @@ def ecmp_node() -> FakeKernel:
     for number in (0, 1):
         kernel.add_link(f"eth{number}")
         kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
-    legs = tuple(NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1))
-    _install(kernel, Route(Prefix.parse("0.0.0.0/0"), legs, protocol=_STATIC))
+    next_hops = tuple(NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1))
+    _install(kernel, Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=_STATIC))
     return kernel
 
 

@@ -38,7 +38,7 @@ EVERY = [
     NotReady("no default route"),
     NotReady("process 7 has the lock", kind="busy"),
     HostError("cannot be read", what="file", target="/etc/x", errno=28),
-    HostError("no", what="nft", kind="refused", words="it cannot", lines=["-j DROP"]),
+    HostError("no", what="nft", kind="refused", output="it cannot", lines=["-j DROP"]),
     BackendError("no", kind="exists", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists"),
 ]
 
@@ -100,7 +100,7 @@ def test_an_error_as_a_finding() -> None:
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     late = Finding("requirement", "error", "late", can_retry=True)
     assert BackendError("late", kind="timeout").findings == (late,)
-    refused = HostError("no", what="nft", words="it cannot").findings[0]
+    refused = HostError("no", what="nft", output="it cannot").findings[0]
     assert (refused.name, refused.sentence, refused.target) == ("requirement", "no (nft: it cannot)", "nft")
     assert str(BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
     assert NotReady("held", kind="busy").findings[0].name == "lock"

@@ -129,7 +129,7 @@ class EnginesCheck:
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
             (*_OWN, *(to for to, kind in prefixes if kind in _OWN_TYPES and to.first == to.last)),
-            not any(leg.dead for route in snapshot.routes for leg in route.legs)
+            not any(hop.dead for route in snapshot.routes for hop in route.next_hops)
             and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
             and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
         )

@@ -29,9 +29,9 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
     words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
     words += [f"tos {route.tos:#x}"] if route.tos else []
     words.append(f"proto {route.protocol}")
-    hops = [f"via {leg.gateway} dev {leg.dev}{onlink}" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
+    hops = [f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}" for hop in route.next_hops]
     hops = [" ".join([*(ENCAPS[word] for word in route.unread), hop]) for hop in hops]
-    weights = [f"weight {leg.weight}" for leg in route.legs]
+    weights = [f"weight {hop.weight}" for hop in route.next_hops]
     words += hops if len(hops) == 1 else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
     words += [f"mtu {route.mtu}"] if route.mtu else []
     words += [f"advmss {route.advmss}"] if route.advmss else []

@@ -171,7 +171,7 @@ def _ip(text: str | None) -> IP | None:
     return as_ip(text) if text else None
 
 
-def _legs(entry: dict[str, Any]) -> tuple[NextHop, ...]:
+def _next_hops(entry: dict[str, Any]) -> tuple[NextHop, ...]:
     return tuple(
         NextHop(
             hop.get("dev"),
@@ -188,7 +188,7 @@ def _route(entry: dict[str, Any], family: int) -> Route:
     (metrics,) = entry.get("metrics") or [{}]
     return Route(
         Prefix(family, 0, 0) if entry["dst"] in {"default", "all"} else Prefix.parse(entry["dst"]),
-        () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _legs(entry),
+        () if kind in {"blackhole", "unreachable", "prohibit", "throw"} else _next_hops(entry),
         table=int(entry.get("table", 254)),
         metric=entry.get("metric", 0),
         tos=int(str(entry.get("tos", 0)), 16),

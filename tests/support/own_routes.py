@@ -66,7 +66,7 @@ def hosts() -> st.SearchStrategy[list[Route]]:
         return st.builds(entry, st.sampled_from(PREFIXES[family]), st.sampled_from(HOPS[family]), _METRICS, owners)
 
     one, two, three = (entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])
-    ipv6 = st.sampled_from([one._replace(legs=(*one.legs, *two.legs)), one, two, three])
+    ipv6 = st.sampled_from([one._replace(next_hops=(*one.next_hops, *two.next_hops)), one, two, three])
     ipv4 = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
     return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, st.lists(_some(of), max_size=7))
 
@@ -85,8 +85,8 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default routes."""
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
     while there := [route for route in backend.snapshot().routes if route.prefix in every]:
-        hops = [route.legs if route.prefix.family == IPV6 else (None,) for route in there]
-        each = [(route, hop) for route, legs in zip(there, hops, strict=True) for hop in legs]
+        hops = [route.next_hops if route.prefix.family == IPV6 else (None,) for route in there]
+        each = [(route, hop) for route, next_hops in zip(there, hops, strict=True) for hop in next_hops]
         backend.change(
             RouteRequest("delete", route if hop is None else entry(route.prefix, hop, route.metric, protocol))
             for route, hop in each
@@ -103,7 +103,7 @@ def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in snapshot.routes:
         if route.prefix in EVERY:
-            hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.legs]
+            hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
             shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
             routes.setdefault(route.key, []).append((route.protocol, shown))
     return routes
@@ -114,9 +114,9 @@ def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]
     owned_hops = set()
     for route in (route for route in backend.snapshot().routes if route.prefix in EVERY):
         if route.prefix.family == IPV4:
-            owned_hops |= {(route.key, hop) for hop in route.legs if route.protocol == protocol}
+            owned_hops |= {(route.key, hop) for hop in route.next_hops if route.protocol == protocol}
             continue
-        for hop in route.legs:
+        for hop in route.next_hops:
             [outcome] = backend.change([RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))])
             owned_hops |= {(route.key, hop)} if outcome.ok else set()
     return owned_hops

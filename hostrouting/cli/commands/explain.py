@@ -86,8 +86,8 @@ def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -
 def _way(decision: Decision) -> str:
     if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    legs = () if decision.route is None else decision.route.legs
-    gateways = spoken([*dict.fromkeys(str(leg.gateway) for leg in legs if leg.gateway)], last="or")
+    next_hops = () if decision.route is None else decision.route.next_hops
+    gateways = spoken([*dict.fromkeys(str(hop.gateway) for hop in next_hops if hop.gateway)], last="or")
     through = f"via {gateways}" if gateways else "without a gateway"
     as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
     return f"leaves by {spoken(decision.devs, last='or')} {through}{as_kind}"

@@ -97,10 +97,10 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     family, kind = n.FAMILY_OF[family], ROUTE_TYPES[type_]
     hops = _hops(attributes, flags)
     # IPv6 lists the loopback device with a route that leads nowhere.
-    legs = () if kind in PATHLESS else tuple(_leg(*hop, names) for hop in hops)
+    next_hops = () if kind in PATHLESS else tuple(_hop(*hop, names) for hop in hops)
     return Route(
         n.prefix_of(family, attributes.get(_DST), dst_len),
-        legs,
+        next_hops,
         table=n.number_in(attributes, _TABLE) or table,
         metric=n.number_in(attributes, _PRIORITY) or 0,
         tos=tos,
@@ -132,7 +132,7 @@ def _hops(attributes: Mapping[int, bytes], flags: int) -> list[tuple[Mapping[int
     return hops
 
 
-def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, names: Mapping[int, str]) -> NextHop:
+def _hop(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, names: Mapping[int, str]) -> NextHop:
     gateway = attributes[_VIA][2:] if _VIA in attributes else attributes.get(_GATEWAY)  # behind its family
     dev = names[index] if index else None
     state = (bool(flags & flag) for flag in (ONLINK, _LINKDOWN, _DEAD)) if flags else ()
@@ -321,12 +321,12 @@ def _encoded(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     family, network, length = route.prefix
     is_in_attribute = route.table > 0xFF
     flags, hops = 0, b""
-    if len(route.legs) == 1:
-        (leg,) = route.legs
-        flags, hops = ONLINK * leg.onlink, _gateway(route, leg)
-        hops += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
-    elif route.legs:
-        hops = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
+    if len(route.next_hops) == 1:
+        (hop,) = route.next_hops
+        flags, hops = ONLINK * hop.onlink, _gateway(route, hop)
+        hops += attribute(_OIF, NUMBER.pack(index_of(hop.dev))) if hop.dev is not None else b""
+    elif route.next_hops:
+        hops = attribute(_MULTIPATH, b"".join(_packed_hop(route, hop, index_of) for hop in route.next_hops))
     if verb == "delete" and needs_no_gateway(route):
         hops += attribute(_GATEWAY, bytes(16))
     metrics = ((number, value) for number, value in ((_MTU, route.mtu), (_ADVMSS, route.advmss)) if value)
@@ -348,20 +348,20 @@ def needs_no_gateway(route: Route) -> bool:
 
     Without it, Linux would delete an IPv6 route by the same device, with all next hops beside it, whoever added them.
     """
-    return route.prefix.family == IPV6 and not any(leg.gateway for leg in route.legs)
+    return route.prefix.family == IPV6 and not any(hop.gateway for hop in route.next_hops)
 
 
-def _gateway(route: Route, leg: NextHop) -> bytes:
-    if leg.gateway is None:
+def _gateway(route: Route, hop: NextHop) -> bytes:
+    if hop.gateway is None:
         return b""
-    if leg.gateway.version == route.prefix.family:
-        return attribute(_GATEWAY, leg.gateway.packed)
-    return attribute(_VIA, struct.pack("=H", n.AF_OF[leg.gateway.version]) + leg.gateway.packed)
+    if hop.gateway.version == route.prefix.family:
+        return attribute(_GATEWAY, hop.gateway.packed)
+    return attribute(_VIA, struct.pack("=H", n.AF_OF[hop.gateway.version]) + hop.gateway.packed)
 
 
-def _packed_leg(route: Route, leg: NextHop, index_of: Callable[[str], int]) -> bytes:
-    gateway, index = _gateway(route, leg), 0 if leg.dev is None else index_of(leg.dev)
-    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), ONLINK * leg.onlink, leg.weight - 1, index) + gateway
+def _packed_hop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
+    gateway, index = _gateway(route, hop), 0 if hop.dev is None else index_of(hop.dev)
+    return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), ONLINK * hop.onlink, hop.weight - 1, index) + gateway
 
 
 # Lookups.

@@ -28,7 +28,7 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.routes.uplink import bare_leg
+from hostrouting.routes.uplink import bare_hop
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ class _Judge:
         self._alive = {mac: f"a device behind {dev}" for mac, dev in view.learned if dev not in self._uplinks}
         self._alive |= {mac: f"a pod behind {dev}" for dev, mac in view.peers.items()}
         self._alive |= {mac: f"the device {dev}" for dev, mac in view.macs.items()}
-        gateways = (leg.gateway for route in facts.snapshot.routes if not route.prefix.length for leg in route.legs)
+        gateways = (
+            hop.gateway for route in facts.snapshot.routes if not route.prefix.length for hop in route.next_hops
+        )
         self._local = {gateway: "a default gateway" for gateway in gateways if gateway is not None}
         self._local |= {own.ip: f"an address of this host, on {own.dev}" for own in facts.snapshot.addresses}
         self._listed = {ip: pod for pod in pods if pod.device in self._links for ip in pod.ips}
@@ -261,9 +263,9 @@ def _as_pod_route(route: Route) -> Route | None:
     """The route without the state of its next hop, if it has nothing but what azure-vnet gives to a pod's route."""
     if not route.devs or route.protocol not in _PROTOCOLS:
         return None
-    ip, legs = Prefix.of(route.prefix.ip), (NextHop(route.devs[0]),)
-    plain = Route(ip, legs, metric=route.metric, scope=route.scope, protocol=route.protocol)
-    return plain if route._replace(legs=tuple(map(bare_leg, route.legs))) == plain else None
+    ip, next_hops = Prefix.of(route.prefix.ip), (NextHop(route.devs[0]),)
+    plain = Route(ip, next_hops, metric=route.metric, scope=route.scope, protocol=route.protocol)
+    return plain if route._replace(next_hops=tuple(map(bare_hop, route.next_hops))) == plain else None
 
 
 _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a document that is text in another one

@@ -14,7 +14,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
-from hostrouting.routes.uplink import bare_leg
+from hostrouting.routes.uplink import bare_hop
 from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
 from tests.support.commands import default_routes, furnish, route_command
@@ -92,14 +92,16 @@ def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
 
 def table_of(snapshot: Snapshot) -> Counter[Route]:
     """The routes, without their order, and without the order and the state of their next hops."""
-    return Counter(route._replace(legs=tuple(sorted(map(bare_leg, route.legs), key=str))) for route in snapshot.routes)
+    return Counter(
+        route._replace(next_hops=tuple(sorted(map(bare_hop, route.next_hops), key=str))) for route in snapshot.routes
+    )
 
 
 def shared_keys(snapshot: Snapshot) -> set[RouteKey]:
     """The keys with routes of ours and of others, or with several IPv6 next hops, which can be both."""
     owners: dict[RouteKey, set[bool]] = {}
     for route in snapshot.routes:
-        is_joined = route.prefix.family == IPV6 and len(route.legs) > 1
+        is_joined = route.prefix.family == IPV6 and len(route.next_hops) > 1
         owners.setdefault(route.key, set()).update({True, False} if is_joined else {route.protocol == OURS})
     return {key for key, several in owners.items() if len(several) > 1}
 

@@ -69,7 +69,7 @@ def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
 def test_sources_of_several_devices(devs: list[str], verdict: str) -> None:
     """If Linux may use any of several devices, packets may leave by another device than the one that has their source."""
     own = [Address(as_ip(ip), 24, dev) for ip, dev in (("10.9.1.4", "eth0"), ("10.9.2.4", "ib0"))]
-    by_source = ELSEWHERE._replace(legs=tuple(map(NextHop, devs)))
+    by_source = ELSEWHERE._replace(next_hops=tuple(map(NextHop, devs)))
     host = node(by_source, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.9.0.0/16")),))
     assert reported(host._replace(addresses=(*host.addresses, *own))).verdict == verdict
 
@@ -226,7 +226,7 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     assert reported(host._replace(addresses=(bridge,))).verdict == "undecided"
 
 
-@pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(legs=(), type="blackhole")])
+@pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(next_hops=(), type="blackhole")])
 def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
     """A `from` is known only if each own address in it is one of the device by which its packets leave."""
     host = node(way, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.8.0.0/15")),))

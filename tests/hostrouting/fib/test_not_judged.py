@@ -73,14 +73,14 @@ FIRST = Rule(family=6, priority=51, table=100)
         ([FIRST, FROM, *LOST], "undecided"),
         # If a packet is refused, Linux looks again, with the source that it would have.
         ([FIRST, FROM._replace(prefix=Prefix.parse("8000::/4")), *LOST], "undecided"),
-        ([FIRST, FROM._replace(type="throw", legs=()), *LOST], "undecided"),
+        ([FIRST, FROM._replace(type="throw", next_hops=()), *LOST], "undecided"),
         ([FIRST, FROM, LOST[0]._replace(table=254)], "undecided"),
         ([FIRST, FROM, FIRST._replace(priority=52, action="blackhole", table=0)], "undecided"),
         ([FIRST, FROM._replace(prefix=Prefix.parse("::/0")), *LOST], "overlap"),
         ([FIRST, FROM._replace(table=254), *LOST], "overlap"),
         ([JUMP, FIRST, *LOST], "undecided"),
         ([JUMP._replace(priority=60), FIRST, *LOST], "overlap"),
-        ([FIRST._replace(suppress_ifgroup=7), FROM._replace(source=None, legs=(NextHop("ib0"),))], "undecided"),
+        ([FIRST._replace(suppress_ifgroup=7), FROM._replace(source=None, next_hops=(NextHop("ib0"),))], "undecided"),
         ([FIRST._replace(suppress_ifgroup=7), *LOST], "overlap"),
     ],
 )

@@ -56,12 +56,12 @@ def test_rule() -> None:
 def test_entries() -> None:
     """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing between them."""
     entries = entries_of(ECMP._replace(nexthop_id=None))
-    assert [(entry.legs, entry.protocol) for entry in entries] == [((leg,), 77) for leg in ECMP.legs]
+    assert [(entry.next_hops, entry.protocol) for entry in entries] == [((hop,), 77) for hop in ECMP.next_hops]
     assert entries_of(ECMP) == (ECMP,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
     assert entries_of(ipv4) == as_listed([ipv4]) == (ipv4,)
-    (via, on_link), other = entries, entries[0]._replace(legs=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9)
+    (via, on_link), other = entries, entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9)
     assert as_listed([on_link]) == (on_link,)
-    assert as_listed([on_link, other]) == (on_link, other._replace(legs=(other.legs[0]._replace(weight=1),)))
-    joined = via._replace(legs=(*via.legs, *other.legs))
+    assert as_listed([on_link, other]) == (on_link, other._replace(next_hops=(other.next_hops[0]._replace(weight=1),)))
+    joined = via._replace(next_hops=(*via.next_hops, *other.next_hops))
     assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)

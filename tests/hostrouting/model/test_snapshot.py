@@ -85,12 +85,12 @@ TABLE = r"""
 {"routes": [{"prefix": "\u001b[2J"}]} | routes[0].prefix: "\u001b[2J" is not a network without host bits
 {"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: a list is not one of unspec, unicast
 {"routes": [{"prefix": "::/0", "prefsrc": "fe80::1%x"}]} | routes[0].prefsrc: "fe80::1%x" is not an address
-{"routes": [{"prefix": "::/0", "legs": [{"weight": 257}]}]} | routes[0].legs[0].weight: 257 is not an integer from 0 to 256
+{"routes": [{"prefix": "::/0", "next_hops": [{"weight": 257}]}]} | routes[0].next_hops[0].weight: 257 is not an integer from 0 to 256
 {"routes": [{"prefix": "::/0", "protocol": 256}]} | routes[0].protocol: 256 is not an integer from 0 to 255
 {"rules": [{"family": 4, "priority": 1, "others": [["a"]]}]} | rules[0].others[0]: a list is not of the right length
 {"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not an integer from 4 to 6
 {"family": 7} | family: 7 is not an integer from 4 to 6
-{"routes": [{"prefix": "::/0", "legs": [{"ticks": 1}]}]} | routes[0].legs[0].ticks: unknown key; the known keys are dev, gateway
+{"routes": [{"prefix": "::/0", "next_hops": [{"ticks": 1}]}]} | routes[0].next_hops[0].ticks: unknown key; the known keys are dev, gateway
 {"links": [{}], "rules": [{"family": 5}], "routes": null} | the snapshot has 5 faults:\n  links[0].name: missing\n  links[0].index: missing\n  rules[0].f
 """
 
@@ -125,7 +125,7 @@ def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
         lambda inner: (
             st.lists(inner)
             | st.dictionaries(
-                st.sampled_from(["links", "routes", "prefix", "name", "index", "legs", "family", "x"]), inner
+                st.sampled_from(["links", "routes", "prefix", "name", "index", "next_hops", "family", "x"]), inner
             )
         ),
     )

@@ -120,7 +120,7 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
             assert isinstance(error, ApplyError)
             assert is_true(after_of(error), linux.snapshot(), before)
             assert both(linux)[FOREIGN] == then[FOREIGN]
-            assert any(len(route.legs) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
+            assert any(len(route.next_hops) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
         else:
             again, now = planned(linux, wanted)
             assert not again.changes

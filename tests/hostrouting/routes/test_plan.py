@@ -32,7 +32,7 @@ def test_what_every_plan_is(there: list[Route], desired: list[StaticRoute], data
     actions = [step.action for step in plan.steps]
     assert actions == sorted(actions, key=["conflict", "keep", "add", "delete"].index)
     assert {step.route.protocol for step in plan.changes} <= {OURS}
-    assert all(len(step.route.legs) == 1 for step in plan.changes if step.route.prefix.family == IPV6)
+    assert all(len(step.route.next_hops) == 1 for step in plan.changes if step.route.prefix.family == IPV6)
     theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
@@ -84,14 +84,16 @@ def test_what_holds_a_key(
 
     def made(numbers: tuple[int, ...], protocol: int) -> Route:
         return entry(prefix, hops[numbers[0]], protocol=protocol)._replace(
-            legs=tuple(hops[number] for number in numbers)
+            next_hops=tuple(hops[number] for number in numbers)
         )
 
     kernel = fake()
     default = [] if wanted is None else [made(wanted, 9)._replace(prefix=Prefix(family, 0, 0))]
     host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
     plan = plan_static_routes(configured(*([] if wanted is None else [StaticRoute(str(prefix))])), host)
-    assert [f"{step.action} {''.join(str(hops.index(leg)) for leg in step.route.legs)}" for step in plan.steps] == steps
+    assert [
+        f"{step.action} {''.join(str(hops.index(hop)) for hop in step.route.next_hops)}" for step in plan.steps
+    ] == steps
 
 
 def test_what_an_operator_reads() -> None:
@@ -153,13 +155,13 @@ def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
 def test_what_is_compared_of_next_hops() -> None:
     """Not whether they are down; in IPv6 nor what Linux does not keep; in IPv4 their weights are."""
     four, other, six = (NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1"))
-    for family, legs, default, actions in (
+    for family, next_hops, default, actions in (
         (IPV4, [four._replace(linkdown=True, dead=True)], [four], ["keep"]),
         (IPV6, [six], [six._replace(onlink=True)], ["keep"]),
         (IPV4, [four, other], [four, other], ["keep"]),
         (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
     ):
-        ours = Route(PREFIXES[family][0], tuple(legs), protocol=OURS, metric=DEFAULT_METRIC[family])
+        ours = Route(PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family])
         host = h200().snapshot()
         there = host._replace(routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
         plan = plan_static_routes(configured(StaticRoute(str(ours.prefix))), there)

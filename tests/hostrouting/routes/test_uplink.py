@@ -81,8 +81,8 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
             route = Uplink(backend.snapshot(), family).route_to(destination)
             [answer] = backend.lookup([destination.ip])
             used = answer.route if answer.route is not None and answer.route.table == TABLE_MAIN else None
-            hops = None if used is None else [(leg.dev, leg.gateway) for leg in used.legs]
-            assert (None if isinstance(route, str) else [(leg.dev, leg.gateway) for leg in route.legs]) == hops
+            hops = None if used is None else [(hop.dev, hop.gateway) for hop in used.next_hops]
+            assert (None if isinstance(route, str) else [(hop.dev, hop.gateway) for hop in route.next_hops]) == hops
             if isinstance(route, str):
                 reject()
             requests = [RouteRequest("add", route), RouteRequest("delete", route)]
@@ -107,7 +107,7 @@ class TestOpenRoute:
             ([DEFAULT, away(tos=0x10)], BY_ETH0),
             ([away(expired=True), DEFAULT], BY_ETH0),
             ([away(expired=False), DEFAULT], "dev eth1 proto hostrouting scope link"),
-            ([away(legs=(NextHop("eth1", dead=True, linkdown=True),)), DEFAULT], BY_ETH0),
+            ([away(next_hops=(NextHop("eth1", dead=True, linkdown=True),)), DEFAULT], BY_ETH0),
             ([away(protocol=OURS), DEFAULT], BY_ETH0),
             ([away("ib0"), DEFAULT], BY_ETH0),
             ([away("ib0")], NO_DEFAULT),
@@ -122,8 +122,8 @@ class TestOpenRoute:
     def test_ipv6_default_routes(self) -> None:
         """Of one metric, the router's preference decides; one for a source is not for all packets."""
         default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
-        low = default._replace(legs=(NextHop("eth1"),), preference="low")
-        high = default._replace(legs=(NextHop("wg0"),), preference="high")
+        low = default._replace(next_hops=(NextHop("eth1"),), preference="low")
+        high = default._replace(next_hops=(NextHop("wg0"),), preference="high")
         of_source = default._replace(metric=1, source=Prefix.parse("2001:db8::/64"))
         there = node([low, of_source, default, high])._replace(rules=default_rules(6))
         assert way(there, to=Prefix.parse("fd09::/16")) == "dev wg0 proto hostrouting metric 1024"
@@ -143,15 +143,15 @@ class TestOpenRoute:
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
         both, half, none = (
-            node([Route(ANYWHERE, legs)])
-            for legs in ((first, second), (first, second._replace(dead=True)), (first._replace(dead=True),))
+            node([Route(ANYWHERE, next_hops)])
+            for next_hops in ((first, second), (first, second._replace(dead=True)), (first._replace(dead=True),))
         )
         route = Uplink(both, IPV4).route_to(NETWORK)
         assert isinstance(route, Route)
-        assert route.legs == (first._replace(linkdown=False), second)
+        assert route.next_hops == (first._replace(linkdown=False), second)
         one = Uplink(both, IPV4).route_to(NETWORK, dev="eth1")
         assert isinstance(one, Route)
-        assert one.legs == (second._replace(weight=1),)
+        assert one.next_hops == (second._replace(weight=1),)
         assert way(half) == BY_ETH0
         assert way(none) == NO_DEFAULT
         assert way(both, "10.1.0.7") == "an address or route on eth0 that reaches the gateway 10.1.0.7 directly"
@@ -159,8 +159,8 @@ class TestOpenRoute:
 
     def test_one_gateway_on_two_devices(self) -> None:
         """A given gateway is one next hop: the first of the default route that has it."""
-        legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::1")))
-        there = node([Route(Prefix.parse("::/0"), legs, metric=1024)])
+        next_hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::1")))
+        there = node([Route(Prefix.parse("::/0"), next_hops, metric=1024)])
         assert (
             way(there, "fe80::1", to=Prefix.parse("fd09::/16")) == "via fe80::1 dev eth0 proto hostrouting metric 1024"
         )
@@ -169,8 +169,8 @@ class TestOpenRoute:
     @pytest.mark.parametrize("dev", ["eth0", None])
     def test_an_on_link_default(self, gateway: str | None, dev: str | None) -> None:
         """The default gateway is on-link if the default route says so, whether it is given or automatic."""
-        legs = (NextHop("eth0", gateway=as_ip("172.31.1.1"), onlink=True),)
-        there = host([("eth0", "10.0.0.4/32")], [Route(ANYWHERE, legs)])
+        next_hops = (NextHop("eth0", gateway=as_ip("172.31.1.1"), onlink=True),)
+        there = host([("eth0", "10.0.0.4/32")], [Route(ANYWHERE, next_hops)])
         assert way(there, gateway, dev) == "via 172.31.1.1 dev eth0 onlink proto hostrouting"
 
 
@@ -203,8 +203,8 @@ class TestWhatIsMissing:
             (flat._replace(prefix=Prefix.parse("192.168.0.1/32")), "via 192.168.0.1 dev eth0 proto hostrouting"),
             (flat._replace(protocol=OURS), needs),
             (flat._replace(table=100), needs),
-            (flat._replace(legs=(NextHop("eth1"),)), needs),
-            (flat._replace(legs=(NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))), needs),
+            (flat._replace(next_hops=(NextHop("eth1"),)), needs),
+            (flat._replace(next_hops=(NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))), needs),
         ):
             assert way(plain_vm().snapshot().with_routes([route]), "192.168.0.1", "eth0") == means
 

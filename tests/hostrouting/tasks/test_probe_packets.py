@@ -143,7 +143,7 @@ def learns_the_router(lab: Lab) -> bool:
     """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a default route."""
     send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
     lab.settled()
-    gateways = {str(leg.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for leg in route.legs}
+    gateways = {str(hop.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for hop in route.next_hops}
     return gateways == {OWN, PROBE}
 
 

@@ -135,11 +135,11 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
     kind = draw(st.sampled_from([*usual, *PATHLESS]))
     gateway = draw(st.sampled_from([None, None, None, *GATEWAYS[family]]))
     no_device = [] if gateway and family == IPV6 else [None]  # the fake kernel does not choose as Linux does
-    leg = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])), gateway=as_ip(gateway) if gateway else None)
+    hop = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])), gateway=as_ip(gateway) if gateway else None)
     sources = [ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family]
     return Route(
         draw(prefixes(family)),
-        (leg,) if kind == "unicast" and leg != NextHop() else (),
+        (hop,) if kind == "unicast" and hop != NextHop() else (),
         table=draw(st.sampled_from([254, 254, 254, 100])),
         metric=draw(st.sampled_from([0, 100, 256])),
         type=kind,
@@ -247,16 +247,16 @@ class TwoKernels(RuleBasedStateMachine):
         there = self.fake.snapshot()
         route = data.draw(routes(family, [address.ip for address in there.addresses if address.dev != "lo"]))
         # The fake kernel looks up a gateway whatever the rules say.
-        assume(not any(leg.gateway for leg in route.legs) or not any(rule.table == 100 for rule in there.rules))
+        assume(not any(hop.gateway for hop in route.next_hops) or not any(rule.table == 100 for rule in there.rules))
         self.both("ip_route", verb, route)
 
     @precondition(lambda self: self.fake.snapshot().routes)
-    @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "legs", "prefsrc"])))
+    @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "next_hops", "prefsrc"])))
     def delete_route(self, data: st.DataObject, open_fields: set[str]) -> None:
         """Delete a route that is there, by a request that may leave some fields open."""
         there = [route for route in self.fake.snapshot().routes if route.table != 255]
         assume(there)
-        left_open: dict[str, Any] = {name: {"legs": (), "prefsrc": None}.get(name, 0) for name in open_fields}
+        left_open: dict[str, Any] = {name: {"next_hops": (), "prefsrc": None}.get(name, 0) for name in open_fields}
         self.both("ip_route", "delete", data.draw(st.sampled_from(there))._replace(**left_open))
 
     @invariant()
@@ -277,9 +277,9 @@ class TwoKernels(RuleBasedStateMachine):
 
 def _seen(answer: Answer) -> Answer:
     route = answer.route
-    if route is not None and route.prefix.family == IPV6 and len(route.legs) > 1:
+    if route is not None and route.prefix.family == IPV6 and len(route.next_hops) > 1:
         # Linux answers with the next hop that it has chosen as the first, and with what that has.
-        route = Route(route.prefix, tuple(sorted(route.legs, key=str)), metric=route.metric)
+        route = Route(route.prefix, tuple(sorted(route.next_hops, key=str)), metric=route.metric)
     return answer._replace(route=None if route is None else route._replace(table=0))
 
 

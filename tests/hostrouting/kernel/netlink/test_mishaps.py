@@ -105,8 +105,8 @@ def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count
     prefix, at = (
         (Prefix.parse("192.0.2.0/24"), "10.0.0.10") if family == 4 else (Prefix.parse("fd00:9::/64"), "fd00:99::10")
     )
-    legs = tuple(NextHop("eth0", gateway=as_ip(at) + number % 200) for number in range(count))
-    [outcome] = backend.change([RouteRequest("add", Route(prefix, legs, metric=7, protocol=OURS))])
+    next_hops = tuple(NextHop("eth0", gateway=as_ip(at) + number % 200) for number in range(count))
+    [outcome] = backend.change([RouteRequest("add", Route(prefix, next_hops, metric=7, protocol=OURS))])
     assert outcome.ok
     backend._netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 212992 // 2)  # Linux doubles it
     destinations = [prefix.ip + number for number in range(1, 200)]
@@ -114,7 +114,7 @@ def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count
         with raises(BackendError, "failed", match="more next hops than fit into an answer"):
             backend.lookup(destinations)
         return
-    assert {answer.route and len(answer.route.legs) for answer in backend.lookup(destinations)} == {count}
+    assert {answer.route and len(answer.route.next_hops) for answer in backend.lookup(destinations)} == {count}
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])

@@ -154,7 +154,7 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     # With this sysctl, the kernel only names the object.
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
     by_object = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert [(route.nexthop_id, route.legs) for route in by_object] == [(5, ()), (6, ()), (7, ())]
+    assert [(route.nexthop_id, route.next_hops) for route in by_object] == [(5, ()), (6, ()), (7, ())]
     assert backend.snapshot().ipv6_forwarding
 
 
@@ -203,7 +203,7 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
     devs = [draw(st.sampled_from(["eth0", "eth0", "ib0"])) for _ in range(count)]
     has_gateway, onlink = count > 1 or draw(st.booleans()), draw(st.booleans())
     kind = draw(st.sampled_from(TYPES))
-    legs = tuple(
+    next_hops = tuple(
         NextHop(
             dev,
             gateway=gateway if has_gateway else None,
@@ -214,7 +214,7 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
     )
     route = Route(
         draw(prefixes(Prefix.parse("192.0.2.0/30" if family == 4 else "2001:db8:9::/126"))),
-        legs if kind == "unicast" else (),
+        next_hops if kind == "unicast" else (),
         type=kind,
         scope=0 if family == 6 or has_gateway or kind != "unicast" else SCOPE_LINK,
         table=draw(st.sampled_from([254, 254, 100, 70000])),
@@ -229,13 +229,13 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
 def command_of(request: RouteRequest) -> str:
     """The same request for `ip`."""
     route = request.route
-    onlink = " onlink" if any(leg.onlink for leg in route.legs) else ""
+    onlink = " onlink" if any(hop.onlink for hop in route.next_hops) else ""
     words = route_command(route._replace(mtu=None), onlink=onlink).replace("route append", f"route {request.verb}")
     words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
     options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
     options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
     options += f" mtu {route.mtu}" if route.mtu else ""
-    if request.verb == "delete" and route.prefix.family == 6 and not any(leg.gateway for leg in route.legs):
+    if request.verb == "delete" and route.prefix.family == 6 and not any(hop.gateway for hop in route.next_hops):
         options += " via ::"  # the one without a gateway, and not all next hops of a device
     return words.replace(f"proto {route.protocol}", options)
 
@@ -350,7 +350,7 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
             assert answer.route is not None
             assert (answer.kind, answer.route.prefix, answer.route.metric) == (said.type, said.prefix, said.metric)
             # IPv6 answers with any next hop of ECMP first.
-            assert set(answer.route.legs) == set(said.legs) or family == 6
+            assert set(answer.route.next_hops) == set(said.next_hops) or family == 6
 
 
 def test_inside_a_running_event_loop(namespace: Namespace) -> None:

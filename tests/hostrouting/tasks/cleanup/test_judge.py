@@ -23,7 +23,7 @@ from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
 LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
 NEIGHBOUR, LIVE_NEIGHBOUR = Neighbour("10.1.0.5", DEAD, "azure0"), Neighbour("10.1.0.5", LIVE, "azure0")
 BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv2", "azv1", "azv9"))
-BY_DOWN = BY_DUMMY._replace(legs=(NextHop("azv2", linkdown=True),))
+BY_DOWN = BY_DUMMY._replace(next_hops=(NextHop("azv2", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
 OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
 UNKNOWN = Link(name="azv9", index=9, kind="veth", master="azure0")
@@ -168,7 +168,10 @@ def test_what_is_not_azure_vnets() -> None:
         attrs.evolve(NEIGHBOUR, permanent=False),
     ]
     changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
-    changes += [{"legs": (*BY_DUMMY.legs, *BY_BRIDGE.legs)}, *({"protocol": number} for number in (9, 12, 16, 213))]
+    changes += [
+        {"next_hops": (*BY_DUMMY.next_hops, *BY_BRIDGE.next_hops)},
+        *({"protocol": number} for number in (9, 12, 16, 213)),
+    ]
     routes = [
         *(BY_DUMMY._replace(**change) for change in changes),
         Route.to("10.1.0.0/24", dev="azure0"),
