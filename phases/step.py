@@ -119,11 +119,13 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The first step with this name (`routes`, or `network/routes`); KeyError if there is none."""
+        """The first step with this name (`routes`, or `network/routes`); without one, a KeyError names all steps."""
         for step in self.walk():
             if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
                 return step
-        raise KeyError(name)
+        raise KeyError(
+            f"there is no step {name!r}; the steps are {', '.join('/'.join(step.path) for step in self.walk())}"
+        )
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; of a plan, what each would do."""

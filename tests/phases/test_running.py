@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
 
@@ -38,6 +38,15 @@ def test_failures_of_other_steps() -> None:
     assert isinstance(failure.error.failures[0].error, OSError)
 
 
+async def _asynchronous(_ctx: phases.Context) -> None:
+    """Would return a coroutine, and nothing in it would run."""
+
+
+def _yields(_ctx: phases.Context) -> Iterator[None]:
+    """Would return a generator."""
+    yield
+
+
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
@@ -57,6 +66,13 @@ def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
     for use in (phases.serial, phases.execute, *wrappers):
         with pytest.raises(phases.InvalidTask, match=words):
             use(candidate)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+@pytest.mark.parametrize("function", [_asynchronous, _yields])
+def test_functions_that_a_call_does_not_run(function: Callable[[Context], object]) -> None:
+    """An async function or a generator would be a step that is ok and did nothing, so it is refused."""
+    with pytest.raises(phases.InvalidTask, match="is not an ordinary function"):
+        phases.task("a")(function)
 
 
 @pytest.mark.linux

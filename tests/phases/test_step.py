@@ -108,7 +108,7 @@ def test_a_step_is_found_by_name() -> None:
     """A step is found by name or by the end of its path."""
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
-    with pytest.raises(KeyError, match="ull"):
+    with pytest.raises(KeyError, match="there is no step 'ull'; the steps are bootstrap, bootstrap/download"):
         report().find("ull")
 
 
