@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.repair import Repair, propose_repair
-from hostrouting.check.report import find_doubts
+from hostrouting.check.report import escape_sentence, find_doubts, verdict_sentence
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
@@ -52,6 +52,9 @@ class Escape(NamedTuple):
     packet: Packet = PLAIN
     """Whose packets: the host's own, or those of pods."""
 
+    def __str__(self) -> str:
+        return escape_sentence(self)
+
 
 class FamilyReport(NamedTuple):
     """The result of a check for one family."""
@@ -85,6 +88,12 @@ class FamilyReport(NamedTuple):
             return "no-default-route"
         return "undecided" if self.doubts else "ok"
 
+    def __repr__(self) -> str:
+        return f"<FamilyReport {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.verdict.upper()}: {verdict_sentence(self)}"
+
 
 class CheckReport(NamedTuple):
     """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
@@ -98,9 +107,9 @@ class CheckReport(NamedTuple):
         return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
     @property
-    def node_ips(self) -> tuple[IP, ...]:
-        """By family, the address of the expected device: kubelet's `--node-ip`."""
-        return tuple(ip for report in self.families if (ip := report.judge.node_ip) is not None)
+    def node_ips(self) -> dict[int, IP]:
+        """By family (4, 6), the address of the expected device: kubelet's `--node-ip`."""
+        return {report.family: ip for report in self.families if (ip := report.judge.node_ip) is not None}
 
     @property
     def escapes(self) -> tuple[Escape, ...]:
@@ -111,6 +120,12 @@ class CheckReport(NamedTuple):
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it."""
         return tuple(route for report in self.families for route in report.repair.routes)
+
+    def __repr__(self) -> str:
+        return f"<CheckReport {self.verdict}>"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.families))
 
 
 def check_host(

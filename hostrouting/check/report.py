@@ -136,13 +136,20 @@ def phrase_of(packet: Packet) -> str:
     return f"packets of pods from {packet.source}{arriving}"
 
 
+def escape_sentence(escape: Escape) -> str:
+    """What happens to packets that escape, and by which route or rule."""
+    where, rule = extent(escape.cidr.family, escape.first, escape.last), f"[rule {escape.decision.rule}]"
+    of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
+    causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
+    # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
+    causes += [rule] if escape.decision.rule and (of_pods or not causes) else []
+    return " ".join([f"{where}{of_pods}", _way(escape), " by ".join(causes)]).rstrip()
+
+
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
     decision, links = escape.decision, family.judge.links
-    cause = decision.route or (decision.rule and f"rule {decision.rule}")
-    of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
-    expected = spoken(family.expected_devs, last="or")
     where = extent(family.family, escape.first, escape.last)
-    sentence = f"{where}{of_pods} {_way(escape)}{f' [{cause}]' if cause else ''}; expected: {expected}"
+    sentence = f"{escape_sentence(escape)}; expected: {spoken(family.expected_devs, last='or')}"
     remedy = "" if escape.kind == "overlap" else _deletion(decision)
     kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
     if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
@@ -238,7 +245,7 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
         "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
         "mode": mode,
         "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
-        "nodeIps": {f"ipv{ip.version}": str(ip) for ip in report.node_ips},
+        "nodeIps": {f"ipv{family}": str(ip) for family, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in every],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
     }

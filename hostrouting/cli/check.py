@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, check_host, check_snapshot
 from hostrouting.check.flaws import find_networkd, find_probe_obstacles
-from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
+from hostrouting.check.report import check_document, check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.config.settings import HostRoutingConfig
@@ -52,7 +52,7 @@ class Check(NamedTuple):
 
     def verdicts(self) -> tuple[str, ...]:
         """The verdict on each family."""
-        return tuple(f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
+        return tuple(map(str, self.report.families))
 
     def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
         """The whole page, with the command that prints the repaired configuration, and where to type it, as whom."""

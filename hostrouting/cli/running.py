@@ -100,7 +100,8 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     report = phases.run(task)
-    effects = sum((effects_of(outcome) for step in report.walk() for outcome in (step.result, step.error)), Effects())
+    leaves = [step for step in report.walk() if not step.children]  # the result of a group repeats theirs
+    effects = sum((effects_of(outcome) for step in leaves for outcome in (step.result, step.error)), Effects())
     lasting = [path for path in effects.files if path not in HostLayout.markers]
     wrote = tuple(path for path in lasting if host.files.look(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))

@@ -40,6 +40,10 @@ class Effects:
     files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
 
+    def __str__(self) -> str:
+        files = (f"changed {path}" for path in self.files)
+        return "\n".join([*files, *map(str, self.changes), *map(str, self.operations)]) or "nothing was changed"
+
     def log_fields(self) -> dict[str, object]:
         """The number of changes of routes, of operations and of files."""
         fields = {"routes": len(self.changes), "operations": len(self.operations), "files": len(self.files)}

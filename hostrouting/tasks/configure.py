@@ -8,11 +8,12 @@ import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.tasks.results import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
@@ -42,14 +43,18 @@ class Configure(InstallTask):
         former = readable_installed(self.host) or HostRoutingConfig()
         return tuple(kind(self.config, host=self.host, wait=self.wait, former=former) for kind in TASKS)
 
-    def do(self, ctx: phases.Context) -> object:
+    def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
+        """Install the files, then run each task as a step. Returns what they did, with the report of the check."""
         if (begun := self.begin(ctx)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
         files = phases.task("install-files")(lambda _ctx: done)
         steps = (phases.task(part.name)(part.work) for part in parts)
-        return phases.serial(files, *steps, name=self.name).do(ctx)
+        results = phases.serial(files, *steps, name=self.name).do(ctx)
+        whole = sum(map(effects_of, results), Effects())
+        report = next((result.report for result in results if isinstance(result, CheckResult)), None)
+        return CheckResult(whole.changes, whole.files, whole.operations, report=report)
 
 
 @attrs.frozen
@@ -67,5 +72,6 @@ class Remove:
         """What would be removed; changes nothing."""
         return Configure(HostRoutingConfig(), host=self.host).plan()
 
-    def do(self, ctx: phases.Context) -> object:
+    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
+        """Remove it, and return what was removed."""
         return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)

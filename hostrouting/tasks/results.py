@@ -79,15 +79,18 @@ class Plan:
 
 @attrs.frozen
 class CheckResult(Effects):
-    """What CheckRouteOverlap found and did."""
+    """What CheckRouteOverlap found and did; of Configure, what all of its tasks did."""
 
     report: CheckReport | None = attrs.field(default=None, kw_only=True)
-    """None for an image."""
+    """None for an image, and where no CIDRs are expected."""
 
     @property
-    def node_ips(self) -> tuple[IP, ...]:
-        """By family, the address of the expected device: kubelet's `--node-ip`."""
-        return () if self.report is None else self.report.node_ips
+    def node_ips(self) -> dict[int, IP]:
+        """By family (4, 6), the address of the expected device: kubelet's `--node-ip`."""
+        return {} if self.report is None else self.report.node_ips
+
+    def __str__(self) -> str:
+        return super().__str__() if self.report is None else f"{self.report}\n{super().__str__()}"
 
     def log_fields(self) -> dict[str, object]:
         """The verdict, and how many ranges escape."""

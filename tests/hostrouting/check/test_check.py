@@ -162,12 +162,15 @@ class TestPods:
         return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
 
     def test_only_theirs_escape(self) -> None:
-        """The escape says whose packets it is about; without podCidrs nothing is expected of them."""
+        """The escape says whose packets it is about, and which rule; without podCidrs nothing is expected of them."""
         report = self.reported(pods=["10.244.0.0/16"])
         [escape] = report.escapes
         assert (escape.devs, str(escape.packet.source)) == (("eth1",), "10.244.1.0/24")
         [finding] = [finding for finding in check_findings(report, mode="WARN") if finding.name == "overlap"]
-        assert "for packets of pods from 10.244.1.0/24, leaves by eth1" in finding.sentence
+        words = "for packets of pods from 10.244.1.0/24, leaves by eth1 [default dev eth1 table 7"
+        assert words in finding.sentence
+        assert "by [rule 100: from 10.244.1.0/24 lookup 7]" in finding.sentence
+        assert str(escape) in finding.sentence
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
 

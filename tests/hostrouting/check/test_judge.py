@@ -210,7 +210,7 @@ def test_the_address_of_the_node() -> None:
     """Of several on the expected device, Linux writes the one in the network of the gateway."""
     host = node().with_routes([Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)])
     more = Address(ip=as_ip("10.1.0.4"), length=24, dev="eth0")
-    assert reported(host._replace(addresses=(*host.addresses, more))).node_ips == (more.ip,)
+    assert reported(host._replace(addresses=(*host.addresses, more))).node_ips == {4: more.ip}
 
 
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
@@ -281,7 +281,7 @@ def test_a_repair_is_never_a_default_route() -> None:
     host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.table != 254))
     report = reported(host._replace(addresses=(network,)), "0.0.0.0/0", expectedDevs=["eth1"])
     routes = [str(route.destination) for route in report.routes]
-    assert report.node_ips == (network.ip,)
+    assert report.node_ips == {network.ip.version: network.ip}
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
     assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
 

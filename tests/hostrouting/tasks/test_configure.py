@@ -1,6 +1,7 @@
 """Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports, and losses."""
 
 import json
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.tasks.results import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles
@@ -104,6 +106,17 @@ def test_report() -> None:
     assert routes["result"]["changes"] == added
     assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
     assert "=" not in json.dumps([files["result"], routes["result"], check["result"]])
+
+
+def test_result() -> None:
+    """The result has what all tasks did, and the report of the check, also as text that an operator can read."""
+    result = phases.execute(Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[]))
+    assert isinstance(result, CheckResult)
+    verdict, first, *rest = str(result).splitlines()
+    assert verdict == "OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own"
+    assert (first, rest[-1]) == (f"changed {LAYOUT.config_path}", str(result.changes[-1]))
+    assert [str(change.route.prefix) for change in result.changes] == [*REPAIR]
+    assert result.node_ips == {4: ip_address("10.0.0.4")}
 
 
 @pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])
