@@ -18,12 +18,12 @@ from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import escape_sentence, find_doubts, verdict_sentence
-from hostrouting.errors import NotReady
+from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import IPV4, Prefix, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def check_host(
 ) -> CheckReport:
     """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
 
-    The name servers are not known to a kernel (`Host.name_servers`).
+    The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs are expected.
     """
     families = {cidr.version for cidr in config.route_overlap.cidrs}
     family = families.pop() if len(families) == 1 else None
@@ -176,10 +176,12 @@ def missing_routes(
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check a host as this snapshot shows it, without asking a kernel."""
+    """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no CIDRs are expected."""
     check = config.route_overlap
-    families: list[int] = sorted({cidr.version for cidr in check.cidrs}) or [IPV4]
-    judges = (Judge(Fib(snapshot, family), check) for family in families)
+    if not check.cidrs:
+        rule, remedy = "is empty, so there is nothing to check", "name the networks that have to leave by the uplink"
+        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, remedy)])
+    judges = (Judge(Fib(snapshot, family), check) for family in sorted({cidr.version for cidr in check.cidrs}))
     return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))
 
 

@@ -22,6 +22,7 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.check.judge import Opinion, Part
+    from hostrouting.config.settings import Mode
     from hostrouting.fib.engine import Decision, Packet
     from hostrouting.finding import Name
     from hostrouting.model.route import Route
@@ -68,12 +69,14 @@ _REASONS = {
     "not-proven": "with them, packets there would still be in doubt, or others would be worse off",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
+_SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
+"""By mode: how bad it is that something escapes."""
 _RANGES = 3  # ranges that are named for one cause; the others are counted
 
 
-def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tuple[Finding, ...]:
+def check_findings(report: CheckReport, *, mode: Mode, wait: float = 0.0) -> tuple[Finding, ...]:
     """All findings of a check, in the order in which they are read."""
-    severity: Severity = "error" if mode == "STRICT" else "warning"
+    severity = _SEVERITIES[mode]
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -236,7 +239,7 @@ def _allowance_of(part: Part) -> str | None:
     return part.opinion.reason if part.opinion.name == "allowed" else None
 
 
-def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding] | None = None) -> dict[str, Any]:
+def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None) -> dict[str, Any]:
     """The check as the JSON document `hostrouting/check/3`."""
     every = check_findings(report, mode=mode) if findings is None else findings
     return {

@@ -12,7 +12,7 @@ from hostrouting.check.flaws import find_networkd, find_probe_obstacles
 from hostrouting.check.report import check_document, check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, Mode
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.files import Files
 from hostrouting.host.host import Host
@@ -22,7 +22,7 @@ class Check(NamedTuple):
     """The report of a check with its findings."""
 
     report: CheckReport
-    mode: str
+    mode: Mode
     findings: tuple[Finding, ...]
 
     @classmethod

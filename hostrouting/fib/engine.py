@@ -129,7 +129,9 @@ class Fib:
     """The rules and tables of one host for one family."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Sort rules and routes; the tables that no rule looks up are left out."""
+        """Leave out the tables that no rule looks up. A family that the snapshot does not have is a ValueError."""
+        if snapshot.family not in {None, family}:
+            raise ValueError(f"the snapshot has IPv{snapshot.family} only, not IPv{family}")
         self.snapshot, self.family, self.width = snapshot, family, width_of(family)
         rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
         self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
@@ -142,7 +144,9 @@ class Fib:
         self._steps: dict[Packet, tuple[Step, ...]] = {}
 
     def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
-        """What happens to this packet."""
+        """What happens to this packet. An address of the other family is a ValueError."""
+        if destination.version != self.family:
+            raise ValueError(f"{destination} is not an IPv{self.family} address")
         return self.ends(int(destination), packet)[0]
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:

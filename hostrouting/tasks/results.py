@@ -100,5 +100,5 @@ class CheckResult(Effects):
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
-        check = {} if self.report is None else check_document(self.report, mode="")
+        check = {} if self.report is None else check_document(self.report, mode="WARN")
         return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}

@@ -8,12 +8,13 @@ import phases
 from hostrouting.check.check import CheckReport, check_host, check_snapshot, missing_routes
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ConfigError
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.commands import furnish
@@ -122,7 +123,8 @@ def test_each_family_has_a_verdict() -> None:
     report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
     assert [(family.family, family.verdict) for family in report.families] == [(4, "overlap"), (6, "ok")]
     assert report.verdict == "overlap"
-    assert check_snapshot(Snapshot((), (), (), ()), HostRoutingConfig()).verdict == "no-default-route"
+    with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs: is empty, so there is nothing to check"):
+        check_snapshot(snapshot, HostRoutingConfig())
 
 
 def test_what_a_configuration_lacks() -> None:

@@ -1,13 +1,16 @@
 """The engine of one pass says what a naive scan says, for every address; and its cells are a partition."""
 
+from ipaddress import ip_address
 from itertools import pairwise
 
+import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import ip_at
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
 
@@ -73,3 +76,12 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
 def bare(rule: Rule) -> Rule:
     """The rule without its conditions, as a packet sees it that meets them."""
     return rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
+
+
+def test_the_other_family() -> None:
+    """A family has its own engine: an address of the other one is refused, and so is one that was not read."""
+    snapshot = plain_vm().snapshot(family=4)
+    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
+        Fib(snapshot, 4).lookup(ip_address("::1"))
+    with pytest.raises(ValueError, match="the snapshot has IPv4 only, not IPv6"):
+        Fib(snapshot, 6)
