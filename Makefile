@@ -56,6 +56,7 @@ pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has P
 	@cp -r hostrouting phases hostrouting/__main__.py $(PACKED) $(DIST)/pyz
 	@find $(DIST)/pyz -name __pycache__ -prune -exec rm -r {} +
 	@$(BIN)/python -m zipapp $(DIST)/pyz --compress --python '/usr/bin/env python3' --output $(DIST)/hostrouting.pyz
+	@chmod 755 $(DIST)/hostrouting.pyz
 	@rm -r $(DIST)/pyz
 	@ls -sh $(DIST)/hostrouting.pyz
 

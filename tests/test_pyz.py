@@ -19,6 +19,7 @@ def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -
     """It judges a snapshot, and writes the boot scripts, which it reads from the archive."""
     ready = f"--old-file={sys.prefix}/ready"  # this environment is as it is
     subprocess.run(["make", "pyz", ready, f"VENV={sys.prefix}", f"DIST={tmp_path}"], cwd=ROOT, check=True, timeout=300)
+    assert (tmp_path / "hostrouting.pyz").stat().st_mode & 0o555 == 0o555  # any user may run a check
     program = [sys.executable, "-I", "-S", str(tmp_path / "hostrouting.pyz")]
     saved = h200().snapshot().to_json()
     check = [*program, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]

@@ -159,7 +159,11 @@ class LocalFiles:
             place = os.path.dirname(place)
         if not os.path.isdir(place):
             return f"{place} is not a directory; remove it"
-        return "" if os.access(place, os.W_OK | os.X_OK) else f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
+        if os.access(place, os.W_OK | os.X_OK):
+            return ""
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
+        return f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; lsattr -d {place}"
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
         """See Files. Only root can open the file: whoever can open a file can lock it."""

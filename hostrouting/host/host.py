@@ -56,6 +56,10 @@ class Host:
         `backend` connects to the kernel's routing for a `with` block, and `rights` returns what this process may do.
         An image has no kernel and no manager: enabled units start at its next boot.
         """
+        given: object = backend
+        if given is not None and not callable(given):
+            connected = "for one that is connected: backend=lambda: contextlib.nullcontext(…)"
+            raise TypeError(f"backend must be a function that connects, not a {type(given).__name__}; {connected}")
         self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
 
     @classmethod

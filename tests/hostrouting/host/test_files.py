@@ -307,6 +307,14 @@ def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert flushed == expected
 
 
+def test_a_folder_that_nobody_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder on a writable file system, such as an immutable one, is not called read-only."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert HERE.why_unwritable(f"{tmp_path}/new") == (
+        f"{tmp_path} does not allow it; for its permissions and attributes: ls -ld {tmp_path}; lsattr -d {tmp_path}"
+    )
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_read_only_file_system(tmp_path: Path) -> None:

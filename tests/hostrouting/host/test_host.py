@@ -9,7 +9,7 @@ import phases
 from hostrouting.errors import HostError, NotReady
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel
 from phases.testing import FakeClock
 
 LAYOUT = HostLayout()
@@ -87,3 +87,9 @@ def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPa
     host = FakeHost()
     monkeypatch.setattr(FakeFiles, "names", mock.Mock(side_effect=HostError("cannot be read", what="file")))
     assert host.may_have_ours
+
+
+def test_a_backend_is_a_function_that_connects() -> None:
+    """A connected kernel is refused when the host is made, with what to write instead."""
+    with pytest.raises(TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"):
+        Host(backend=FakeKernel())  # type: ignore[arg-type]  # the mistake that is tested
