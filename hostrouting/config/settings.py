@@ -14,6 +14,7 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
 from hostrouting.model.reader import Section, camel, must, parse, path_of, read, read_file
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
+from hostrouting.model.rule import SELECTORS
 from hostrouting.text import nearest, show
 
 if TYPE_CHECKING:
@@ -92,8 +93,14 @@ Unit: TypeAlias = Annotated[
     must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
     must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
 ]
+_SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[
-    str, must(r"[\w./:-]+( [\w./:-]+)+", "is not a list of selectors", 'write it as "ip rule" does: "fwmark 0x1/0xff"')
+    str,
+    must(
+        rf"(not )?{_SELECTOR}( {_SELECTOR})*",
+        "is not a list of selectors",
+        'write it as "ip rule" does: "fwmark 0x1/0xff"',
+    ),
 ]
 
 

@@ -14,9 +14,9 @@ from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refu
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
-# The words of the selectors in the order of `ip rule`; any other comes after these.
-_WORDS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
-_PLACES = {word: place for place, word in enumerate(_WORDS)}
+SELECTORS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
+"""The words of the selectors in the order of `ip rule`; any other comes after these."""
+_PLACES = {word: place for place, word in enumerate(SELECTORS)}
 _WHOLE_MASK = 0xFFFFFFFF
 
 

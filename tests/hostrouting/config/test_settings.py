@@ -266,7 +266,7 @@ routeOverlap.expectedDevs[0] | is not a device name: 1 to 15 letters, digits, '_
 routeOverlap.allowedDevs[0] | allows every device | ["*", "??*"]
 routeOverlap.allowedDevs[0] | is not a device pattern; write one such as | ["", "aaaaaaaaaaaaaaaa", "eth[0-9]", "wg* wireguard"]
 routeOverlap.mode | is not one of WARN, STRICT | [true, "LOUD", " WARN", "\u017ftrict"]
-routeOverlap.intendedRules[0] | is not a list of selectors; write it as | ["fwmark", "iif $(id)", "iif  lo", "iif lo "]
+routeOverlap.intendedRules[0] | is not a list of selectors; write it as | ["fwmark", "fwmrk 0x1", "foo bar", "fwmark 0x1 not", "iif $(id)", "iif  lo", "iif lo "]
 manageForeign | is not one of leave, keep | ["no"]
 gate.units | is empty: no unit would wait | [[]]
 gate.units[0] | is not the name of a service; write one | ["a.socket", "a/b.service", "@.service", "a*.service", "a", "%n.service"]
