@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 class Clock:
     """What a run needs from the outside world: the time, waiting, and threads.
 
-    With `phases.testing.FakeClock` in its place, no test waits. Runs that share a clock wake each other, which does no
-    harm.
+    Tests use `phases.testing.FakeClock` instead. Runs that share a clock wake each other, which does no harm.
     """
 
     def __init__(self) -> None:
@@ -85,7 +84,7 @@ def in_range(value: object, name: str, *, least: float, most: float = math.inf) 
 
 
 def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
-    """Call; whatever is raised, even SystemExit, is logged and changes nothing, and so does a log that raises."""
+    """Call, and only log what is raised, even SystemExit; what the log raises is dropped."""
     try:
         call(*args)
     except BaseException:
@@ -131,7 +130,7 @@ class Context:
 
     @property
     def _scope(self) -> Scope:
-        """Of the scopes that the task is inside, the one that stops first; of several at once, the innermost."""
+        """The scope around the task that stops first; if several stop at once, the innermost."""
         return min(self.scopes, key=lambda scope: scope.stop[0])
 
     @property

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
@@ -57,18 +55,6 @@ def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
     for use in (phases.serial, phases.execute, *wrappers):
         with pytest.raises(phases.InvalidTask, match=words):
             use(candidate)  # type: ignore[arg-type]  # the mistake that is tested
-
-
-@pytest.mark.linux
-def test_importing_loads_nothing() -> None:
-    """Importing phases loads none of its modules; each public name has one, and there are no others."""
-    code = """
-import sys, phases
-print([name for name in sys.modules if name.startswith("phases.")])
-print({name for name in phases.__all__ if not hasattr(phases, name)})
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\nset()\n"
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
