@@ -8,7 +8,7 @@ import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.host import Host
 from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -48,7 +48,8 @@ class Configure(InstallTask):
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
         files = phases.task("install-files")(lambda _ctx: done)
-        steps = (phases.task(part.name)(part.work) for part in parts)
+        with having_changed(files=effects.files, operations=effects.operations):
+            steps = [phases.task(part.name)(part.work) for part in parts if part.has_work]
         return phases.serial(files, *steps, name=self.name).do(ctx)
 
 

@@ -258,6 +258,14 @@ class SectionTask(InstallTask):
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """What was installed before, if that is known: the work may have to take it away."""
 
+    @property
+    def has_work(self) -> bool:
+        """Whether its section asks for anything, or something of it is left in the kernel."""
+        if getattr(self.config, self.section) != getattr(HostRoutingConfig(), self.section):
+            return True
+        plan = self.planned()
+        return not plan.is_empty or bool(plan.findings)
+
     def planned(self) -> Plan:
         """What would be done to the kernel now: nothing, unless the task says otherwise. An image has no kernel."""
         return Plan()
