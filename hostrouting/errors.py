@@ -184,5 +184,5 @@ def is_denied(error: BaseException | None) -> bool:
     """Whether this error, or one that caused it, says that this process lacks a permission."""
     if error is None:
         return False
-    denied = isinstance(error, HostError) and error.errno in {errno.EACCES, errno.EPERM}
+    denied = isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}
     return denied or getattr(error, "kind", "") == "not-permitted" or is_denied(error.__cause__)

@@ -55,14 +55,13 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
                 yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            sentence = f"{file.path} is not as hostrouting wrote it for {HostLayout.config_path}"
-            yield Finding("file", "error", sentence, file.path, _AGAIN)
+            yield Finding("file", "error", f"{file.path} is not as hostrouting wrote it", file.path, _AGAIN)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     """That no systemd runs; and the file that opens the gate, with the conditions of gate.sh."""
     if host.running_manager is None:
-        sentence = f"systemd does not run here: nothing holds {units} back, or sets the routes at boot"
+        sentence = f"systemd does not run here: nothing holds {units} back, and nothing sets the routes at boot"
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path

@@ -43,13 +43,13 @@ def worst_code(*codes: int) -> int:
 
 def code_of(error: BaseException) -> int:
     """The exit code for this error. A bug leaves the answer open, and so does whoever does not answer."""
+    if errors.is_denied(error) or not isinstance(error, errors.HostRoutingError):
+        return CANNOT_DECIDE
     if isinstance(error, errors.ConfigError):
         return BAD_INPUT
-    if not isinstance(error, errors.HostRoutingError):
-        return CANNOT_DECIDE
     is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
     is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.kind in _UNANSWERED
-    return CANNOT_DECIDE if is_late or is_open or errors.is_denied(error) else PROBLEM
+    return CANNOT_DECIDE if is_late or is_open else PROBLEM
 
 
 def error_document(error: BaseException) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.snapshot import Snapshot
 
 
-def bad_input(name: str, value: str, rule: str, remedy: str) -> ConfigError:
-    """The error for an argument."""
+def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
+    """The error for an argument, or for its value."""
     return ConfigError([Fault(name, value, rule, remedy)])
 
 
@@ -46,10 +46,11 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     try:
         section = config.route_overlap._replace(**({"expected_cidrs": cidrs} if cidrs else {}))
     except ConfigError as error:
-        raise ConfigError([fault._replace(path="CIDR") for fault in error.faults]) from error
+        faults = [fault._replace(path="CIDR") for fault in error.faults]
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error
     if not section.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
-        raise bad_input("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)
+        raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
 
 

@@ -1,8 +1,8 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration is the installed one, or that of --config, with routes added. Where the gateway and the device of the
-default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
-says what the repair costs, and what it cannot repair. If there is no repair, nothing is printed; the exit code is 1.
+The configuration is that of --config, or else the installed one, with routes added. Where the gateway and the device of
+the default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
+says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is 1.
 """
 
 import argparse
