@@ -59,7 +59,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
-    """That no systemd runs; and the file that opens the gate, with the conditions of gate.sh."""
+    """Whether no systemd runs, and whether a file opens the gate; the conditions are those of gate.sh."""
     if host.running_manager is None:
         sentence = f"systemd does not run here: nothing holds {units} back, and nothing sets the routes at boot"
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"

@@ -54,7 +54,7 @@ class Check(NamedTuple):
         return tuple(f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
 
     def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
-        """The whole page, with the command that prints the repaired configuration, and where to type it, as whom."""
+        """The whole page; `repair` prints the repaired configuration, `there` says as whom commands are typed."""
         yield from (verdicts := self.verdicts())
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])

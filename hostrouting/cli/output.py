@@ -37,12 +37,12 @@ class Answer(NamedTuple):
 
 
 def worst_code(*codes: int) -> int:
-    """A problem is worse than bad input, and that is worse than not to know."""
+    """The worst of these exit codes: a problem is worse than bad input, and bad input worse than no answer."""
     return min({*codes} - {FINE}, default=FINE)
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for this error. A bug leaves the answer open, and so does whoever does not answer."""
+    """The exit code for this error. After a bug, or without a permission or an answer, nothing can be decided."""
     if errors.is_denied(error) or not isinstance(error, errors.HostRoutingError):
         return CANNOT_DECIDE
     if isinstance(error, errors.ConfigError):
@@ -89,7 +89,7 @@ def write(answer: Answer, *, as_json: bool) -> int:
 
 
 def say(text: str) -> None:
-    """Print a remark on standard error; it is lost if that cannot be written."""
+    """Print a remark on standard error; a remark that cannot be written is lost."""
     try:
         _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
     except OSError:

@@ -69,7 +69,7 @@ class Run(NamedTuple):
         return bool(self.effects.changes or self.effects.operations or self.wrote or self.removed)
 
     def lines(self, done: str, nothing: str) -> Iterator[str]:
-        """How it ended, and everything that it has changed: `done` if there is something, else `nothing`."""
+        """How the run ended, with `done` if it changed anything, else with `nothing`; and what it changed."""
         for error in self.errors:
             words = str(error) or type(error).__name__
             if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well

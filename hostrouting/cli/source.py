@@ -27,7 +27,7 @@ def read_config(path: str) -> HostRoutingConfig:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration of --config; without it, the installed one; of a snapshot, one of nothing."""
+    """The configuration of --config; without it, the installed one, or for a snapshot an empty one."""
     if arguments.config is not None:
         return read_config(arguments.config)
     if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host.may_have_ours:

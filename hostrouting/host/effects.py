@@ -60,7 +60,7 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects that a result is, or that an error carries; empty if there are none."""
+    """The effects in a result, or on an error; empty if there are none."""
     effects = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
     return effects if isinstance(effects, Effects) else Effects()
 

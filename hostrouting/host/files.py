@@ -82,8 +82,8 @@ class Files(Protocol):
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough: whoever writes holds the lock of the host. Whoever writes a marker does not, so each temporary
-    file in /run has a name of its own, and the next boot removes what a killed check has left there.
+    One name is enough, because a writer holds the lock of the host. A check that writes a marker does not, so each
+    temporary file in /run has a name of its own, and the next boot removes what a killed check has left there.
     """
     return f"{path}.new"
 
@@ -272,7 +272,7 @@ def _flush_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-_DENIED = "run as root; if root is denied, too: look for an immutable file (lsattr), and at SELinux"
+_DENIED = "run as root; if root is denied as well, look for an immutable file (lsattr), and at SELinux"
 _REMEDIES = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,

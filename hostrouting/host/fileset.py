@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
 MARK = "Written by hostrouting"
-"""What each of our files contains that is in a folder of systemd, where other programs have files, too."""
+"""The words in each of our files in the folders of systemd, where other programs have files as well."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
-"""What the units of the Go original contain. Ours replace them, and removal leaves them."""
+"""The words in the units of the Go original. Our units replace these, and removal leaves them."""
 _SHARED = "/etc/systemd/"
 
 
@@ -36,7 +36,7 @@ class File(NamedTuple):
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Make it so, atomically; False if it is so already. HostError for a file of somebody else."""
+        """Write the file or link, atomically; False if it is right already. HostError for a file of somebody else."""
         self.require_room(files)
         if not self.differs(files):
             return False

@@ -41,7 +41,7 @@ class HostLayout:
     detected_path = "/run/aks-flex-node/route-overlap.detected"
     """The marker with the findings of the check, if there are any."""
     markers = (ok_path, detected_path)
-    """The files that the check writes, of which there is one at most."""
+    """The files that the check writes; at most one of them exists."""
 
     original_links = tuple(
         map(

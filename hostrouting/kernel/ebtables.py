@@ -80,7 +80,7 @@ class EbtablesProgram:
         if len(filled) > 1:
             counts = " and ".join(f"{len(rules)} by {rules[0].program}" for rules in filled)
             sentence = f"both backends of ebtables have rules in table nat ({counts})"
-            remedy = "delete those of the backend that this node does not use"
+            remedy = "delete the rules of the backend that this node does not use"
             raise HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
         return filled[0] if filled else ()
 

@@ -90,7 +90,7 @@ _REFUSALS = (
     ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that systemd runs"),
     ("", "refused", ""),
 )
-"""By what a tool prints when it fails: the kind of the error and its remedy; the first row that fits."""
+"""What a failed tool prints, the kind of its error, and the remedy; the first row that fits counts."""
 
 
 def tool_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Configure brings a whole configuration onto a host, Remove takes everything away: both by the road of `install`."""
+"""Configure installs a whole configuration on a host, and Remove takes everything away; both as `install` describes."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Configure(InstallTask):
 class Remove:
     """Remove everything of hostrouting and nothing else: drop-ins, units, scripts, routes, probe table, markers.
 
-    A running unit is not touched; units that start from now on do not wait any more. Scripts that somebody else has put
-    into gate.d hold units back, too, so the removal is refused while there are any.
+    A running unit is not touched; units that start from now on do not wait any more. Scripts of others in gate.d also
+    hold units back, so the removal is refused while there are any.
     """
 
     name: ClassVar[str] = "remove-host-routing"

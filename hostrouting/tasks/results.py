@@ -23,7 +23,7 @@ class Plan:
 
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
-    """Whether systemd has not read the present text of one of our files."""
+    """Whether one of our files has changed or gone since systemd last read it."""
     routes: RoutePlan | None = None
     operations: tuple[Operation, ...] = ()
     """Changes that concern neither routes nor files."""

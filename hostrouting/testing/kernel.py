@@ -4,19 +4,19 @@ The fake kernel does what Linux does when devices come, are set up and go; when 
 Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test compares both
 after each event.
 
-The rest is left out, as follows, and nothing notices if a test relies on that:
+The rest is left out, as follows; nothing notices if a test relies on it:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
-- an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one
-  of the same device is refused, because Linux has two ways to go on when the first one is deleted;
+- an address has no peer, broadcast address, metric or scope of its own, and a second address of a device in the same
+  network is refused, because Linux has two ways to go on when the first one is deleted;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
   device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
-- a route never expires, and one that leads nowhere has no next hop;
+- a route never expires, and a route that refuses packets has no next hop;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
   gateway without a device, Linux may choose another device, or none;
 - a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
-- lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
+- lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
 """
 
@@ -189,7 +189,7 @@ class FakeKernel(RouteBackend):
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call the function during a wait for a change. Each wait goes on until one changes something."""
+        """Call the function during a wait for a change. Each wait goes on until a function changes something."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:
