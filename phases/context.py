@@ -164,7 +164,7 @@ class Context:
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, and never after the block has ended. If it raises, that is logged
+        The callback runs in a thread of its own, and never after the block has ended. What it raises is logged
         and changes nothing. The end of the block raises Cancelled if the task is cancelled, because the block may
         have ended for this reason only.
         """

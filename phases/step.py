@@ -168,8 +168,8 @@ class Step:
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only ends. If an observer raises, that is logged and the run continues. It must not wait for
-another step.
+A step that is passed over only ends. What an observer raises is logged, and the run continues. An observer must not
+wait for another step.
 """
 
 

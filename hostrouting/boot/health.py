@@ -35,7 +35,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 
 
 def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Files that are missing or edited, and what is not ours in gate.d."""
+    """Files that are missing or edited, and files in gate.d that are not ours."""
     files, units = host.files, spoken(gated_units(config))
     for path in foreign_steps(files):
         sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"

@@ -34,7 +34,7 @@ class Check(NamedTuple):
         return cls(report, mode, tuple(dict.fromkeys(findings)))
 
     def code(self, ignored: Collection[str] = ()) -> int:
-        """The exit code: that of the verdict, as if there were no findings with these names."""
+        """The exit code of the verdict, as if there were no findings with these names."""
         doubts = {doubt for family in self.report.families for doubt in family.doubts}
         counting = [finding for finding in self.findings if finding.name not in ignored]
         escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)

@@ -97,7 +97,7 @@ def say(text: str) -> None:
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, and one that counts the others."""
+    """The first lines, and a line that counts the others."""
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"

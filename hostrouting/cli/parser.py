@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "check that every address of the expected CIDRs leaves by an expected device",
     "explain": "show how one packet is routed, rule by rule",
-    "repair": "print a configuration, for apply, that repairs what check finds",
+    "repair": "print a configuration for apply that repairs what check finds",
     "plan": "show what apply would do; nothing is changed",
     "apply": "apply a configuration to this host, now and at every boot",
     "status": "compare this host with the installed configuration, and check it",
@@ -43,7 +43,7 @@ exit codes:
 
 def seconds(text: str) -> float:
     """A number of seconds, for argparse."""
-    if not 0 <= (number := float(text)) <= 86_400:  # NaN fails, too
+    if not 0 <= (number := float(text)) <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return number
 

@@ -35,7 +35,7 @@ def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
     elif not plan.is_empty:
         yield f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"
     elif routes is not None and routes.pending:
-        yield f"NOT READY: a route that {path} asks for waits for what is missing"
+        yield f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why"
     elif is_fine:
         yield f"INSTALLED: this host is as {path} asks"
 
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code; of a run that was stopped, that of the signal."""
+        """The exit code; after a signal, 128 plus its number."""
         return worst_code(*map(code_of, self.errors)) or self.report.exit_code
 
     @property
@@ -82,7 +82,7 @@ class Run(NamedTuple):
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
             yield f"STOPPED: {self.report.reason}"
-        yield from ["What was changed before that:"] if self.has_changed and not self.report.ok else []
+        yield from ["What this run has changed:"] if self.has_changed and not self.report.ok else []
         wrote, removed = (f"wrote {path}" for path in self.wrote), (f"removed {path}" for path in self.removed)
         yield from _blocks((*self.effects.changes, *self.effects.operations), wrote, removed)
 

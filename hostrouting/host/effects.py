@@ -69,7 +69,7 @@ def effects_of(outcome: object) -> Effects:
 def having_changed(
     changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
-    """Put these effects before those of any error that leaves the block, including Cancelled."""
+    """Add these effects to any error that leaves the block, also to Cancelled, before the effects that it has."""
     try:
         yield
     except BaseException as error:

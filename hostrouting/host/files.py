@@ -162,7 +162,7 @@ class LocalFiles:
         return "" if os.access(place, os.W_OK | os.X_OK) else f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files. Only root can open the file: whoever can open a file can lock it."""
+        """See Files. Only root can open the file: every process that can open a file can lock it."""
         import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
         place, is_file = self._place(path), path != "/"

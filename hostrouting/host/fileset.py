@@ -1,4 +1,4 @@
-"""One file of a host as it is wanted, whether a file is ours, and what would change."""
+"""A file as it is wanted on a host, whether a file is ours, and what would change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class File(NamedTuple):
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether a file that we wrote has this path: in our own folders any file, elsewhere one that says so."""
+    """Whether a file of ours has this path: in our own folders every file is ours, elsewhere a file that says so."""
     return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
 
 _RESOLV_CONFS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
-"""The first one that is there counts: systemd-resolved writes the servers that it asks itself."""
+"""The first file that exists counts: systemd-resolved lists there the servers that it asks itself."""
 _LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
 
 

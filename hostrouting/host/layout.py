@@ -33,7 +33,7 @@ class HostLayout:
     lock_path = "/run/hostrouting/lock"
     """Held shared by each start of a gated unit, and exclusively by what changes the host."""
     turn_path = "/run/hostrouting/turn"
-    """Held by whoever waits for the lock, so that starts which follow each other cannot starve a change."""
+    """Held by the process that waits for the lock next, so that starts one after another cannot starve a change."""
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file of root has a reason in it, gated units start unchecked."""
     ok_path = "/run/aks-flex-node/route-overlap.ok"

@@ -35,8 +35,8 @@ class BridgeRule(NamedTuple):
 class Ebtables(Protocol):
     """The rules for Ethernet frames in table nat.
 
-    Each verb raises a HostError if both backends have rules (wrong-backend), and those of `run_tool` if ebtables cannot
-    be used or refuses.
+    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of `run_tool` if ebtables
+    cannot be used or refuses.
     """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
@@ -107,7 +107,7 @@ class EbtablesProgram:
         save, purpose = f"{program}-save", "list its rules"
         saved = self._tool(save, purpose=purpose)
         if "*nat" not in map(str.strip, saved.out.splitlines()):
-            # It complains if the kernel does not say what is loaded, or if nft created rules that it cannot show.
+            # It warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
             if saved.err or "Table `nat' is incompatible" in saved.out:
                 raise tool_error(saved, save, purpose=purpose, what="ebtables")
             return ()

@@ -40,8 +40,8 @@ class Run(Protocol):
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without `environment` it gets that of this process. Raises FileNotFoundError if the program does not exist,
-        TimeoutError if it has not ended in time, and another OSError if it cannot be started.
+        Without `environment`, the program gets that of this process. Raises FileNotFoundError if the program does not
+        exist, TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
 
 

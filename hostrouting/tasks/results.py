@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once what is missing is there."""
+        """Whether routes or other state of the kernel would change, now or when what is missing has come."""
         routes = self.routes
         return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
 

@@ -13,9 +13,9 @@ The rest is left out, as follows; nothing notices if a test relies on it:
   device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires, and a route that refuses packets has no next hop;
-- a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
+- a gateway is looked up in the tables local and main and in the table of its route, whatever the rules say. For an IPv6
   gateway without a device, Linux may choose another device, or none;
-- a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
+- a lookup answers an IPv6 route with several next hops as it is listed; Linux begins with the next hop that it uses;
 - lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
 """
@@ -320,7 +320,7 @@ class FakeKernel(RouteBackend):
         return hop
 
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
-        """The device on which the gateway is: that of the route that leads to it without another gateway."""
+        """The device of the gateway, which is that of the route to it without another gateway."""
         family = gateway.version
         if family == IPV6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")

@@ -200,7 +200,7 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
 
 
 def _made(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
-    """Named tuples with these fields; `builds` would draw the fields that have defaults, too."""
+    """Named tuples with these fields; `builds` would also draw the fields that have defaults."""
     return st.fixed_dictionaries(fields).map(lambda values: cls(**values))
 
 

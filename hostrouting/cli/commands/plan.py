@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
         code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
     elif routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
-        code, answer = CANNOT_DECIDE, "NOT READY: apply would wait for what is missing"
+        code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
     else:

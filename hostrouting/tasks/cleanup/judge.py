@@ -61,7 +61,7 @@ class CleanupFacts:
 
 @attrs.frozen
 class CleanupEntry:
-    """One rule, neighbour or route that looks like azure-vnet's, with what is done to it, and why."""
+    """A rule, neighbour or route that looks like azure-vnet's, with its fate and the reason."""
 
     kind: Literal["rule", "neighbour", "route"]
     spec: str

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class CleanupPlan:
-    """What would be deleted, in that order, and what is kept, each with its reason."""
+    """What would be deleted, in this order, and what is kept, each with its reason."""
 
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
