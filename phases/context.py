@@ -76,7 +76,7 @@ class Scope:
 
 
 def in_range(value: object, name: str, *, least: float, most: float = math.inf) -> float:
-    """The value, if it is a number within these bounds."""
+    """The value, if it is a number within these bounds; otherwise ValueError."""
     if not isinstance(value, (int, float)) or not least <= value <= most or value == math.inf:
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
         raise ValueError(f"{name} is {value!r}; it must be a number, {limits}")
@@ -186,7 +186,7 @@ class Context:
 
     @contextmanager
     def within(self, seconds: float | None = None) -> Iterator[Context]:
-        """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
+        """A context for a part of a task that may take so many seconds; after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
         Inside the block, use the context that it yields.

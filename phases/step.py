@@ -112,7 +112,7 @@ class Step:
         }
 
     def walk(self) -> Iterator[Step]:
-        """The step itself and every one inside it, parents first."""
+        """The step itself and every step inside it, parents first."""
         yield self
         for child in tuple(self.children):
             yield from child.walk()

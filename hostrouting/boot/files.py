@@ -33,7 +33,7 @@ WRITER = f"hostrouting {__version__}"
 def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
 
-    The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; the drop-ins come last.
     """
     if is_nothing(config):
         return ()

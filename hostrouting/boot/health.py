@@ -89,12 +89,12 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _plain(unit: str) -> str:
-    """The unit; for a template an instance without settings of its own."""
+    """The unit; for a template, an instance without settings of its own."""
     return unit.replace("@.", "@hostrouting-probe.")
 
 
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; of a template's instances: those with drop-ins of their own, and the loaded ones."""
+    """The properties of the unit; for a template, of an instance, and of all that have drop-ins or are loaded."""
     before, at, after = unit.partition("@.")
     folders = host.files.names(HostLayout.unit_directory) if at else ()
     special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]

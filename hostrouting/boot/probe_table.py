@@ -39,7 +39,7 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and of its rules: it is in force if all of them are listed."""
+    """The comments of the table and of its rules: the table is in force if all of them are listed."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 

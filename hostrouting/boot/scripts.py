@@ -31,7 +31,7 @@ _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
-    """gate.sh, with the steps that must succeed before a unit starts, and those that are only logged if they fail."""
+    """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure is only logged."""
     return HEAD + asset("gate.sh").replace(
         "required=() wanted=()\n", f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n", 1
     )

@@ -60,7 +60,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 
 def write_error(error: Exception, *, as_json: bool) -> int:
-    """Print the error, on standard output as a document; return its exit code."""
+    """Print the error, with --json also as a document on standard output; return the exit code."""
     if isinstance(error, errors.HostRoutingError):
         say(str(error))
     else:

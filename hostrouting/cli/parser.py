@@ -70,7 +70,7 @@ _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=100)
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser for these words, with the arguments of the commands that are among them; without words, of all."""
+    """The parser for these words, with the arguments of the commands among them; without words, of all commands."""
     common: dict[str, Any] = {"epilog": EXIT_CODES, "formatter_class": _Formatter, "allow_abbrev": False}
     summary = "Check which devices a host's packets leave by, and correct its routes."
     parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)

@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """Why it failed; each message once."""
+        """Why the run failed; each message once."""
         return tuple({str(step.error): step.error for step in self.report.failures if step.error}.values())
 
     @property
@@ -94,7 +94,7 @@ class Run(NamedTuple):
 
 
 def run_task(task: phases.AnyTask, host: Host) -> Run:
-    """Run the task on this host. A signal, or the end of its terminal, stops it, and it undoes what it has begun."""
+    """Run the task on this host. After a signal, or the end of its terminal, it takes back what it has begun."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")  # on standard error
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup

@@ -73,7 +73,7 @@ class Files(Protocol):
         """Why root cannot write into the folder, which may be absent; empty if it can. Only an attempt is certain."""
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """Take the lock of this file, and return what releases it; None if another process has it.
+        """Take the lock of this file, and return a function that releases it; None if another process has the lock.
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the process releases a lock.
         """
@@ -247,7 +247,7 @@ def _replaced(place: str, temporary: str) -> Iterator[None]:
 
 
 def _make_folder(place: str) -> None:
-    """Make it with its parents. Only the owner may write into them, and all users may read them, whatever the umask."""
+    """Make the folder and its parents. Only the owner may write there, and all users may read, whatever the umask."""
     if os.path.isdir(place):
         return
     _make_folder(os.path.dirname(place))

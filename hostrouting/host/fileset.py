@@ -29,7 +29,7 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs, because root runs some of these."""
+        """Whether `write` would change anything. A file of another owner differs: root runs some of our files."""
         entry = files.look(self.path)
         if self.target:
             return entry is None or entry.target != self.target

@@ -101,7 +101,7 @@ class Host:
 
     @property
     def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks; none if no file says which, or it cannot be read."""
+        """The name servers that this host asks; none if no file lists them, or the file cannot be read."""
         servers: list[IP] = []
         with suppress(HostError):
             texts = (text for path in _RESOLV_CONFS if (text := self.files.read(path)) is not None)

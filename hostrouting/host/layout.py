@@ -77,5 +77,5 @@ class HostLayout:
 
     @staticmethod
     def undo_file(cni: str, number: int) -> str:
-        """The path of the nth undo file for this CNI, which lasts: it restores what a clean-up deleted."""
+        """The path of the nth undo file for this CNI, which survives a reboot: it restores what a clean-up deleted."""
         return f"/var/lib/hostrouting/{cni}-{number}.undo"

@@ -36,12 +36,12 @@ class RouteRequest(NamedTuple):
     - `append`: adds the route behind those with the same key, and Linux uses the first. In IPv6, adds a next hop to
       them. Refused (exists) if this route is there, in IPv6 also if the next hop is, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route) if there is none.
-      A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop for each
-      of the request.
+      A metric or a protocol of 0 matches any, so a request to delete has both. In IPv6, `delete` deletes one next hop
+      for each next hop of the request.
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference, an end and a
-    nexthop object, which are only read. The state of a next hop (linkdown, dead) and the weight of a single
-    one are ignored: a route can be passed back as it was read.
+    nexthop object, which are only read. The state of a next hop (linkdown, dead) is ignored, and so is the weight of
+    the only next hop: a route can be passed back as it was read.
     """
 
     verb: Verb

@@ -117,7 +117,7 @@ def run_tool(
 
     `purpose` completes "the tool could not …", and `fine` has the exit codes that are not a failure. The kinds of the
     error are missing, timeout (the change may or may not have been made), not-permitted, not-loaded (the kernel does
-    not have what the tool works on), no-answer (systemd does not run) and refused; its `words` are what was printed.
+    not have what the tool works on), no-answer (systemd does not run) and refused; its `output` is what was printed.
     """
     tool = words[0]
     try:

@@ -55,7 +55,7 @@ class Pyroute2Backend(RouteBackend):
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a packet of this user to each destination; in IPv6 it has no protocol."""
+        """What the kernel would do with a packet of this user to each destination; for IPv6 without a protocol."""
         return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:

@@ -90,7 +90,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
-    """Write and remove files until those of the host, which has to be locked, are those of the configuration.
+    """Make the files of the host those of the configuration; the host has to be locked.
 
     `former` is what was installed. The first failure ends it; the error has the effects. Another call completes it.
     """
@@ -260,7 +260,7 @@ class SectionTask(InstallTask):
 
     @property
     def has_work(self) -> bool:
-        """Whether its section asks for anything, or something of it is left in the kernel."""
+        """Whether its section asks for anything, or something of the section is left in the kernel."""
         if getattr(self.config, self.section) != getattr(HostRoutingConfig(), self.section):
             return True
         plan = self.planned()

@@ -181,9 +181,11 @@ class FakeManager:
 class FakeHost(Host):
     """A host in memory. Tests set its parts before a run, and read them after it.
 
-    host = FakeHost(kernel=h200())
-    phases.execute(CheckRouteOverlap(config, host=host))
-    print(host.kernel)  # as `ip rule` and `ip route` print it
+    For example::
+
+        host = FakeHost(kernel=h200())
+        phases.execute(CheckRouteOverlap(config, host=host))
+        print(host.kernel)  # as `ip rule` and `ip route` print it
     """
 
     kernel: FakeKernel = attrs.field(factory=plain_vm)

@@ -148,7 +148,7 @@ class FakeKernel(RouteBackend):
                 self._routes[place] = [route for route in routes if not _is_lost(route, name, lost)]
 
     def set_up(self, name: str) -> None:
-        """Set a device up: the routes of its addresses come."""
+        """Set a device up, which adds the routes of its addresses."""
         with self._changing(f"set {name} up"):
             if self._link(name).up:
                 return
@@ -451,7 +451,7 @@ def _is_meant(there: Route, route: Route) -> bool:
 
 
 def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
-    """Whether a route goes with this device, which has had these addresses."""
+    """Whether a route is deleted with this device, which had these addresses."""
     # IPv6 leaves the source of other devices' routes, even if the address is gone.
     is_from_lost = route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
     return is_from_lost or name in route.devs

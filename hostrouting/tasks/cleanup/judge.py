@@ -134,7 +134,7 @@ A default target may be missing; a protocol may be a number; an address may have
 
 
 class PodRule(NamedTuple):
-    """A rule that azure-vnet adds for a pod. The uplink is the device that frames arrive on; one for ARP has none."""
+    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has none."""
 
     ip: IP
     mac: str
