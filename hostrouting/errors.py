@@ -35,7 +35,7 @@ _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-l
 class HostRoutingError(Exception):
     """The root of all errors: catch it to catch everything that hostrouting raises on purpose.
 
-    Without a message, that of the findings is used; the errors among these say whether to try again.
+    Without a message, the findings are the message; the errors among them say whether to try again.
     """
 
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
@@ -184,5 +184,5 @@ def is_denied(error: BaseException | None) -> bool:
     """Whether this error, or one that caused it, says that this process lacks a permission."""
     if error is None:
         return False
-    denied = isinstance(error, HostError) and error.errno in {errno.EACCES, errno.EPERM}
+    denied = isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}
     return denied or getattr(error, "kind", "") == "not-permitted" or is_denied(error.__cause__)

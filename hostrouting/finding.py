@@ -50,7 +50,7 @@ class Finding(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The log level for this finding. An error is usually raised, and logged by whoever catches it."""
+        """The log level for this finding. An error is usually raised; the code that catches it logs it."""
         return _INFO if self.severity == "note" else _WARNING
 
     @property

@@ -4,7 +4,7 @@
         for group in group_nodes(check_snapshots(["nodes"], config, executor)):
             print(len(group.nodes), group.verdict, group.problem)
 
-A snapshot that cannot be read, or judged, has a result, too: its verdict is "no verdict". The workers read the files
+A snapshot that cannot be read, or judged, has a result as well: its verdict is "no verdict". The workers read the files
 themselves, so on a cluster the paths have to lead to the same files. Nothing here asks this host.
 
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, by devices that differ only in their
@@ -53,7 +53,7 @@ class NodeResult(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the node: that of its file."""
+        """The name of the node, which its file has."""
         return os.path.basename(self.path).removesuffix(".json")
 
 

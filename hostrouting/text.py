@@ -27,7 +27,7 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
-    """The first texts, and one that counts the others."""
+    """The first texts, and a text that counts the others."""
     return [*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])]
 
 

@@ -18,45 +18,16 @@ A task is any object with a `name` and a method `do(ctx)`. A decorator turns a f
 What happened to a task in a run is a `Step`, and the step of the whole run is its report.
 """
 
-from __future__ import annotations
+from phases.context import Clock, Context
+from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
+from phases.groups import deadline, parallel, retry, serial, when
+from phases.observers import LogObserver
+from phases.running import execute, plan, run, undo
+from phases.step import Observer, Status, Step
+from phases.tasks import AnyTask, Skip, Task, task
 
-TYPE_CHECKING = False  # loading `typing` would take a third of the time of a program that only prints its usage
-if TYPE_CHECKING:
-    from phases.context import Clock, Context
-    from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
-    from phases.groups import deadline, parallel, retry, serial, when
-    from phases.observers import LogObserver
-    from phases.running import execute, plan, run, undo
-    from phases.step import Observer, Status, Step
-    from phases.tasks import AnyTask, Skip, Task, task
-
-# fmt: off
-__all__ = [
-    # what a task is
-    "AnyTask", "Context", "Skip", "Task", "task",
-    # how tasks are combined
-    "deadline", "parallel", "retry", "serial", "when",
-    # how tasks are run: run, plan and undo return a Step
-    "Status", "Step", "execute", "plan", "run", "undo",
-    # how tasks end
-    "Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask",
-    # how a run is observed, and where its time comes from
-    "Clock", "LogObserver", "Observer",
-]
-# fmt: on
-
-if not TYPE_CHECKING:  # if a type checker saw it, it would accept any name
-
-    def __getattr__(name: str) -> object:
-        # A name is looked for on first use: a command that only prints its usage runs no task.
-        for home in ("errors", "tasks", "step", "observers", "context", "running", "groups") if name in __all__ else ():
-            from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
-
-            if hasattr(module := import_module(f"{__name__}.{home}"), name):
-                value = globals()[name] = getattr(module, name)
-                return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+__all__ = ["AnyTask", "Context", "Skip", "Task", "task"]  # what a task is
+__all__ += ["deadline", "parallel", "retry", "serial", "when"]  # how tasks are combined
+__all__ += ["Status", "Step", "execute", "plan", "run", "undo"]  # how tasks are run: run, plan and undo return a Step
+__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"]  # how tasks end
+__all__ += ["Clock", "LogObserver", "Observer"]  # how a run is observed, and where its time comes from

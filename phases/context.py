@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 class Clock:
     """What a run needs from the outside world: the time, waiting, and threads.
 
-    With `phases.testing.FakeClock` in its place, no test waits. Runs that share a clock wake each other, which does no
-    harm.
+    Tests use `phases.testing.FakeClock` instead. Runs that share a clock wake each other, which does no harm.
     """
 
     def __init__(self) -> None:
@@ -77,7 +76,7 @@ class Scope:
 
 
 def in_range(value: object, name: str, *, least: float, most: float = math.inf) -> float:
-    """The value, if it is a number within these bounds."""
+    """The value, if it is a number within these bounds; otherwise ValueError."""
     if not isinstance(value, (int, float)) or not least <= value <= most or value == math.inf:
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
         raise ValueError(f"{name} is {value!r}; it must be a number, {limits}")
@@ -85,7 +84,7 @@ def in_range(value: object, name: str, *, least: float, most: float = math.inf) 
 
 
 def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
-    """Call; whatever is raised, even SystemExit, is logged and changes nothing, and so does a log that raises."""
+    """Call, and only log what is raised, even SystemExit; what the log raises is dropped."""
     try:
         call(*args)
     except BaseException:
@@ -131,7 +130,7 @@ class Context:
 
     @property
     def _scope(self) -> Scope:
-        """Of the scopes that the task is inside, the one that stops first; of several at once, the innermost."""
+        """The scope around the task that stops first; if several stop at once, the innermost."""
         return min(self.scopes, key=lambda scope: scope.stop[0])
 
     @property
@@ -165,7 +164,7 @@ class Context:
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, and never after the block has ended. If it raises, that is logged
+        The callback runs in a thread of its own, and never after the block has ended. What it raises is logged
         and changes nothing. The end of the block raises Cancelled if the task is cancelled, because the block may
         have ended for this reason only.
         """
@@ -187,7 +186,7 @@ class Context:
 
     @contextmanager
     def within(self, seconds: float | None = None) -> Iterator[Context]:
-        """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
+        """A context for a part of a task that may take so many seconds; after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
         Inside the block, use the context that it yields.

@@ -28,8 +28,8 @@ class PhasesError(Exception):
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` are their steps, in the order in which they failed, each with its `path` and its `error`. `error` is that
-    of the first one; it is also `__cause__`, so that a printed traceback begins where it was raised.
+    `failures` are their steps, in the order in which they failed, each with its `path` and its `error`. `error` is the
+    first error, and also `__cause__`, so that a printed traceback begins where it was raised.
     """
 
     def __init__(self, failures: Sequence[Step]) -> None:
@@ -66,8 +66,6 @@ class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wron
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was passed as a task and is not one; the message says what is missing."""
-
-    can_retry = False
 
 
 def describe_error(error: BaseException) -> str:

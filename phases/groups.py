@@ -9,17 +9,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from phases.context import in_range
+from phases.context import Context, in_range
 from phases.errors import TaskFailed, describe_error
 from phases.running import new_step, pass_over, raise_one, take
-from phases.step import seconds_in_words
+from phases.step import Step, seconds_in_words
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
-
-if TYPE_CHECKING:
-    from phases.context import Context
-    from phases.step import Step
 
 T = TypeVar("T")
 
@@ -44,7 +40,7 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
 def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None) -> FunctionTask[tuple[object, ...]]:
     """The tasks all at once, in threads. The result is the tuple of their results, in the order they are listed.
 
-    With `at_once`, no more than so many of them run at the same time; the others follow in the order they are listed.
+    With `at_once`, at most so many of them run at the same time; the others follow in the order they are listed.
 
     The first failure cancels the others. The group waits for every task, however long it takes, and then raises one
     TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
@@ -54,11 +50,10 @@ def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None
 
 
 def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple[object, ...]:
-    """Run all of them; return, or raise, after the last has ended.
+    """Start threads until every task has been taken; each thread takes tasks until none is left.
 
-    The caller's thread starts threads until every task has been taken, and each thread takes tasks until none is
-    left: slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's thread runs no
-    task and only waits, because signals are delivered to it.
+    So slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's thread runs no task
+    and only waits, because signals are delivered to it.
     """
     untaken = deque([(place, task, new_step(task, ctx)) for place, task in enumerate(tasks)])
     results, raised = dict[int, object](), list[BaseException]()

@@ -1,7 +1,6 @@
 """What a run shows while it runs: a log line for each start and end and, on a terminal, a live tree.
 
-Every record of the log carries its fields as one mapping under one extra key, `FIELDS`, and no other attribute. Lines
-that a task logs through `ctx.log` get the same mapping, so each line names its run and task.
+Every record of the log, also of a task's own lines, has its fields as one mapping under one extra key, `FIELDS`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from phases.step import Status
+from phases.step import Status, Step, seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
-
-    from phases.step import Step
 
 FIELDS = "phases"
 LOGGER = logging.getLogger("phases")
@@ -37,7 +34,7 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
 class LogObserver:
     """Logs each start and each end as one line with all facts of the step, and the fields of its result.
 
-    An error is in one line at ERROR, that of the task that raised it, and not in those of the groups around it. A task
+    An error stands in one line, at ERROR: that of the task that raised it, not those of the groups around it. A task
     that was not started is only logged at DEBUG.
     """
 
@@ -53,7 +50,7 @@ class LogObserver:
             level, words = logging.DEBUG, f"not started: {why}"
         else:
             level = logging.INFO if step.ok else logging.ERROR if step.failure else logging.WARNING
-            words = f"{step.status} after {step.took}{f': {why}' if why else ''}"
+            words = f"{step.status} after {seconds_in_words(step.seconds)}{f': {why}' if why else ''}"
         action = "" if step.action == "do" else f" ({step.action})"
         facts = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **facts}}

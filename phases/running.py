@@ -2,11 +2,11 @@
 
 Every task of a run, nested or not, goes through `act`, whichever of its methods is called.
 
-SIGINT and SIGTERM cancel a run, which then ends as if anybody else had cancelled it. Python calls a handler in the main
-thread, between any two of its instructions: possibly while that holds a lock, and not while it is in a system call that
-began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler releases
-a lock, which it may do at any time, and wakes regularly. If the program's own handler for another signal raised there,
-the main thread would leave the tasks behind; so what it raises is kept until they have ended.
+SIGINT and SIGTERM cancel a run, which then ends as after any other cancellation. Python calls a handler in the main
+thread, between any two of its instructions: possibly while the thread holds a lock, and not while it is in a system
+call that began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler
+releases a lock, which a handler may do at any time, and wakes regularly. If the program's own handler for another
+signal raised there, the main thread would leave the tasks behind; so the error is kept until the tasks have ended.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled. SystemExit,
     KeyboardInterrupt and the like are raised unchanged, after the end of their step was logged.
 
-    It handles no signal: Ctrl-C raises KeyboardInterrupt wherever the main thread is. What runs then is stopped and
-    waited for, but if that is inside this package, an observer can miss a step's end. A program that must stop cleanly
-    calls `run`.
+    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is. Running tasks are stopped and
+    waited for, but if the thread is inside this package at that moment, an observer can miss the end of a step. A
+    program that must stop cleanly calls `run`.
 
     With the context of a running task, the task becomes a step inside that one; if run(skip=…) leaves that step out,
     the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
@@ -63,23 +63,22 @@ def run(
 ) -> Step:
     """Run the task as the main work of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
 
-    SIGINT and SIGTERM cancel the run and wait until it has stopped. A failure is not raised; it is in the report.
-    Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
+    SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not raised; it is in the
+    report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
     `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without
     observers, you get log lines and, with rich and a terminal on stderr, a live tree.
     """
-    leaves_out = left_out(task, only=only, skip=skip)
     if observers is None:
         observers = [each for each in (LogObserver(logger), live_tree(logger)) if each]
     ctx = Context(clock=clock, logger=logger, observers=observers)
-    return _reported(task, ctx.but(leaves_out=leaves_out), action="do")
+    return _reported(task, ctx.but(leaves_out=left_out(task, only=only, skip=skip)), action="do")
 
 
 def plan(task: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of its step.
 
-    Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
-    error is in the report, `ok` is false, and the other tasks are still called.
+    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called. If a task raises,
+    its error is in the report, `ok` is false, and the other tasks are still called.
     """
     ctx = Context(observers=()).but(leaves_out=left_out(task, only=only, skip=skip))
     return _reported(task, ctx, action="plan")
@@ -136,7 +135,7 @@ def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
 
 @contextmanager
 def _handlers(note: Callable[[int], None]) -> Iterator[None]:
-    """In the block, note the signals that stop, and those whose own handler raises: that is raised after the block."""
+    """In the block, note SIGINT, SIGTERM and each signal whose own handler raises; that error comes after the block."""
     raised, is_over = list[BaseException](), False
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -166,7 +165,7 @@ def _handlers(note: Callable[[int], None]) -> Iterator[None]:
 
 
 def take(task: Task[T], step: Step, ctx: Context) -> T:
-    """Call the method that the step is for, of the task or else of those inside it, unless that is left out."""
+    """Call the method that the step is for: that of the task, or else of the tasks inside it. Skip what is left out."""
     method, members = getattr(task, step.action, None), getattr(task, "subtasks", ())
     if reason := ctx.leaves_out(step.path) or ("" if method or members else f"offers no {step.action}"):
         pass_over(step, ctx, reason)
@@ -234,7 +233,7 @@ def pass_over(step: Step, ctx: Context, reason: str, *, status: Status = Status.
 
 
 def raise_one(raised: Sequence[BaseException]) -> None:
-    """Raise SystemExit and the like, which pass through groups unchanged; or all failures in one; or Cancelled."""
+    """Raise SystemExit and the like unchanged; or else one TaskFailed with all failures; or else Cancelled."""
     strays = [error for error in raised if not isinstance(error, TaskFailed | Cancelled)]
     if failures := [step for error in raised if isinstance(error, TaskFailed) for step in error.failures]:
         strays.append(TaskFailed(failures))

@@ -1,12 +1,11 @@
-"""Step: what happened to one task in a run. Observers get it when it starts and ends, and the first is the report.
-
-How a step is worded in a log is decided in `observers`.
-"""
+"""Step: what happened to one task in a run. Observers get each step at its start and end; the root is the report."""
 
 from __future__ import annotations
 
 import enum
+import json
 import math
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 class Step:
     """One task of a run and, in `children`, the steps inside it. The step of the whole run is its report.
 
-    It changes until it has ended. A step that was never started has no `start` and no `seconds`.
+    A step changes until it has ended. One that was never started has no `start` and no `seconds`.
     """
 
     path: tuple[str, ...]
@@ -48,7 +47,7 @@ class Step:
     seconds: float | None = None
     result: object = None
     error: BaseException | None = None
-    """What the task raised; for a group that only passes on failures, the TaskFailed with them."""
+    """What the task raised; for a group, the TaskFailed with the failures of its tasks."""
     reason: str = ""
     """Why it was cancelled or skipped; in a plan, under which condition it runs."""
     attempts: int = 1
@@ -74,7 +73,7 @@ class Step:
 
     @property
     def failures(self) -> tuple[Step, ...]:
-        """The steps that made this one fail, in the order in which they failed; itself, if it raised the error."""
+        """The steps that made this one fail, in the order in which they failed; itself if it raised the error."""
         if self.status is not Status.FAILED:
             return ()
         if isinstance(self.error, TaskFailed) and self.error.failures[0].run == self.run:
@@ -84,7 +83,7 @@ class Step:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which it failed, unless a step inside it raised that before."""
+        """The error that this step raised; None if it did not fail, or passed on the error of a step inside it."""
         return self.error if self.failures == (self,) else None
 
     @property
@@ -98,7 +97,7 @@ class Step:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What its log lines and the report's JSON say of it, except for its result."""
+        """The facts for the log lines and the report's JSON, without the result."""
         return {
             "run": self.run,
             "task": "/".join(self.path),
@@ -113,7 +112,7 @@ class Step:
         }
 
     def walk(self) -> Iterator[Step]:
-        """The step itself and every one inside it, parents first."""
+        """The step itself and every step inside it, parents first."""
         yield self
         for child in tuple(self.children):
             yield from child.walk()
@@ -132,16 +131,11 @@ class Step:
         steps, lines = list(_drawn(self)), list[str]()
         width = max(len(drawn + step.name) for drawn, _, step in steps)
         for drawn, further, step in steps:
-            ended = "" if self.action == "plan" else f"{step.status:9}  {step.took:>8}  "
+            ended = "" if self.action == "plan" else f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
             first, *others = step.note.splitlines() or [""]
             lines += [f"{drawn + step.name:{width}}  {ended}{first}".rstrip()]
             lines += [f"{further}  {line}" for line in others]
         return "\n".join(lines)
-
-    @property
-    def took(self) -> str:
-        """How long it took, in words; empty if it has not ended or never started."""
-        return "" if self.seconds is None else seconds_in_words(self.seconds)
 
     @property
     def note(self) -> str:
@@ -158,14 +152,10 @@ class Step:
 
     def to_json(self) -> str:
         """The report as JSON."""
-        import json  # noqa: PLC0415  only this needs it
-
         return json.dumps(self.to_mapping())
 
     def to_mapping(self) -> dict[str, object]:
         """The report as plain values. An error is at the step that raised it, a result at the step that returned it."""
-        import traceback  # noqa: PLC0415  only a stored report needs it
-
         error = self.failure
         return {
             **self.facts,
@@ -180,13 +170,15 @@ class Step:
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only ends. If an observer raises, that is logged and the run continues. It must not wait for
-another step.
+A step that is passed over only ends. What an observer raises is logged, and the run continues. An observer must not
+wait for another step.
 """
 
 
-def seconds_in_words(seconds: float) -> str:
-    """A duration with some digits: `12 ms`, `3.25 s`, `2 min 05 s`."""
+def seconds_in_words(seconds: float | None) -> str:
+    """A duration with some digits: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
+    if seconds is None:
+        return ""
     if seconds < 0.999_5:
         return f"{seconds * 1e3:.0f} ms"
     if seconds < 59.995:

@@ -63,7 +63,7 @@ class FunctionTask(Generic[T_co]):
     undo: Callable[[Context], object] | None = None
     subtasks: tuple[AnyTask, ...] = ()
     plan_note: str = ""
-    """Under which condition it runs, for a plan."""
+    """The condition under which it runs, for a plan."""
 
     def __attrs_post_init__(self) -> None:
         for member in (*self.subtasks, self):
@@ -103,7 +103,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
 def left_out(
     root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
 ) -> Callable[[tuple[str, ...]], str]:
-    """A function: why the task at this path is left out; empty if it runs.
+    """A function that says why the task at a path is left out; it returns an empty text if the task runs.
 
     A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
     inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.

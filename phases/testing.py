@@ -6,14 +6,11 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from phases.context import Clock
-from phases.step import Status
+from phases.context import Clock, Context
+from phases.step import Status, Step
 
 if TYPE_CHECKING:
     import threading
-
-    from phases.context import Context
-    from phases.step import Step
 
 
 class StubTask:
@@ -40,12 +37,11 @@ class StubTask:
 
 
 class Recorder:
-    """An observer that records the paths of the steps that started, and each end with its status, in order."""
+    """An observer that records, in order, each start and each end with its status; some steps have only an end."""
 
     def __init__(self) -> None:
         self.starts: list[str] = []
         self.ends: list[tuple[str, Status]] = []
-        """Also of the steps that were not started."""
 
     def __call__(self, step: Step) -> None:
         """Record the start or the end."""

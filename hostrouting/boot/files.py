@@ -1,8 +1,8 @@
 """What a configuration makes of a host: every file, as its path, its text and its mode.
 
 `files_of` is the only answer to this question. `apply` writes what differs from it, `plan` and `status` show what
-differs, and removal is the same for the configuration that asks for nothing. Nothing is read here, but for
-`owned_paths`: which files of ours a host has, wanted or not.
+differs, and removal is the same for the configuration that asks for nothing. Only `owned_paths` and `foreign_steps`
+read a host: they say which files it has, ours or not, wanted or not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WRITER = f"hostrouting {__version__}"
 def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
 
-    The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; the drop-ins come last.
     """
     if is_nothing(config):
         return ()
@@ -57,7 +57,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it has no unit to gate, which each step brings, and keeps nothing."""
+    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps nothing."""
     return not gated_units(config) and config.manage_foreign != "keep"
 
 
@@ -102,13 +102,13 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
-    # The Go original has the same markers: alone they are not ours. What opens the gate would open the next one, too.
+    # The Go original has the same markers: alone they are not ours. A file that opens the gate would open the next one.
     passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.look(path)]
     return (*paths[:-1], *passing, *paths[-1:])
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
-    """The scripts in gate.d that somebody else has put there: they hold gated units back, too."""
+    """The scripts of others in gate.d: they also hold gated units back."""
     folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
     names = [name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")]  # as in bash
     return tuple(f"{folder}/{name}" for name in names if name not in ours)

@@ -35,7 +35,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 
 
 def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Files that are missing or edited, and what is not ours in gate.d."""
+    """Files that are missing or edited, and files in gate.d that are not ours."""
     files, units = host.files, spoken(gated_units(config))
     for path in foreign_steps(files):
         sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
@@ -55,14 +55,13 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
                 yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            sentence = f"{file.path} is not as hostrouting wrote it for {HostLayout.config_path}"
-            yield Finding("file", "error", sentence, file.path, _AGAIN)
+            yield Finding("file", "error", f"{file.path} is not as hostrouting wrote it", file.path, _AGAIN)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
-    """That no systemd runs; and the file that opens the gate, with the conditions of gate.sh."""
+    """Whether no systemd runs, and whether a file opens the gate; the conditions are those of gate.sh."""
     if host.running_manager is None:
-        sentence = f"systemd does not run here: nothing holds {units} back, or sets the routes at boot"
+        sentence = f"systemd does not run here: nothing holds {units} back, and nothing sets the routes at boot"
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
@@ -90,12 +89,12 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _plain(unit: str) -> str:
-    """The unit; for a template an instance without settings of its own."""
+    """The unit; for a template, an instance without settings of its own."""
     return unit.replace("@.", "@hostrouting-probe.")
 
 
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; of a template's instances: those with drop-ins of their own, and the loaded ones."""
+    """The properties of the unit; for a template, of an instance, and of all that have drop-ins or are loaded."""
     before, at, after = unit.partition("@.")
     folders = host.files.names(HostLayout.unit_directory) if at else ()
     special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]

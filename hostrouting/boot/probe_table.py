@@ -1,11 +1,11 @@
 """The nftables table that rewrites the source of load-balancer probes: one text, for `apply`, the boot and the guard.
 
-The load balancer probes over IPv6 from a link-local address, and a node does not forward such packets. The table gives
-them the address that is set aside for this before anything else sees them, and takes it back from the replies. When it
-is loaded, probe-rewrite.sh and `tasks.probe_rewrite` decide.
+The load balancer probes over IPv6 from a link-local address, and a node does not forward such packets. Before anything
+else sees the packets, the table gives them a global address, and it restores the link-local one in the replies.
+probe-rewrite.sh and `tasks.probe_rewrite` decide when the table is loaded.
 
-The text begins by deleting a table of its name, so to load it is one transaction, whatever was there. Its digest is in
-the comment of the table: the table is in force if it is listed with that comment and those of all rules.
+The text begins by deleting the table, so loading the text is one transaction, whatever was there. Its digest is in the
+comment of the table: the table is in force if it is listed with this comment and those of all rules.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and of its rules: it is in force if all of them are listed."""
+    """The comments of the table and of its rules: the table is in force if all of them are listed."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 

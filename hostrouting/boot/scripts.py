@@ -31,7 +31,7 @@ _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 
 def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
-    """gate.sh, with the steps that must succeed before a unit starts, and those that are only logged if they fail."""
+    """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure is only logged."""
     return HEAD + asset("gate.sh").replace(
         "required=() wanted=()\n", f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n", 1
     )
@@ -66,7 +66,7 @@ def render_check_script(config: HostRoutingConfig) -> str:
 
 
 def _range(cidr: Prefix) -> str:
-    """Its first and its last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it."""
+    """The first and the last address of a CIDR. Linux takes 0.0.0.0 for this host, and cannot be asked about it."""
     first = max(cidr.first, 1) if cidr.family == IPV4 else cidr.first
     return f"{as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
 
@@ -116,7 +116,7 @@ def _device_settings() -> Iterator[str]:
 def _refusal_settings() -> Iterator[str]:
     """The routes with which CNIs refuse packets: family, type, protocol, the number of the CNI, its proof, and lengths.
 
-    Whether a range is the subnet of this node is not looked at in the script, so nothing proves that there.
+    The script does not know the subnet of this node, so nothing proves a refusal of the rest of that subnet.
     """
     for number, cni in enumerate(CNIS, start=1):
         for row in cni.refusals:

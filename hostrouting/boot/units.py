@@ -1,7 +1,7 @@
 """The units, and the drop-ins for units and programs of others: their texts.
 
-Here: constants. Not here: the scripts that the units run (`scripts`), which of them a
-configuration needs (`files`), and whether systemd obeys them (`health`).
+Here: constants. Not here: the scripts that the units run (`scripts`), which units a configuration needs (`files`), and
+whether systemd obeys them (`health`).
 
 No unit here depends on a unit that it gates, nor the other way round, so starting or stopping one of them never touches
 a running unit. A oneshot does not remain active when it is done: every start runs it again.
@@ -73,8 +73,8 @@ RuntimeDirectoryPreserve=yes
 
 
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
-# The results lie in the directory of an agent. It may remove that and make it again, which a mount would not show.
-# RuntimeDirectory= would give it, and all that is in it, to root; with CAP_DAC_OVERRIDE, it can be anybody's.
+# The results are in the directory of an agent, which may remove it and make a new one: a mount would show the old one.
+# RuntimeDirectory= would give the directory and its contents to root; with CAP_DAC_OVERRIDE, they can be anybody's.
 _WRITES_RESULTS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
 
 
@@ -131,7 +131,7 @@ UNITS = {
         after=_FLUSHERS,
     ),
 }
-"""The texts. The guard runs all steps again, and is stopped first; the oneshots run one at boot, the check by hand."""
+"""The texts. The guard runs all steps again, and is stopped first; each oneshot runs one step, the check by hand."""
 
 
 def is_enabled(unit: str) -> bool:

@@ -29,7 +29,10 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     try:
         from hostrouting.cli.parser import make_parser  # noqa: PLC0415  see above
 
-        arguments = make_parser(words).parse_args(words)
+        parser = make_parser(words)
+        arguments = parser.parse_args(words)
+        if words.count("-") > 1:
+            parser.error("only one argument can be standard input (-)")
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 

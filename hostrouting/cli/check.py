@@ -14,7 +14,6 @@ from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.config.settings import HostRoutingConfig, Mode
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.host.files import Files
 from hostrouting.host.host import Host
 
 
@@ -26,16 +25,16 @@ class Check(NamedTuple):
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, report: CheckReport, config: HostRoutingConfig, files: Files | None = None) -> "Check":
-        """The report of a check by this configuration, on a host with these files."""
+    def of(cls, report: CheckReport, config: HostRoutingConfig, host: Host | None = None) -> "Check":
+        """The report of a check by this configuration, of this host or of a snapshot."""
         mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
-        if files is not None and (config.static_routes.enabled or report.routes):
-            findings += find_networkd(config, files)
+        if host is not None and (config.static_routes.enabled or report.routes):
+            findings += find_networkd(config, host.files)
         return cls(report, mode, tuple(dict.fromkeys(findings)))
 
     def code(self, ignored: Collection[str] = ()) -> int:
-        """The exit code: that of the verdict, as if there were no findings with these names."""
+        """The exit code of the verdict, as if there were no findings with these names."""
         doubts = {doubt for family in self.report.families for doubt in family.doubts}
         counting = [finding for finding in self.findings if finding.name not in ignored]
         escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)
@@ -55,7 +54,7 @@ class Check(NamedTuple):
         return tuple(map(str, self.report.families))
 
     def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
-        """The whole page, with the command that prints the repaired configuration, and where to type it, as whom."""
+        """The whole page; `repair` prints the repaired configuration, `there` says as whom commands are typed."""
         yield from (verdicts := self.verdicts())
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
@@ -78,7 +77,7 @@ def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) 
     if saved is not None:
         return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config, name_servers=host.name_servers), config, host.files)
+        return Check.of(check_host(kernel, config, name_servers=host.name_servers), config, host)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

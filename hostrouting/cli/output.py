@@ -37,19 +37,19 @@ class Answer(NamedTuple):
 
 
 def worst_code(*codes: int) -> int:
-    """A problem is worse than bad input, and that is worse than not to know."""
+    """The worst of these exit codes: a problem is worse than bad input, and bad input worse than no answer."""
     return min({*codes} - {FINE}, default=FINE)
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for this error. A bug leaves the answer open, and so does whoever does not answer."""
+    """The exit code for this error. After a bug, or without a permission or an answer, nothing can be decided."""
+    if errors.is_denied(error) or not isinstance(error, errors.HostRoutingError):
+        return CANNOT_DECIDE
     if isinstance(error, errors.ConfigError):
         return BAD_INPUT
-    if not isinstance(error, errors.HostRoutingError):
-        return CANNOT_DECIDE
     is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
     is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.kind in _UNANSWERED
-    return CANNOT_DECIDE if is_late or is_open or errors.is_denied(error) else PROBLEM
+    return CANNOT_DECIDE if is_late or is_open else PROBLEM
 
 
 def error_document(error: BaseException) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 
 def write_error(error: Exception, *, as_json: bool) -> int:
-    """Print the error, on standard output as a document; return its exit code."""
+    """Print the error, with --json also as a document on standard output; return the exit code."""
     if isinstance(error, errors.HostRoutingError):
         say(str(error))
     else:
@@ -89,7 +89,7 @@ def write(answer: Answer, *, as_json: bool) -> int:
 
 
 def say(text: str) -> None:
-    """Print a remark on standard error; it is lost if that cannot be written."""
+    """Print a remark on standard error; a remark that cannot be written is lost."""
     try:
         _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
     except OSError:
@@ -97,7 +97,7 @@ def say(text: str) -> None:
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, and one that counts the others."""
+    """The first lines, and a line that counts the others."""
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "check that every address of the expected CIDRs leaves by an expected device",
     "explain": "show how one packet is routed, rule by rule",
-    "repair": "print a configuration, for apply, that repairs what check finds",
+    "repair": "print a configuration for apply that repairs what check finds",
     "plan": "show what apply would do; nothing is changed",
     "apply": "apply a configuration to this host, now and at every boot",
     "status": "compare this host with the installed configuration, and check it",
@@ -43,7 +43,7 @@ exit codes:
 
 def seconds(text: str) -> float:
     """A number of seconds, for argparse."""
-    if not 0 <= (number := float(text)) <= 86_400:  # NaN fails, too
+    if not 0 <= (number := float(text)) <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
     return number
 
@@ -51,17 +51,17 @@ def seconds(text: str) -> float:
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
-    "cni": {"metavar": "azure-vnet", "choices": ["azure-vnet"], "help": "which CNI left it behind"},
+    "cni": {"metavar": "azure-vnet", "choices": ["azure-vnet"], "help": "the CNI that left it behind"},
     "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
     "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "the wait for what is missing (60)"},
-    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 for a warning, too"},
+    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 also for a warning"},
     "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "findings of this name do not count"},
-    "--commands": {"action": "store_true", "help": "instead, print the commands that repair it until the next boot"},
+    "--commands": {"action": "store_true", "help": "print commands that repair it until the next boot"},
     "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},
-    "--apply": {"action": "store_true", "help": "delete it; without this option nothing is changed"},
+    "--apply": {"action": "store_true", "help": "delete what is stale; without this option, nothing is changed"},
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
 
@@ -70,7 +70,7 @@ _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=100)
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser for these words, with the arguments of the commands that are among them; without words, of all."""
+    """The parser for these words, with the arguments of the commands among them; without words, of all commands."""
     common: dict[str, Any] = {"epilog": EXIT_CODES, "formatter_class": _Formatter, "allow_abbrev": False}
     summary = "Check which devices a host's packets leave by, and correct its routes."
     parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)
@@ -92,6 +92,8 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
                 more["choices"] = import_module("hostrouting.finding").NAMES
             command.add_argument(option, **_ARGUMENTS[option], **more)
         command.set_defaults(run=module.run)
+        if words and words[0] == name:  # the usage that is shown for arguments that argparse does not know
+            vars(parser)["error"] = command.error
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser

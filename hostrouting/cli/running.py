@@ -35,7 +35,7 @@ def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
     elif not plan.is_empty:
         yield f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"
     elif routes is not None and routes.pending:
-        yield f"NOT READY: a route that {path} asks for waits for what is missing"
+        yield f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why"
     elif is_fine:
         yield f"INSTALLED: this host is as {path} asks"
 
@@ -55,12 +55,12 @@ class Run(NamedTuple):
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
-        """Why it failed; each message once."""
+        """Why the run failed; each message once."""
         return tuple({str(step.error): step.error for step in self.report.failures if step.error}.values())
 
     @property
     def code(self) -> int:
-        """The exit code; of a run that was stopped, that of the signal."""
+        """The exit code; after a signal, 128 plus its number."""
         return worst_code(*map(code_of, self.errors)) or self.report.exit_code
 
     @property
@@ -69,7 +69,7 @@ class Run(NamedTuple):
         return bool(self.effects.changes or self.effects.operations or self.wrote or self.removed)
 
     def lines(self, done: str, nothing: str) -> Iterator[str]:
-        """How it ended, and everything that it has changed: `done` if there is something, else `nothing`."""
+        """How the run ended, with `done` if it changed anything, else with `nothing`; and what it changed."""
         for error in self.errors:
             words = str(error) or type(error).__name__
             if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
@@ -82,7 +82,7 @@ class Run(NamedTuple):
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
             yield f"STOPPED: {self.report.reason}"
-        yield from ["What was changed before that:"] if self.has_changed and not self.report.ok else []
+        yield from ["What this run has changed:"] if self.has_changed and not self.report.ok else []
         wrote, removed = (f"wrote {path}" for path in self.wrote), (f"removed {path}" for path in self.removed)
         yield from _blocks((*self.effects.changes, *self.effects.operations), wrote, removed)
 
@@ -94,7 +94,7 @@ class Run(NamedTuple):
 
 
 def run_task(task: phases.AnyTask, host: Host) -> Run:
-    """Run the task on this host. A signal, or the end of its terminal, stops it, and it undoes what it has begun."""
+    """Run the task on this host. After a signal, or the end of its terminal, it takes back what it has begun."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")  # on standard error
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup

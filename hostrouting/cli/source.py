@@ -11,8 +11,8 @@ from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.snapshot import Snapshot
 
 
-def bad_input(name: str, value: str, rule: str, remedy: str) -> ConfigError:
-    """The error for an argument."""
+def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
+    """The error for an argument, or for its value."""
     return ConfigError([Fault(name, value, rule, remedy)])
 
 
@@ -27,7 +27,7 @@ def read_config(path: str) -> HostRoutingConfig:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration of --config; without it, the installed one; of a snapshot, one of nothing."""
+    """The configuration of --config; without it, the installed one, or for a snapshot an empty one."""
     if arguments.config is not None:
         return read_config(arguments.config)
     if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host.may_have_ours:
@@ -46,10 +46,11 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     try:
         section = config.route_overlap._replace(**({"expected_cidrs": cidrs} if cidrs else {}))
     except ConfigError as error:
-        raise ConfigError([fault._replace(path="CIDR") for fault in error.faults]) from error
+        faults = [fault._replace(path="CIDR") for fault in error.faults]
+        raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error
     if not section.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
-        raise bad_input("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)
+        raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
 
 

@@ -64,7 +64,7 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects that a result is, or that an error carries; empty if there are none."""
+    """The effects in a result, or on an error; empty if there are none."""
     effects = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
     return effects if isinstance(effects, Effects) else Effects()
 
@@ -73,7 +73,7 @@ def effects_of(outcome: object) -> Effects:
 def having_changed(
     changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
-    """Put these effects before those of any error that leaves the block, including Cancelled."""
+    """Add these effects to any error that leaves the block, also to Cancelled, before the effects that it has."""
     try:
         yield
     except BaseException as error:

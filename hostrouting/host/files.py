@@ -73,7 +73,7 @@ class Files(Protocol):
         """Why root cannot write into the folder, which may be absent; empty if it can. Only an attempt is certain."""
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """Take the lock of this file, and return what releases it; None if another process has it.
+        """Take the lock of this file, and return a function that releases it; None if another process has the lock.
 
         A missing file is created. The path "/" is the lock of the root folder. The end of the process releases a lock.
         """
@@ -82,8 +82,8 @@ class Files(Protocol):
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough: whoever writes holds the lock of the host. Whoever writes a marker does not, so each temporary
-    file in /run has a name of its own, and the next boot removes what a killed check has left there.
+    One name is enough, because a writer holds the lock of the host. A check that writes a marker does not, so each
+    temporary file in /run has a name of its own, and the next boot removes what a killed check has left there.
     """
     return f"{path}.new"
 
@@ -166,7 +166,7 @@ class LocalFiles:
         return f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; lsattr -d {place}"
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files. Only root can open the file: whoever can open a file can lock it."""
+        """See Files. Only root can open the file: every process that can open a file can lock it."""
         import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
         place, is_file = self._place(path), path != "/"
@@ -251,7 +251,7 @@ def _replaced(place: str, temporary: str) -> Iterator[None]:
 
 
 def _make_folder(place: str) -> None:
-    """Make it with its parents. Only the owner may write into them, and all users may read them, whatever the umask."""
+    """Make the folder and its parents. Only the owner may write there, and all users may read, whatever the umask."""
     if os.path.isdir(place):
         return
     _make_folder(os.path.dirname(place))
@@ -276,7 +276,7 @@ def _flush_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-_DENIED = "run as root; if root is denied, too: look for an immutable file (lsattr), and at SELinux"
+_DENIED = "run as root; if root is denied as well, look for an immutable file (lsattr), and at SELinux"
 _REMEDIES = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,

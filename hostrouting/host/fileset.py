@@ -1,4 +1,4 @@
-"""One file of a host as it is wanted, whether a file is ours, and what would change."""
+"""A file as it is wanted on a host, whether a file is ours, and what would change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
 MARK = "Written by hostrouting"
-"""What each of our files contains that is in a folder of systemd, where other programs have files, too."""
+"""The words in each of our files in the folders of systemd, where other programs have files as well."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
-"""What the units of the Go original contain. Ours replace them, and removal leaves them."""
+"""The words in the units of the Go original. Our units replace these, and removal leaves them."""
 _SHARED = "/etc/systemd/"
 
 
@@ -29,14 +29,14 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs, because root runs some of these."""
+        """Whether `write` would change anything. A file of another owner differs: root runs some of our files."""
         entry = files.look(self.path)
         if self.target:
             return entry is None or entry.target != self.target
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Make it so, atomically; False if it is so already. HostError for a file of somebody else."""
+        """Write the file or link, atomically; False if it is right already. HostError for a file of somebody else."""
         self.require_room(files)
         if not self.differs(files):
             return False
@@ -62,7 +62,7 @@ class File(NamedTuple):
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether a file that we wrote has this path: in our own folders any file, elsewhere one that says so."""
+    """Whether a file of ours has this path: in our own folders every file is ours, elsewhere a file that says so."""
     return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 

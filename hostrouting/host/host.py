@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
 
 _RESOLV_CONFS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
-"""The first one that is there counts: systemd-resolved writes the servers that it asks itself."""
+"""The first file that exists counts: systemd-resolved lists there the servers that it asks itself."""
 _LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
 
 
@@ -105,7 +105,7 @@ class Host:
 
     @property
     def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks; none if no file says which, or it cannot be read."""
+        """The name servers that this host asks; none if no file lists them, or the file cannot be read."""
         servers: list[IP] = []
         with suppress(HostError):
             texts = (text for path in _RESOLV_CONFS if (text := self.files.read(path)) is not None)

@@ -33,7 +33,7 @@ class HostLayout:
     lock_path = "/run/hostrouting/lock"
     """Held shared by each start of a gated unit, and exclusively by what changes the host."""
     turn_path = "/run/hostrouting/turn"
-    """Held by whoever waits for the lock, so that starts which follow each other cannot starve a change."""
+    """Held by the process that waits for the lock next, so that starts one after another cannot starve a change."""
     opening_path = "/run/hostrouting/gate.open"
     """Break glass: while this file of root has a reason in it, gated units start unchecked."""
     ok_path = "/run/aks-flex-node/route-overlap.ok"
@@ -41,7 +41,7 @@ class HostLayout:
     detected_path = "/run/aks-flex-node/route-overlap.detected"
     """The marker with the findings of the check, if there are any."""
     markers = (ok_path, detected_path)
-    """The files that the check writes, of which there is one at most."""
+    """The files that the check writes; at most one of them exists."""
 
     original_links = tuple(
         map(
@@ -77,5 +77,5 @@ class HostLayout:
 
     @staticmethod
     def undo_file(cni: str, number: int) -> str:
-        """The path of the nth undo file for this CNI, which lasts: it restores what a clean-up deleted."""
+        """The path of the nth undo file for this CNI, which survives a reboot: it restores what a clean-up deleted."""
         return f"/var/lib/hostrouting/{cni}-{number}.undo"

@@ -35,7 +35,7 @@ def await_result(
             if result is not None or left <= 0:
                 return _required(result, missing, wait)
             if missing != logged:
-                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", round(left, 1), missing)
+                ctx.log.info("waiting for up to %g s: %s", round(left, 1), missing)
                 logged = missing
             if not watch.wait(left, clock=ctx.clock):
                 # The time is up. With a clock of its own, the run must still advance that clock, or it would loop

@@ -33,15 +33,15 @@ class RouteRequest(NamedTuple):
     A refusal is a BackendError; the word in parentheses is its kind.
 
     - `add`: refused (exists) if any route has the same key (table, prefix, metric; in IPv4 also tos).
-    - `append`: adds the route behind those with the same key, of which Linux uses the first; in IPv6, a next hop beside
-      theirs. Refused (exists) if this route is there, in IPv6 also if the next hop is, whoever added it.
+    - `append`: adds the route behind those with the same key, and Linux uses the first. In IPv6, adds a next hop to
+      them. Refused (exists) if this route is there, in IPv6 also if the next hop is, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route) if there is none.
-      A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop for each
-      of the request.
+      A metric or a protocol of 0 matches any, so a request to delete has both. In IPv6, `delete` deletes one next hop
+      for each next hop of the request.
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference, an end and a
-    nexthop object, which are only read. The state of a next hop (linkdown, dead) and the weight of a single
-    one are ignored: a route can be passed back as it was read.
+    nexthop object, which are only read. The state of a next hop (linkdown, dead) is ignored, and so is the weight of
+    the only next hop: a route can be passed back as it was read.
     """
 
     verb: Verb
@@ -52,7 +52,7 @@ class RouteRequest(NamedTuple):
 
 
 Kind: TypeAlias = RouteType | Literal["no-route"]
-"""How a lookup ends: the type of the route that decides, or without one."""
+"""How a lookup ends: the type of the route that decides, or no-route."""
 
 
 class Outcome(NamedTuple):
@@ -97,7 +97,7 @@ class RouteBackend(Protocol):
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so.
         - `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`).
         - `near` leaves out unicast routes by a gateway that overlap none of these prefixes, are longer than /1 and are
-          not of hostrouting (protocol 213). Of those that differ only in their first address, it leaves in the first.
+          not of hostrouting (protocol 213). Of routes that differ only in their first address, it keeps the first.
 
         If what was asked for changed while it was read, it is read again, up to three times in all. After that the last
         reading is returned, and its `restless` is true. Needs no privilege.
@@ -204,7 +204,7 @@ def part_of(
 
 
 class Near:
-    """Which routes `near` of `RouteBackend.snapshot` leaves; None leaves all."""
+    """Which routes `near` of `RouteBackend.snapshot` keeps; None keeps all."""
 
     def __init__(self, blocks: Collection[Prefix] | None) -> None:
         self._blocks = blocks
@@ -212,7 +212,7 @@ class Near:
         self._kinds: set[tuple[object, ...]] = set()
 
     def leaves(self, route: Route) -> bool:
-        """Whether this route stays, in a list of which it is the next."""
+        """Whether this route, the next one of a list, is kept."""
         borders = self.borders_for(route)
         if borders is None:
             return True
@@ -222,7 +222,7 @@ class Near:
         return len(self._kinds) > count or bisect_right(borders, network) % 2 == 1
 
     def borders_for(self, route: Route) -> list[int] | None:
-        """Where the networks of this kind of route begin and end, in turn, that stay; None if it stays anywhere."""
+        """Where the networks begin and end, in turn, in which such a route is kept; None if it is kept anywhere."""
         family, _, length = route.prefix
         if self._blocks is None or length <= 1 or route.type != "unicast" or route.protocol == OURS:
             return None
@@ -234,7 +234,7 @@ class Near:
 
 
 def _borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
-    """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
+    """Where the blocks begin and end, in turn, in which a prefix of this length overlaps one of `near`."""
     borders: list[int] = []
     free, blocks = width_of(family) - length, (block for block in near if block.family == family)
     for first, end in sorted((block.first >> free << free, (block.last >> free) + 1 << free) for block in blocks):

@@ -35,8 +35,8 @@ class BridgeRule(NamedTuple):
 class Ebtables(Protocol):
     """The rules for Ethernet frames in table nat.
 
-    Each verb raises a HostError if both backends have rules (wrong-backend), and those of `run_tool` if ebtables cannot
-    be used or refuses.
+    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of `run_tool` if ebtables
+    cannot be used or refuses.
     """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
@@ -45,8 +45,8 @@ class Ebtables(Protocol):
     def delete(self, texts: Sequence[str]) -> None:
         """Delete the rules with these texts, all or none; a text given twice deletes two equal rules, the first ones.
 
-        If some do not exist, the error names them (no-such-rule); if ebtables might delete different rules instead, it
-        names those in question (ambiguous-rule). In both cases nothing was changed. A deletion that is refused although
+        If some do not exist, the error names them (no-such-rule); if ebtables might delete different rules instead of
+        some, it names these (ambiguous-rule). In both cases nothing was changed. A deletion that is refused although
         every rule exists is tried a few times: another process was changing rules.
         """
 
@@ -80,7 +80,7 @@ class EbtablesProgram:
         if len(filled) > 1:
             counts = " and ".join(f"{len(rules)} by {rules[0].program}" for rules in filled)
             sentence = f"both backends of ebtables have rules in table nat ({counts})"
-            remedy = "delete those of the backend that this node does not use"
+            remedy = "delete the rules of the backend that this node does not use"
             raise HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
         return filled[0] if filled else ()
 
@@ -107,7 +107,7 @@ class EbtablesProgram:
         save, purpose = f"{program}-save", "list its rules"
         saved = self._tool(save, purpose=purpose)
         if "*nat" not in map(str.strip, saved.out.splitlines()):
-            # It complains if the kernel does not say what is loaded, or if nft created rules that it cannot show.
+            # It warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
             if saved.err or "Table `nat' is incompatible" in saved.out:
                 raise tool_error(saved, save, purpose=purpose, what="ebtables")
             return ()
@@ -129,9 +129,9 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
 def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
     """Raise the error of `delete` if not exactly the rules with these texts would be deleted.
 
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing one
-    as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to it. So a
-    rule that differs from another one only in its MAC addresses is not deleted.
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing
+    address as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to
+    it. So a rule that differs from another one only in its MAC addresses is not deleted.
     """
     if missing := tuple((Counter(texts) - _counts(rules)).elements()):
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""

@@ -64,15 +64,15 @@ class LinkLayer(Protocol):
 
         If a list changes while it is read, all are read again, a few times; then BackendError is raised (unsettled).
         Neighbours are read before devices, so every device that existed at that time is in the view. Proxy entries and
-        those of a bridge's forwarding table are not neighbours. The other end of a veth in another namespace is read
+        entries of a bridge's forwarding table are not neighbours. The other end of a veth in another namespace is read
         only with CAP_NET_ADMIN there.
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """Delete the entry; False if a different entry for its address exists, which stays.
 
-        The kernel deletes by address and device, whatever the MAC address. So the entries are read again just before.
-        Idempotent: an absent entry or device is fine.
+        The kernel deletes by address and device, whatever the MAC address. So just before the deletion, the entries are
+        read again. Idempotent: an absent entry or device is fine.
         """
 
 
@@ -139,7 +139,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
 
 
 def _entries(netlink: NetlinkSocket, family: int) -> list[tuple[int, bytes, str, bool]]:
-    """Of each entry the number of its device, its address and its MAC address, and whether it is permanent."""
+    """Each entry: the number of its device, its address, its MAC address, and whether it is permanent."""
     entries = []
     for entry in list_messages(netlink, _RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_, index, state, flags), attributes = parts_of(entry, _NEIGHBOUR)

@@ -40,8 +40,8 @@ class Run(Protocol):
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without `environment` it gets that of this process. Raises FileNotFoundError if the program does not exist,
-        TimeoutError if it has not ended in time, and another OSError if it cannot be started.
+        Without `environment`, the program gets that of this process. Raises FileNotFoundError if the program does not
+        exist, TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
 
 
@@ -90,7 +90,7 @@ _REFUSALS = (
     ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that systemd runs"),
     ("", "refused", ""),
 )
-"""By what a tool prints when it fails: the kind of the error and its remedy; the first row that fits."""
+"""What a failed tool prints, the kind of its error, and the remedy; the first row that fits counts."""
 
 
 def tool_environment() -> dict[str, str]:
@@ -117,7 +117,7 @@ def run_tool(
 
     `purpose` completes "the tool could not …", and `fine` has the exit codes that are not a failure. The kinds of the
     error are missing, timeout (the change may or may not have been made), not-permitted, not-loaded (the kernel does
-    not have what the tool works on), no-answer (systemd does not run) and refused; its `words` are what was printed.
+    not have what the tool works on), no-answer (systemd does not run) and refused; its `output` is what was printed.
     """
     tool = words[0]
     try:

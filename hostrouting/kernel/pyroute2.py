@@ -1,8 +1,8 @@
 """Pyroute2Backend: the routing edge on a pyroute2 handle that the caller has, of another namespace or a remote host.
 
 pyroute2 runs an event loop of its own, so every call to the handle is made in one worker thread: the backend may be
-used inside a running event loop. Nothing of pyroute2 is imported here. It has no message for the settings of "all", so
-whether the host forwards IPv6 is not known.
+used inside a running event loop. Nothing of pyroute2 is imported here. pyroute2 has no message for the settings of
+"all", so whether the host forwards IPv6 is not known.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Pyroute2Backend(RouteBackend):
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a packet of this user to each destination; in IPv6 it has no protocol."""
+        """What the kernel would do with a packet of this user to each destination; for IPv6 without a protocol."""
         return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -72,7 +72,7 @@ class Pyroute2Backend(RouteBackend):
             self._worker = None
 
     def _call(self, attempt: str, function: Callable[[Any, A], R], argument: A) -> R:
-        """What the function returns; what pyroute2 raises is a BackendError: its NetlinkError is not an OSError."""
+        """The result of the function. Any error is a BackendError: the NetlinkError of pyroute2 is not an OSError."""
         if self._worker is None:
             raise BackendError("this backend was closed", kind="unusable")
         with kernel_errors(attempt):

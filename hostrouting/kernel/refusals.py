@@ -52,7 +52,7 @@ def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError
 
 
 def misfit(route: Route) -> str:
-    """What of the route cannot be requested, as text; empty if everything can."""
+    """Why the route cannot be requested; empty if it can."""
     read_only = (route.source, None if route.preference == "medium" else route.preference, route.expired)
     if any(value is not None for value in (*read_only, route.nexthop_id)):
         return "a route with sources, a preference, an end or a nexthop object is only read, and cannot be requested"

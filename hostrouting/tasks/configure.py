@@ -1,4 +1,4 @@
-"""Configure brings a whole configuration onto a host, Remove takes everything away: both by the road of `install`."""
+"""Configure installs a whole configuration on a host, and Remove takes everything away; both as `install` describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -50,7 +50,8 @@ class Configure(InstallTask):
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
         files = phases.task("install-files")(lambda _ctx: done)
-        steps = (phases.task(part.name)(part.work) for part in parts)
+        with having_changed(files=effects.files, operations=effects.operations):
+            steps = [phases.task(part.name)(part.work) for part in parts if part.has_work]
         results = phases.serial(files, *steps, name=self.name).do(ctx)
         whole = sum(map(effects_of, results), Effects())
         report = next((result.report for result in results if isinstance(result, CheckResult)), None)
@@ -61,8 +62,8 @@ class Configure(InstallTask):
 class Remove:
     """Remove everything of hostrouting and nothing else: drop-ins, units, scripts, routes, probe table, markers.
 
-    A running unit is not touched; units that start from now on do not wait any more. Scripts that somebody else has put
-    into gate.d hold units back, too, so the removal is refused while there are any.
+    A running unit is not touched; units that start from now on do not wait any more. Scripts of others in gate.d also
+    hold units back, so the removal is refused while there are any.
     """
 
     name: ClassVar[str] = "remove-host-routing"

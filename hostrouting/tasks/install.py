@@ -1,14 +1,14 @@
-"""How a configuration comes onto a host: one comparison, one writer, one road for every task.
+"""How a configuration comes onto a host: the same comparison, writer and order of steps for every task.
 
-A host is compared with what `boot.files.files_of` says about the configuration. The dry run prints that difference,
-`install` carries it out, and `status` prints it again. `Configure` gives its own configuration, a task alone the
-installed one with its own section replaced, and `Remove` one that asks for nothing. The road of a run, `InstallTask`:
+A host is compared with what `boot.files.files_of` says about the configuration. The dry run prints the difference,
+`install` carries it out, and `status` prints it again. `Configure` takes its own configuration, a task alone the
+installed one with its own section replaced, and `Remove` one that asks for nothing. The steps of an `InstallTask`:
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.
 2. Under the lock, which waits for units that are starting, the links of the Go original are removed first, then the
-   drop-ins and units that are not wanted any more. systemd reads that. Then files are written and others removed, and
-   systemd reads what is new. From here on the gate holds.
+   drop-ins and units that are not wanted any more, and systemd reads its files again. Then the other files are written
+   or removed, and systemd reads again. From here on the gate holds.
 3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the lock again, and
    goes on only if the configuration is still the installed one.
 
@@ -51,8 +51,8 @@ _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds unt
 def read_installed(host: Host) -> HostRoutingConfig | None:
     """The configuration that is installed on this host; None if nothing is.
 
-    Raises ConfigError if files of ours exist and config.json is missing or unusable: that is not the empty
-    configuration, because what is installed would be taken for unwanted.
+    Raises ConfigError if files of ours exist and config.json is missing or unusable: with an empty configuration
+    instead, everything that is installed would be unwanted.
     """
     path = HostLayout.config_path
     remedy = "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: hostrouting remove"
@@ -90,9 +90,9 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
-    """Make the files of the host, which has to be locked, those of the configuration.
+    """Make the files of the host those of the configuration; the host has to be locked.
 
-    `former` is what was installed. Stops at the first failure, whose error has the effects; another call completes it.
+    `former` is what was installed. The first failure ends it; the error has the effects. Another call completes it.
     """
     changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
     loaded = [path for path in changes.removes if _LOADED in path]
@@ -131,7 +131,7 @@ def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
 
 
 def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
-    """Whether systemd has not read the present text of a file of ours, or that it is gone."""
+    """Whether a file of ours has changed or gone since systemd last read it."""
     units = {unit for config in configs for unit in gated_units(config)}
     names = [unit.replace("@.", "@*.") for unit in sorted(units)]
     return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *UNITS, *names))
@@ -161,18 +161,18 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
 
 @attrs.frozen
 class InstallTask:
-    """A task that brings a configuration onto a host, on the road that the module describes."""
+    """A task that brings a configuration onto a host, in the steps that the module describes."""
 
     name: ClassVar[str]
     nothing: ClassVar[str]
-    """Why there is nothing to do where nothing is configured and nothing of ours is there."""
+    """The reason of a skip: nothing is configured, and nothing of ours is there."""
 
     config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
+    """Whether the configuration may take away what protects the host now; if not, a ConfigError names it."""
     _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
     """What was installed before the first run of this task, for undo(); None if it could not be read."""
 
@@ -191,7 +191,7 @@ class InstallTask:
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first ran, or remove everything if nothing was.
 
-        A task about one section does that with its section. HostError if what was there could not be read.
+        A task about one section restores that section. HostError if what was there could not be read.
         """
         if not self._replaced:
             return phases.Skip("it did not run")
@@ -203,7 +203,7 @@ class InstallTask:
         return result
 
     def begin(self, ctx: phases.Context) -> tuple[Effects, Parts] | None:
-        """The road up to the kernel: what must fail fails, then the files are installed.
+        """The steps before the kernel is changed: what must fail fails, then the files are installed.
 
         Returns the effects so far, and the parts. None if nothing is to be done, and nothing of ours is there.
         """
@@ -224,7 +224,7 @@ class InstallTask:
             return install(host, parts[0].config, parts[0].former), parts
 
     def _possible_plan(self, parts: Parts) -> Plan | None:
-        """The plan of these parts; None if there is nothing to do. Raises what must fail."""
+        """The plan of these parts; None if there is nothing to do. Raises the error of a run that must fail."""
         host, config = self.host, parts[0].config
         plan, is_installed = planned(host, config, parts), bool(owned_paths(host.files))
         if not (is_installed or plan.files or plan.changes_kernel):
@@ -244,8 +244,8 @@ class InstallTask:
 class SectionTask(InstallTask):
     """A task about one section of the configuration. Alone, it keeps all other sections as they are installed.
 
-    A subclass says what its work on the kernel is: `planned` looks, and `carry_out` does it, with `config` for the
-    whole configuration.
+    A subclass says what its work on the kernel is: `planned` says what would change, and `carry_out` changes it. For
+    both, `config` is the whole configuration.
     """
 
     section: ClassVar[str]
@@ -253,17 +253,25 @@ class SectionTask(InstallTask):
     step: ClassVar[str]
     """The step of the gate that does the same work at boot."""
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
-    """The tasks whose work belongs to this one: alone, it does theirs before its own."""
+    """The tasks whose work is a part of this one: alone, this task does their work first."""
 
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
-    """What was installed before, if that is known: the work may have to take it away."""
+    """The configuration that was installed before, if known: the work may have to undo it."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether its section asks for anything, or something of the section is left in the kernel."""
+        if getattr(self.config, self.section) != getattr(HostRoutingConfig(), self.section):
+            return True
+        plan = self.planned()
+        return not plan.is_empty or bool(plan.findings)
 
     def planned(self) -> Plan:
         """What would be done to the kernel now: nothing, unless the task says otherwise. An image has no kernel."""
         return Plan()
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Do it, and wait for what it needs. The files are installed already."""
+        """Change the kernel, after waiting for what this needs. The files are installed already."""
         raise NotImplementedError
 
     def parts(self) -> Parts:
@@ -287,7 +295,7 @@ class SectionTask(InstallTask):
         return result if effects == Effects() else effects
 
     def work(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Carry it out; an error says that the gate holds units back meanwhile."""
+        """Call `carry_out`; its error also says that the gate holds units back."""
         try:
             return self.carry_out(ctx)
         except HostRoutingError as error:
@@ -299,7 +307,7 @@ class SectionTask(InstallTask):
 
     @contextmanager
     def changing(self, ctx: phases.Context) -> Iterator[HostRoutingConfig]:
-        """Hold the lock while the kernel is changed, by the configuration that is installed then."""
+        """Hold the lock while the kernel is changed; yields the configuration that is installed then."""
         with self.host.locked(ctx):
             yield self.require_installed()
 

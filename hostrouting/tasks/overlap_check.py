@@ -25,8 +25,8 @@ _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 class CheckRouteOverlap(SectionTask):
     """Check that every address of the expected CIDRs leaves by an expected device, now and before gated units start.
 
-    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run say the same, also to
-    other programs; if they cannot be written, that is a warning: only the routes decide.
+    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell other programs; if
+    no marker can be written, this is logged as a warning, because only the routes decide.
     """
 
     name: ClassVar[str] = "check-route-overlap"

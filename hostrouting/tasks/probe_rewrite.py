@@ -22,9 +22,9 @@ _TITLE = f"nftables table ip6 {TABLE}"
 class RewriteProbeSource(SectionTask):
     """Load the table that rewrites the source of probes, now, at every boot and before any gated unit starts.
 
-    Stateless and in one transaction; other tables are not touched. The route for the replies is one of the static
-    routes, which this task sets, too. A unit never waits for probes: if the table cannot be loaded at boot, that is a
-    warning.
+    The table is stateless and loaded in one transaction; other tables are not touched. The route for the replies is one
+    of the static routes, which this task also sets. A unit never waits for probes: if the table cannot be loaded at
+    boot, this is logged as a warning.
     """
 
     name: ClassVar[str] = "rewrite-probe-source"
@@ -37,7 +37,7 @@ class RewriteProbeSource(SectionTask):
         is_wanted, was_wanted = self.config.probe_rewrite.enabled, self.former.probe_rewrite.enabled
         if self.host.backend is None:
             return Plan()
-        if not self.host.has_program("nft"):  # if the table is wanted, this is a requirement that is not met
+        if not self.host.has_program("nft"):  # if the table is wanted, `find_requirements` says it
             sentence, remedy = f"{_TITLE} stays until the next boot", "to delete it now, install the package nftables"
             left = Finding("probe-rewrite", "warning", f"{sentence}: the program nft is not installed", "nft", remedy)
             return Plan(findings=(left,) if was_wanted and not is_wanted else ())
@@ -68,7 +68,7 @@ class RewriteProbeSource(SectionTask):
         return Effects(operations=plan.operations)
 
     def _operations(self, listing: str | None) -> Iterator[Operation]:
-        """What has to be done, if the table is listed like this (None: not at all)."""
+        """What has to be done; the listing is None if there is no table."""
         config = self.config.probe_rewrite
         if not config.enabled:
             if listing is not None:

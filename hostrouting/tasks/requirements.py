@@ -57,7 +57,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
         except HostRoutingError as error:
             yield from error.findings
     paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}  # a marker that stays stops nothing
-    # Anybody may look at the plan; where root has no way to write, nobody has.
+    # Anybody may look at the plan, so only what keeps root from writing counts.
     folders: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths if host.rights().is_root}):
         folders.setdefault(host.files.why_unwritable(folder), []).append(folder)
@@ -85,7 +85,7 @@ def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Find
 
 
 def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What protects this host now and no longer would: routes, STRICT, CIDRs, gated units and the guard."""
+    """What protects this host now and would be taken away: routes, STRICT, CIDRs, gated units and the guard."""
     if installed is None:
         return
     old, new = installed.route_overlap, config.route_overlap
@@ -108,7 +108,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
-    """The destinations without a route any more. Longer prefixes take a route's place; a shorter one may not win."""
+    """The destinations that lose their route. Longer prefixes can replace it; a shorter one may not take precedence."""
     kept = [route.destination for route in config.static_routes.routes]
     for cidr in (route.destination for route in installed.static_routes.routes):
         if not _covers([other for other in kept if other.prefixlen >= cidr.prefixlen], cidr):

@@ -23,7 +23,7 @@ class Plan:
 
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
-    """Whether systemd has not read the present text of one of our files."""
+    """Whether one of our files has changed or gone since systemd last read it."""
     routes: RoutePlan | None = None
     operations: tuple[Operation, ...] = ()
     """Changes that concern neither routes nor files."""
@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once what is missing is there."""
+        """Whether routes or other state of the kernel would change, now or when what is missing has come."""
         routes = self.routes
         return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
 

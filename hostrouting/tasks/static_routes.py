@@ -72,9 +72,9 @@ class ConfigureStaticRoutes(SectionTask):
     def _apply(self, ctx: phases.Context, backend: RouteBackend) -> Applied | None:
         """Apply the plan of this moment; None if something is missing again.
 
-        Under the lock, the plan is made anew: others may have changed routes while this run waited for it.
+        Under the lock, the plan is made anew: others may have changed routes while this run waited for the lock.
         """
-        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
+        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and the changes are taken back.
         with self.changing(ctx) as config, ctx.shielded():
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)

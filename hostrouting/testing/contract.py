@@ -122,7 +122,7 @@ class BackendContract:
         _equal(set(whole.routes) - set(reached.routes), {aside}, "`reached` leaves out what no rule looks up")
         _equal(reached._replace(routes=whole.routes), whole, "`reached` leaves out nothing but routes")
         left_out = {str(route.prefix) for route in whole.routes} - {str(route.prefix) for route in near.routes}
-        _equal(left_out, {"100.80.0.0/12"}, "`near` leaves out what is far away, but for the first of its kind")
+        _equal(left_out, {"100.80.0.0/12"}, "`near` leaves out what is far away, except for the first of its kind")
 
     # change
 
@@ -167,7 +167,7 @@ class BackendContract:
             _equal(after, [*before, route], "`append` puts the route behind the present one, which stays")
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds a next hop to those of any program, and `delete` takes one of the right protocol."""
+        """In IPv6, `append` adds a next hop to those of any program, and `delete` deletes one of the right protocol."""
         theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
         on_link = ours._replace(next_hops=(NextHop("eth0"),))
         with self.make() as backend:
@@ -278,7 +278,7 @@ class BackendContract:
             while watch.wait(0):
                 pass  # a change may be reported in several parts
             _equal(_do(backend, "delete", _ours("192.0.2.0/24")), None, "the route is deleted")
-            _equal(watch.wait(5), True, "the next change is reported, too")
+            _equal(watch.wait(5), True, "the next change is reported as well")
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the next."""

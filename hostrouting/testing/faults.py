@@ -1,6 +1,6 @@
 """Faults for tests: an error at a call, or an act of another program just before it.
 
-`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` gives the same to the other fakes.
+`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` does the same for the other fakes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: 
 
 
 class FakeNftables(Faulty[HostError]):
-    """nftables in a dictionary, compared with Linux."""
+    """nftables in a dictionary; a test compares it with Linux."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ _CHAINS = "PREROUTING OUTPUT POSTROUTING"
 
 
 class FakeEbtables(Faulty[HostError]):
-    """ebtables in a list, compared with Linux."""
+    """ebtables in a list; a test compares it with Linux."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()

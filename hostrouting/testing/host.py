@@ -181,9 +181,11 @@ class FakeManager:
 class FakeHost(Host):
     """A host in memory. Tests set its parts before a run, and read them after it.
 
-    host = FakeHost(kernel=h200())
-    phases.execute(CheckRouteOverlap(config, host=host))
-    print(host.kernel)  # as `ip rule` and `ip route` print it
+    For example::
+
+        host = FakeHost(kernel=h200())
+        phases.execute(CheckRouteOverlap(config, host=host))
+        print(host.kernel)  # as `ip rule` and `ip route` print it
     """
 
     kernel: FakeKernel = attrs.field(factory=plain_vm)
@@ -249,7 +251,7 @@ def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The files that define a unit, by path: its own or its template's, and drop-ins, of which its own come first."""
+    """The files that define a unit, by path: its own or its template's, and drop-ins, where its own take precedence."""
     before, at, rest = unit.partition("@")
     names = dict.fromkeys((unit, f"{before}@.{rest.rpartition('.')[2]}" if at else unit))
     fragments = [path for name in names if (path := f"{_FOLDER}{name}") in read][:1]

@@ -4,19 +4,19 @@ The fake kernel does what Linux does when devices come, are set up and go; when 
 Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test compares both
 after each event.
 
-The rest is left out, as follows, and nothing notices if a test relies on that:
+The rest is left out, as follows; nothing notices if a test relies on it:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
-- an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one
-  of the same device is refused, because Linux has two ways to go on when the first one is deleted;
+- an address has no peer, broadcast address, metric or scope of its own, and a second address of a device in the same
+  network is refused, because Linux has two ways to go on when the first one is deleted;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
   device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
-- a route never expires, and one that leads nowhere has no next hop;
-- a gateway is looked up in the tables local and main and in that of its route, whatever the rules say. For an IPv6
+- a route never expires, and a route that refuses packets has no next hop;
+- a gateway is looked up in the tables local and main and in the table of its route, whatever the rules say. For an IPv6
   gateway without a device, Linux may choose another device, or none;
-- a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
-- lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
+- a lookup answers an IPv6 route with several next hops as it is listed; Linux begins with the next hop that it uses;
+- lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
 """
 
@@ -148,7 +148,7 @@ class FakeKernel(RouteBackend):
                 self._routes[place] = [route for route in routes if not _is_lost(route, name, lost)]
 
     def set_up(self, name: str) -> None:
-        """Set a device up: the routes of its addresses come."""
+        """Set a device up, which adds the routes of its addresses."""
         with self._changing(f"set {name} up"):
             if self._link(name).up:
                 return
@@ -189,7 +189,7 @@ class FakeKernel(RouteBackend):
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call the function during a wait for a change. Each wait goes on until one changes something."""
+        """Call the function during a wait for a change. Each wait goes on until a function changes something."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:
@@ -320,7 +320,7 @@ class FakeKernel(RouteBackend):
         return hop
 
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
-        """The device on which the gateway is: that of the route that leads to it without another gateway."""
+        """The device of the gateway, which is that of the route to it without another gateway."""
         family = gateway.version
         if family == IPV6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
@@ -451,7 +451,7 @@ def _is_meant(there: Route, route: Route) -> bool:
 
 
 def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
-    """Whether a route goes with this device, which has had these addresses."""
+    """Whether a route is deleted with this device, which had these addresses."""
     # IPv6 leaves the source of other devices' routes, even if the address is gone.
     is_from_lost = route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
     return is_from_lost or name in route.devs

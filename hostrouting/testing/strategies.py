@@ -5,7 +5,7 @@ Whatever renders a configuration into a file of another program can be tested wi
     @given(configs())
     def test_no_value_becomes_a_line(config): ...
 
-`static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts of one.
+`static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts of a configuration.
 
 Hosts whose routes and rules often overlap are `blocks().flatmap(snapshots)`: all prefixes are in one small block, so
 that they nest, halve and repeat each other, and that a scan of every address is cheap. `prefixes(block)`,
@@ -98,7 +98,7 @@ def static_routes() -> SearchStrategy[StaticRoute]:
 
 
 def _static_routes(family: int) -> SearchStrategy[StaticRoute]:
-    # One to a single address could be to its own gateway, which is refused.
+    # A route to a single address could be to its own gateway, which is refused.
     to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
     automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
@@ -200,7 +200,7 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
 
 
 def _made(cls: Callable[..., T], **fields: SearchStrategy[Any]) -> SearchStrategy[T]:
-    """Named tuples with these fields; `builds` would draw the fields that have defaults, too."""
+    """Named tuples with these fields; `builds` would also draw the fields that have defaults."""
     return st.fixed_dictionaries(fields).map(lambda values: cls(**values))
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
@@ -73,18 +71,6 @@ def test_functions_that_a_call_does_not_run(function: Callable[[Context], object
     """An async function or a generator would be a step that is ok and did nothing, so it is refused."""
     with pytest.raises(phases.InvalidTask, match="is not an ordinary function"):
         phases.task("a")(function)
-
-
-@pytest.mark.linux
-def test_importing_loads_nothing() -> None:
-    """Importing phases loads none of its modules; each public name has one, and there are no others."""
-    code = """
-import sys, phases
-print([name for name in sys.modules if name.startswith("phases.")])
-print({name for name in phases.__all__ if not hasattr(phases, name)})
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\nset()\n"
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:

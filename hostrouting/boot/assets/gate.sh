@@ -50,7 +50,7 @@ main() {
     [[ $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || ours=''
     # A step of somebody else holds a start back, but the guard does not run it. One of ours that is cut short fails.
     [[ $is_start || $ours ]] || continue
-    [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # those that come after it need time, too
+    [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # the steps that follow also need time
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
     # In the background, so that a signal is heard at once. It has neither the unit's environment (-c) nor the lock.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets the static routes, and deletes our other ones: all or nothing, and nothing if another program has a route with
-# the prefix and metric of one. A gateway or device that is not given is that of the default route in table main,
-# InfiniBand aside; with a device, that of its default route in any table. Optional routes are set if possible.
+# the prefix and metric of one. A gateway or device that is not given is taken from the default route in table main that
+# is not by InfiniBand; with a device, from its default route in any table. Optional routes are set if possible.
 # Arguments: the unit it runs for, and how many seconds it may wait (60 if absent). Exit status: 0, or 1 with reasons.
 # Data only: no line of it is executed.
 configuration=(
@@ -121,7 +121,7 @@ while :; do # once a second while something is missing that may still come
       continue # reading again
     fi
     [[ ${plan[0]} == 'write '[1-9]* && $writes -lt 2 ]] || break
-    count=${plan[0]#write } at=$((count + 1)) why=("another program changes these routes, too: ${plan[1]}")
+    count=${plan[0]#write } at=$((count + 1)) why=("another program also changes these routes: ${plan[1]}")
     if ! said=$(batch -N "${plan[@]:1:count}"); then
       [[ $said =~ 'Command failed -:'([0-9]+) ]] && at=${BASH_REMATCH[1]}
       why=("${plan[at]}: ${said%%$'\n'*}") hop=${plan[at]#route del }

@@ -2,8 +2,7 @@
 
 Requires root. The file is complete: what is installed and not in the file is removed. A file that takes away a route, a
 CIDR, the mode STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If
-an address escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. If units start
-unchecked, the answer says so.
+an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode WARN; the answer names the address.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Type the networks that your cluster uses. Without any, the expected CIDRs of the configuration are checked: of --config,
-or else of the installed one. The expected devices are those that it names, or else those of the default route. Only
-routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without a CIDR, those of the configuration are checked: of --config, or else
+of the installed one. The configuration can name the expected devices; otherwise they are those of the default route.
+Only routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 import argparse
@@ -21,8 +21,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         from hostrouting.cli.nodes import check_nodes
 
         if arguments.snapshot or arguments.fail_on or arguments.ignore:
-            rule = "cannot be used together with --snapshot, --fail-on or --ignore"
-            raise bad_input("--snapshots", "", rule, "leave these out")
+            raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
         return check_nodes(arguments.snapshots, config)
     check = make_check(config, host, arguments.snapshot)
     code = code_with(arguments, check.code(arguments.ignore), check.findings)

@@ -1,8 +1,7 @@
 """`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
 
-Requires root, even to show it. Before anything is deleted, the commands that restore it are written to a file, which sh
-runs. dryRun in the configuration applies to the task, not to this command. Exit code 1 without --apply: something is
-stale, or cannot be deleted.
+Requires root, also without --apply. Before anything is deleted, a shell script that restores it is written. dryRun in
+the configuration has no effect here. Exit code 1 without --apply: something is stale, or cannot be deleted.
 """
 
 import argparse
@@ -22,8 +21,7 @@ ARGUMENTS = ("cni", "--config required", "--apply")
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, nothing = read_config(arguments.config), "nothing of azure-vnet is stale"
     if config.azure_vnet_cleanup is None:
-        remedy = 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
-        raise bad_input("azureVnetCleanup", "", "missing", remedy)
+        raise bad_input("azureVnetCleanup", "missing", 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}')
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
     document: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}

@@ -7,7 +7,6 @@ other packets to the address are routed differently, the answer says which. The 
 import argparse
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import Any
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts
@@ -19,7 +18,7 @@ from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
 from hostrouting.model.route import table_name
-from hostrouting.text import spoken
+from hostrouting.text import show, spoken
 
 ARGUMENTS = ("address", "--config", "--snapshot")
 
@@ -38,8 +37,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     try:
         address = ip_address(arguments.address.partition("%")[0])  # a zone has no part in routing
     except ValueError as error:
-        remedy = "write one address, such as 172.16.5.9"
-        raise bad_input("ADDRESS", repr(arguments.address), "is not an address", remedy) from error
+        raise bad_input("ADDRESS", "is not an address", "an example: 172.16.5.9", show(arguments.address)) from error
     config, number = find_config(arguments, host), int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
@@ -52,8 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
     def lines() -> Iterator[str]:
         opinions = dict.fromkeys((part.opinion, *part.others))
-        doubts = [(opinion, number, number) for opinion in opinions if opinion.grade == DOUBT]
-        doubts = [doubt for doubt in doubts if doubt[0].name != NOT_JUDGED]
+        doubts = [(doubt, number, number) for doubt in opinions if doubt.grade == DOUBT and doubt.name != NOT_JUDGED]
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         yield _judged(f"{address} {_way(decision)}", part.opinion, expected, is_open=bool(doubts or unseen))
         yield from finding_lines(find_doubts(fib.family, doubts))
@@ -66,12 +63,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             matches = "does not match" if end.meets is end.rule.invert else "matches"
             yield f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} [{end.rule}]"
         if not others and not unseen:
-            yield "This holds for every packet that this host sends to it."
+            yield f"This holds for every packet from this host to {address}."
 
     return Answer(FINE, document, lines())
 
 
-def _plain(decision: Decision) -> dict[str, Any]:
+def _plain(decision: Decision) -> dict[str, object]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
 
 

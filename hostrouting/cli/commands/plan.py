@@ -1,12 +1,10 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host is as the configuration asks. 1: there is something to do, or apply would fail. 3: a default route
-or a device is missing, so it is not known yet. With --snapshot, only routes are planned.
+Exit code 0: the host is as the configuration asks. 1: there is something to do, or apply would fail. 3: apply would
+wait, because a default route or a device is missing. With --snapshot, only routes are planned.
 """
 
 import argparse
-
-import attrs
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check, code_with
@@ -30,7 +28,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         plan = Configure(config, host=host).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
         removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]
-        plan = attrs.evolve(plan, findings=(*removals, *plan.findings))
+        plan = Plan(findings=tuple(removals)) + plan
     else:
         steps = plan_static_routes(config, before)
         plan = Plan(routes=steps, findings=tuple(steps.findings()))
@@ -42,7 +40,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
         code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
     elif routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
-        code, answer = CANNOT_DECIDE, "NOT READY: apply would wait for what is missing"
+        code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
     else:

@@ -1,7 +1,7 @@
 """`remove`: remove everything that hostrouting has installed, and nothing else, without being asked twice.
 
-Requires root. Running units are not touched. Scripts of other programs in /etc/hostrouting/gate.d hold units back as
-well: while there are any, nothing is removed, and the answer names them.
+Requires root. Running units are not touched. While other programs have scripts in /etc/hostrouting/gate.d, which hold
+units back as well, nothing is removed, and the answer names the scripts.
 """
 
 import argparse

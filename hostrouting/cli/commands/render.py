@@ -18,10 +18,10 @@ ARGUMENTS = ("--config required", "--root")
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, root = read_config(arguments.config), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
-        raise bad_input("--root", repr(arguments.root), "is not a directory", "mount the image there first")
+        raise bad_input("--root", "is not a directory", "mount the image there first", typed_name(arguments.root))
     if os.path.samefile(root, "/") and host.running_manager is not None:
         remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
-        raise bad_input("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)
+        raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed_name(arguments.root))
     task = Configure(config, host=Host.offline(root))
     findings = task.plan().findings
     outcome = run_task(task, task.host)

@@ -1,8 +1,8 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration is the installed one, or that of --config, with routes added. Where the gateway and the device of the
-default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
-says what the repair costs, and what it cannot repair. If there is no repair, nothing is printed; the exit code is 1.
+The configuration is that of --config, or else the installed one, with routes added. Where the gateway and the device of
+the default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
+says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is 1.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if report.verdict == "no-default-route":
         raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config file")
     if report.escapes and not report.routes:
-        reasons = [str(finding) for finding in unsafe] or ["a rule decides, before table main"]
+        reasons = [str(finding) for finding in unsafe] or ["a rule decides before table main does"]
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The configuration with the routes that repair the host; a finding for each in whose way another one is."""
+    """The configuration with the routes that repair the host; a finding for each route whose place is taken."""
     missing, conflicts = missing_routes(config, snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in config.static_routes.routes if str(route.destination) not in left_out]

@@ -61,7 +61,7 @@ class CleanupFacts:
 
 @attrs.frozen
 class CleanupEntry:
-    """One rule, neighbour or route that looks like azure-vnet's, with what is done to it, and why."""
+    """A rule, neighbour or route that looks like azure-vnet's, with its fate and the reason."""
 
     kind: Literal["rule", "neighbour", "route"]
     spec: str
@@ -85,12 +85,14 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     if name := active_file(facts.conflists):
         path = f"{CONFLISTS}/{name}"
         sentence = f"{path} says that azure-vnet manages this node's pods"
-        findings.append(Finding("azure-vnet", "error", sentence, path, "remove it if another CNI manages them"))
+        findings.append(
+            Finding("azure-vnet", "error", sentence, path, "remove the file if another CNI manages the pods")
+        )
     try:
         pods = read_state("{}" if facts.state is None else facts.state)
     except ValueError as error:
         sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
-        remedy = "wait for azure-vnet to write it, or remove it if azure-vnet is gone"
+        remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
         findings.append(Finding("azure-vnet", "error", sentence, STATE_FILE, remedy))
     host = _Judge(facts, config, pods)
     entries = (*host.rules(), *host.neighbours(), *host.routes())
@@ -132,7 +134,7 @@ A default target may be missing; a protocol may be a number; an address may have
 
 
 class PodRule(NamedTuple):
-    """A rule that azure-vnet adds for a pod. The uplink is the device that frames arrive on; one for ARP has none."""
+    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has none."""
 
     ip: IP
     mac: str
@@ -260,7 +262,7 @@ class _Judge:
 
 
 def _as_pod_route(route: Route) -> Route | None:
-    """The route without the state of its next hop, if it has nothing but what azure-vnet gives to a pod's route."""
+    """The route without the state of its next hop; None if azure-vnet would not give a pod such a route."""
     if not route.devs or route.protocol not in _PROTOCOLS:
         return None
     ip, next_hops = Prefix.of(route.prefix.ip), (NextHop(route.devs[0]),)
@@ -274,8 +276,8 @@ _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a documen
 def active_file(conflists: Mapping[str, str]) -> str:
     """The name of the CNI configuration that makes azure-vnet active; empty if none does.
 
-    A container runtime uses the first file, by name, that it can use. If that is Multus, which hands pods on to other
-    plugins, the next one counts, too. A file before it that has azure-vnet in any place counts: refusing is safe.
+    A container runtime uses the first file, by name, that it can use. If this is Multus, which calls other plugins, the
+    next file counts as well. Any file before that counts if azure-vnet is anywhere in it: refusing is safe.
     """
     for name, text in sorted(conflists.items()):
         if _PLUGIN.search(text):

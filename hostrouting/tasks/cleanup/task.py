@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class CleanupPlan:
-    """What would be deleted, in that order, and what is kept, each with its reason."""
+    """What would be deleted, in this order, and what is kept, each with its reason."""
 
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -79,10 +79,10 @@ class CleanupResult(Effects):
 class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
-    In a dry run, the default, the task only reports. Otherwise it locks the host, plans again and deletes exactly that,
-    unless a finding is an error. First it writes a shell script that restores all of it. It deletes the rules in one
-    batch, all or none: if another process has deleted one of them, it plans again, once. Then it deletes the
-    neighbours, each after it was read once more, and the routes, and checks that nothing has come back.
+    In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan again and deletes what
+    is in the plan, unless a finding is an error. First it writes a shell script that restores everything. It deletes
+    the rules in one batch, all or none: if another process has deleted one of them, it makes the plan again, once. Then
+    it deletes the neighbours, each after it was read once more, and the routes, and checks that nothing has come back.
     """
 
     name: ClassVar[str] = "clean-stale-azure-vnet"
@@ -205,8 +205,8 @@ status=0
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries: each rule in its place, or at the end if the chain is too short now.
 
-    It has numbers instead of names that are configured on each host. A command that fails does not keep the others from
-    being run, and is the exit status.
+    The script has numbers instead of names that are configured on each host. If a command fails, the others still run,
+    and the exit status is 1.
     """
     program, rules, commands = "", [], []
     for thing in (entry.thing for entry in entries):

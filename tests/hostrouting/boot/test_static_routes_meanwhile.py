@@ -355,7 +355,7 @@ class TestAllOrNothing:
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
         assert (ran.status, ours(namespace)) == (1, [])
         assert ran.lines[-1].startswith(
-            "<3>static-routes: another program changes these routes, too: route add 172.16."
+            "<3>static-routes: another program also changes these routes: route add 172.16."
         )
 
     @pytest.mark.parametrize("failed", ["ip", "awk"])

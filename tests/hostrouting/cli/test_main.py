@@ -70,7 +70,11 @@ def test_what_is_loaded(words: str) -> None:
         ("chek", "invalid choice: 'chek'"),
         ("explain", "required: ADDRESS"),
         ("check", "no expected CIDR is given, so there is nothing to check"),
-        ("check --js", "unrecognized arguments: --js"),
+        ("check 172.16.5 x/8", "the command line has 2 faults:"),
+        ("--json check", "usage: hostrouting [-h]"),
+        ("check --js", "usage: hostrouting check [-h]"),
+        ("status all", "hostrouting status: error: unrecognized arguments: all"),
+        ("check --config - --snapshot -", "only one argument can be standard input (-)"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
         ("check --fail-on note", "invalid choice: 'note'"),
@@ -116,6 +120,14 @@ def test_a_file_that_is_not_what_it_should_be(words: str, data: bytes | None, tm
     said, document = say(*words.split(), str(path)), say(*words.split(), str(path), "--json").json
     assert (said.code, said.out, str(path) in said.err) == (2, "", True)
     assert [fault["rule"] in said.err for fault in document["faults"]] == [True]
+
+
+@pytest.mark.parametrize("words", ["plan --config", f"check {CIDR} --snapshot"])
+def test_a_file_that_may_not_be_read(words: str) -> None:
+    """Exit code 3, as for everything else that lacks a permission."""
+    with mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied")):
+        said = say(*words.split(), "file.json")
+    assert (said.code, said.err) == (3, "hostrouting: file.json: cannot be read: Permission denied\n")
 
 
 @pytest.mark.parametrize("name", HOSTS)
