@@ -2,7 +2,8 @@
 
 The configuration is that of --config, or else the installed one, with routes added. Where the gateway and the device of
 the default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
-says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is 1.
+says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is 1,
+or 3 if the check is undecided.
 """
 
 import argparse
@@ -34,6 +35,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     config, conflicts = _repaired(config, report.families[0].judge.fib.snapshot)
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
+    is_decided = report.verdict != "undecided"
+    for line in () if is_decided else check.verdicts():
+        say(line)
     for finding in limits:
         say(str(finding))
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
@@ -41,7 +45,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
-    return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines)
+    return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines if is_decided else ())
 
 
 def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:

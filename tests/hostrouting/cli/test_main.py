@@ -332,6 +332,17 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert allowed.lines[0].startswith("TO DO: ")
 
 
+def test_a_refused_file_gates_nothing() -> None:
+    """After a refusal, the answer is about the units that wait for the gate, and not about those of the file."""
+    host = FakeHost(kernel=h200())
+    gated = {"routeOverlap": {"expectedCidrs": [CIDR]}, "gate": {"units": ["kubelet.service"]}}
+    assert say("apply", "--config", "-", host=host, stdin=json.dumps(gated).encode()).code == 0
+    said = say(
+        "apply", "--config", "-", "--json", host=host, stdin=b'{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}'
+    )
+    assert (said.code, said.json["failures"][0]["error"], said.json["findings"]) == (2, "ConfigError", [])
+
+
 def test_status_says_what_it_can() -> None:
     """Somebody who may not list nftables still learns what escapes, and what is not known; alone, that is exit code 3."""
     host, allowed = FakeHost(kernel=h200()), {"expectedCidrs": [CIDR], "allowedDevs": ["ib*"]}

@@ -136,6 +136,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
     "repair: a part": (f"repair {CIDR} --commands", of(refusing)),
     "repair: none": (f"repair {CIDR}", of(plain_vm, lambda kernel: kernel.add_rule(FORBIDS))),
+    "repair: undecided": (f"repair {CIDR}", of(marked_vm)),
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the installed configuration is kept": (f"repair {HALVES[1]}", PARTLY),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
