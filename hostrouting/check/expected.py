@@ -1,6 +1,6 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Of default routes with one rank, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
+Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
 the first one of a network card, which the tunnel's hides. Doubt belongs to devices: what leaves by others is not.
 """
 
@@ -63,8 +63,7 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
     doubtful = frozenset[str]()
     if usable and not named:
         used = usable[0]
-        equals = [route for route in usable if (route.table, route.metric) == (used.table, used.metric)]
-        rivals = useful(dev for route in equals for dev in route.devs)
+        rivals = useful(dev for route in fib.equals(used) for dev in route.devs)
         # Several routers advertise themselves, each on its own device.
         if rivals != devs or (used.protocol == _RA and len(devs) > 1):
             doubtful = rivals
@@ -82,8 +81,8 @@ def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
-        routes = [route for route in step.table.routes.get(every, ()) if route.type == "unicast"]
-        halves = [step.table.routes[half][0] for half in both if half in step.table.routes]
+        routes = [route for route in step.table.defaults.get(every, ()) if route.type == "unicast"]
+        halves = [step.table.defaults[half][0] for half in both if half in step.table.defaults]
         if [route.type for route in halves] == ["unicast", "unicast"]:
             routes.append(halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops)))
         yield from ((route, route.prefix.length > limit) for route in routes)
