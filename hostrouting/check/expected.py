@@ -6,7 +6,7 @@ the first one of a network card, which the tunnel's hides. Doubt belongs to devi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.model.prefix import Prefix
@@ -43,9 +43,8 @@ def is_tunnel(link: Link | None) -> bool:
     return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
 
-def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
-    """The expected devices of this host, if the configuration names these, and the doubt about them."""
-    links = {link.name: link for link in fib.snapshot.links}
+def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
+    """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
 
     def useful(devs: Iterable[str]) -> frozenset[str]:
         return frozenset(dev for dev in devs if leads_out(links.get(dev)))

@@ -28,28 +28,25 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
 
 def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
-    fib = judge.fib
-    if fib.rules[:1] == default_rules(fib.family)[:1]:
+    fib, usual = judge.fib, default_rules(judge.fib.family)[0]
+    if fib.rules[:1] == (usual,):
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
     lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind not in {"local", NOT_JUDGED}]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
-        yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(fib.family, 0))
+        remedy = f"add the rule with: {rule_command('add', usual)}"
+        yield Finding("missing-rule", "error", sentence, spoken(lost), remedy)
 
 
 def _missing_main(judge: Judge) -> Iterator[Finding]:
-    fib = judge.fib
+    fib, usual = judge.fib, default_rules(judge.fib.family)[1]
     is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
-    usual = default_rules(fib.family)[1]
     if is_used and usual not in [rule._replace(priority=usual.priority) for rule in fib.rules]:
         sentence = "no rule looks up table main for all packets, so its routes are not used"
-        yield Finding("missing-rule", "warning", sentence, "main", _adding(fib.family, 1))
-
-
-def _adding(family: int, place: int) -> str:
-    return f"add the rule with: {rule_command('add', default_rules(family)[place])}"
+        remedy = f"add the rule with: {rule_command('add', usual)}"
+        yield Finding("missing-rule", "warning", sentence, "main", remedy)
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:

@@ -155,18 +155,17 @@ class Judge:
             is_everywhere = bisect_right(everywhere, low) % 2 == 1
             for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
-                if is_everywhere and decision.devs:
-                    yield Part(cell.first, cell.last, decision, _OWN, ())
-                    continue
-                others = tuple(self._opinion_of_other(end, decision, packet) for end in cell.others)
-                yield Part(cell.first, cell.last, decision, self.opinion(decision), others)
+                is_own = is_everywhere and decision.devs
+                opinion = _OWN if is_own else self.opinion(decision)
+                others = () if is_own else [self._opinion_of_other(end, decision, packet) for end in cell.others]
+                yield Part(cell.first, cell.last, decision, opinion, tuple(others))
 
     # 1 to 3 and 5, for one end.
 
     @cached_property
     def uplinks(self) -> Uplinks:
         """The expected devices, and the doubt about them."""
-        return find_uplinks(self.fib, self.named)
+        return find_uplinks(self.fib, self.links, self.named)
 
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
         """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""

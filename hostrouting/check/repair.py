@@ -60,15 +60,6 @@ class Repair(NamedTuple):
         return tuple(StaticRoute(str(route.prefix), dev=self.dev) for route in self.resolved)
 
 
-class _Span(NamedTuple):
-    """Addresses that a route of ours takes if it has this length or is longer."""
-
-    first: int
-    last: int
-    length: int
-    is_escape: bool
-
-
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
     escapes = [part.first for part in parts if part.opinion.grade == ESCAPE]
@@ -129,15 +120,15 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route
     main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
     taken = {route.prefix for route in main if route.protocol != OURS}
     spans = [*_spans(fib, parts, way)]
-    firsts, lasts = [span.first for span in spans], [span.last for span in spans]
+    firsts, lasts = [part.first for part, _ in spans], [part.last for part, _ in spans]
 
     def widest(block: Prefix, above: int) -> Iterator[Prefix]:
         """The prefixes in this block; `above` is the length of the longest one around it."""
         inside = spans[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
-        lost = [span.length for span in inside if span.is_escape and span.length > above]
+        lost = [length for part, length in inside if part.opinion.grade == ESCAPE and length > above]
         if not lost or is_reserved(block):
             return
-        diverts = any(span.length <= block.length and not span.is_escape for span in inside)
+        diverts = any(length <= block.length and part.opinion.grade != ESCAPE for part, length in inside)
         # /0 is not a static route.
         if min(lost) <= block.length and block.length and not diverts and block not in taken:
             yield block
@@ -149,15 +140,14 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route
         yield from widest(block, -1)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[_Span]:
-    """The parts for which a route with these next hops would change something."""
+def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[tuple[Part, int]]:
+    """The parts for which a route with these next hops would change something, and the shortest length of such one."""
     next_hops = {*way.next_hops}
     for part in parts:
-        name, route, is_escape = part.opinion.name, part.decision.route, part.opinion.grade == ESCAPE
-        if name == "own" or (part.grade == FINE and route is not None and {*route.next_hops} == next_hops):
-            continue
-        if (length := _length(fib, part)) is not None and length <= fib.width:
-            yield _Span(part.first, part.last, length, is_escape)
+        route, length = part.decision.route, _length(fib, part)
+        is_same = part.grade == FINE and route is not None and {*route.next_hops} == next_hops
+        if part.opinion.name != "own" and not is_same and length is not None and length <= fib.width:
+            yield part, length
 
 
 def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]) -> Repair:
