@@ -75,13 +75,12 @@ def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> 
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
     """All default routes for plain packets, in the order of the lookup, and whether the rule uses them."""
     every = Prefix(fib.family, 0, 0)
-    both = every.halves()
     for step in fib.steps():
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
         routes = [route for route in step.table.defaults.get(every, ()) if route.type == "unicast"]
-        halves = [step.table.defaults[half][0] for half in both if half in step.table.defaults]
+        halves = [others[0] for prefix, others in sorted(step.table.defaults.items()) if prefix.length]
         if [route.type for route in halves] == ["unicast", "unicast"]:
             routes.append(halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops)))
         yield from ((route, route.prefix.length > limit) for route in routes)

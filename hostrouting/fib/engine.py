@@ -153,11 +153,11 @@ class Fib:
         others = {number: table for number, table in self.tables.items() if number != TABLE_MAIN}
         return Fib(self.snapshot.with_routes(added), self.family, others)
 
-    def equals(self, route: Route) -> Sequence[Route]:
-        """The routes that Linux uses like this one: it uses any of the default routes that are equal to the first."""
-        every = self.tables[route.table].defaults.get(route.prefix, ()) if not route.prefix.length else ()
+    def equals(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: it uses any of the default routes that are equal."""
+        others = [] if route.prefix.length else self.tables[route.table].defaults[route.prefix]
         rank = ("unicast", route.metric, route.preference)
-        return [other for other in every if (other.type, other.metric, other.preference) == rank] or [route]
+        return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 
     def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet."""

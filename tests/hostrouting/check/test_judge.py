@@ -178,6 +178,14 @@ def test_a_router_with_a_preference(preference: Preference, verdict: str, devs: 
     assert [finding.name for finding in check_findings(report, mode="WARN")] == ["default-routes"]
 
 
+def test_a_default_route_of_another_type_decides_beside_one_of_its_metric() -> None:
+    """What it takes does not leave by the default route behind it, which is the expected one."""
+    first = Route(Prefix.parse("::/0"), (NextHop("ib0"),), type="anycast", metric=1024)
+    host = node(links=(IB0,))
+    report = reported(host._replace(routes=(first, BY_IPV6, *host.routes)), "fd96::/108")
+    assert (report.verdict, report.families[0].expected_devs) == ("overlap", ("eth0",))
+
+
 def test_a_device_that_vanished_while_it_was_read() -> None:
     """Routes may name a device that is no longer listed."""
     report = reported(node(Route.to(CIDR, dev="gone")))
