@@ -103,8 +103,7 @@ class CheckReport(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of a family."""
-        verdicts = {report.verdict for report in self.families}
-        return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
+        return min((report.verdict for report in self.families), key=_WORST_FIRST.index)
 
     @property
     def node_ips(self) -> dict[int, IP]:
@@ -193,7 +192,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     for block, packet in ((block, packet) for block in blocks for packet in packets):
         parts = list(judge.parts(block.first, block.last, packet))
         plain += parts if packet is PLAIN else ()
-        for (opinion, decision), first, last in ranges_of(parts, _escape_in):
+        lost = ranges_of(parts, lambda part: (part.opinion, part.decision) if part.opinion.grade == ESCAPE else None)
+        for (opinion, decision), first, last in lost:
             escape = Escape(block, first, last, opinion.name, decision, opinion.devs)
             if escape not in escapes:  # what the host's own packets suffer, too, is not repeated for pods
                 escapes[escape._replace(packet=packet)] = None
@@ -215,10 +215,6 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
         if not blocks or cidr not in blocks[-1]:
             blocks.append(cidr)
     return blocks
-
-
-def _escape_in(part: Part) -> tuple[Opinion, Decision] | None:
-    return (part.opinion, part.decision) if part.opinion.grade == ESCAPE else None
 
 
 def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:

@@ -1,12 +1,12 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Of default routes with one rank, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
+Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
 the first one of a network card, which the tunnel's hides. Doubt belongs to devices: what leaves by others is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.model.prefix import Prefix
@@ -43,9 +43,8 @@ def is_tunnel(link: Link | None) -> bool:
     return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
 
-def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
-    """The expected devices of this host, if the configuration names these, and the doubt about them."""
-    links = {link.name: link for link in fib.snapshot.links}
+def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
+    """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
 
     def useful(devs: Iterable[str]) -> frozenset[str]:
         return frozenset(dev for dev in devs if leads_out(links.get(dev)))
@@ -63,8 +62,7 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
     doubtful = frozenset[str]()
     if usable and not named:
         used = usable[0]
-        equals = [route for route in usable if (route.table, route.metric) == (used.table, used.metric)]
-        rivals = useful(dev for route in equals for dev in route.devs)
+        rivals = useful(dev for route in fib.equals(used) for dev in route.devs)
         # Several routers advertise themselves, each on its own device.
         if rivals != devs or (used.protocol == _RA and len(devs) > 1):
             doubtful = rivals
@@ -77,13 +75,12 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
     """All default routes for plain packets, in the order of the lookup, and whether the rule uses them."""
     every = Prefix(fib.family, 0, 0)
-    both = every.halves()
     for step in fib.steps():
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
-        routes = [route for route in step.table.routes.get(every, ()) if route.type == "unicast"]
-        halves = [step.table.routes[half][0] for half in both if half in step.table.routes]
+        routes = [route for route in step.table.defaults.get(every, ()) if route.type == "unicast"]
+        halves = [others[0] for prefix, others in sorted(step.table.defaults.items()) if prefix.length]
         if [route.type for route in halves] == ["unicast", "unicast"]:
             routes.append(halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops)))
         yield from ((route, route.prefix.length > limit) for route in routes)

@@ -2,13 +2,11 @@
 
 Linux begins with three rules, for the tables local, main and default, and other programs delete them. Without the first
 a host does not answer on its own addresses; without the second its routes are not used. Of two network cards with a
-default route each, the one with the lower metric is used, and often the other was meant. Beside the tables, something
-can stand in the way of probes that are rewritten, and systemd-networkd can delete static routes.
+default route each, the one with the lower metric is used, and often the other was meant.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,14 +19,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.files import Files
-    from hostrouting.model.snapshot import Snapshot
-
-_NETIF = "/run/systemd/netif"
-"""What systemd-networkd has at run time."""
-_SETTINGS = "/etc/systemd/networkd.conf"
-_IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
 
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
@@ -38,28 +28,25 @@ def find_flaws(judge: Judge) -> tuple[Finding, ...]:
 
 def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
-    fib = judge.fib
-    if fib.rules[:1] == default_rules(fib.family)[:1]:
+    fib, usual = judge.fib, default_rules(judge.fib.family)[0]
+    if fib.rules[:1] == (usual,):
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
     lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind not in {"local", NOT_JUDGED}]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
-        yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(fib.family, 0))
+        remedy = f"add the rule with: {rule_command('add', usual)}"
+        yield Finding("missing-rule", "error", sentence, spoken(lost), remedy)
 
 
 def _missing_main(judge: Judge) -> Iterator[Finding]:
-    fib = judge.fib
+    fib, usual = judge.fib, default_rules(judge.fib.family)[1]
     is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
-    usual = default_rules(fib.family)[1]
     if is_used and usual not in [rule._replace(priority=usual.priority) for rule in fib.rules]:
         sentence = "no rule looks up table main for all packets, so its routes are not used"
-        yield Finding("missing-rule", "warning", sentence, "main", _adding(fib.family, 1))
-
-
-def _adding(family: int, place: int) -> str:
-    return f"add the rule with: {rule_command('add', default_rules(family)[place])}"
+        remedy = f"add the rule with: {rule_command('add', usual)}"
+        yield Finding("missing-rule", "warning", sentence, "main", remedy)
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:
@@ -96,39 +83,3 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
         sentence = f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}"
         remedy = f"if {spoken(cards, last='or')} is meant, name it in routeOverlap.expectedDevs"
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy)
-
-
-def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
-    """Why probes do not reach the pods although the table is loaded."""
-    probe = config.probe_rewrite
-    if not probe.enabled:
-        return
-    for address in (address for address in snapshot.addresses if address.ip == probe.global_address):
-        sentence = f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
-        path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
-        yield Finding("probe-rewrite", "error", sentence, path, remedy)
-    for link in (link for link in snapshot.links if link.name in probe.interfaces):
-        if link.master is not None:
-            sentence = f"{link.name} is a port of {link.master}, where its packets arrive, so no rule matches them"
-            remedy = f"name {link.master} in probeRewrite.interfaces"
-            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
-        if link.xdp:
-            sentence = f"{link.name} has an XDP program, which may take packets before nftables sees them"
-            remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
-            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
-    if snapshot.ipv6_forwarding is False:
-        sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
-        remedy = "set it to 1, and accept_ra of the uplink to 2"
-        yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
-
-
-def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
-    """That systemd-networkd deletes the static routes whenever it restarts."""
-    if config.manage_foreign == "keep" or not files.look(_NETIF):
-        return
-    folder = f"{_SETTINGS}.d"
-    paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]
-    if not any(_IS_KEEPING.search(files.read(path) or "") for path in paths):
-        sentence = "systemd-networkd runs here, and can delete the routes of other programs"
-        remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
-        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)

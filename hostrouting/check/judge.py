@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
-from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of
+from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of, pieces
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
@@ -39,7 +39,7 @@ from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.prefix import IP
@@ -111,12 +111,6 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
     return [(value, first, last) for value, first, last in ranges if value not in (None, _OWN)]
 
 
-def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The range, cut at these borders, which are in order."""
-    starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
-    return zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
-
-
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
@@ -134,11 +128,12 @@ class Judge:
         self.pods = of_family(check.pod_cidrs, fib.family)
         self.links = {link.name: link for link in fib.snapshot.links}
         self.addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
-        self._opinions: dict[tuple[Route, bool], Opinion] = {}
+        self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
+        """By the identity of a route, which is held: to hash a route takes longer than to judge most of them."""
 
     def with_routes(self, routes: Iterable[Route]) -> Judge:
-        """The same judge of a host that also has these routes."""
-        return Judge(Fib(self.fib.snapshot.with_routes(routes), self.fib.family), self._check)
+        """The same judge of a host that also has these routes in table main."""
+        return Judge(self.fib.with_routes(routes), self._check)
 
     def packets(self) -> Iterator[Packet]:
         """A plain packet of this host, and a packet of each kind that pods send.
@@ -160,27 +155,27 @@ class Judge:
             is_everywhere = bisect_right(everywhere, low) % 2 == 1
             for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
-                if is_everywhere and decision.devs:
-                    yield Part(cell.first, cell.last, decision, _OWN, ())
-                    continue
-                others = tuple(self._opinion_of_other(end, decision, packet) for end in cell.others)
-                yield Part(cell.first, cell.last, decision, self.opinion(decision), others)
+                is_own = is_everywhere and decision.devs
+                opinion = _OWN if is_own else self.opinion(decision)
+                others = () if is_own else [self._opinion_of_other(end, decision, packet) for end in cell.others]
+                yield Part(cell.first, cell.last, decision, opinion, tuple(others))
 
     # 1 to 3 and 5, for one end.
 
     @cached_property
     def uplinks(self) -> Uplinks:
         """The expected devices, and the doubt about them."""
-        return find_uplinks(self.fib, self.named)
+        return find_uplinks(self.fib, self.links, self.named)
 
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
         """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
-        if decision.route is None:
+        route = decision.route
+        if route is None:
             return Opinion(DOUBT if decision.kind == NOT_JUDGED else ESCAPE, decision.kind)
-        key = decision.route, is_marked
+        key = id(route), is_marked
         if key not in self._opinions:
-            self._opinions[key] = self._opinion_of(decision, decision.route, is_marked=is_marked)
-        return self._opinions[key]
+            self._opinions[key] = route, self._opinion_of(decision, route, is_marked=is_marked)
+        return self._opinions[key][1]
 
     def _opinion_of(self, decision: Decision, route: Route, *, is_marked: bool) -> Opinion:
         is_wide = route.prefix.length < self.fib.width
@@ -201,13 +196,8 @@ class Judge:
 
     def all_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices of the decision; equal default routes are one route with all next hops."""
-        route = decision.route
-        if route is None or route.prefix.length:
-            return decision.devs
-        rivals = self.fib.tables[route.table].routes[route.prefix]
-        equals = [rival for rival in rivals if (rival.metric, rival.type) == (route.metric, "unicast")]
-        others = (dev for rival in equals for dev in Decision(rival.type, rival).devs)
-        return tuple(dict.fromkeys([*decision.devs, *others]))
+        routes = self.fib.equals(decision.route) if decision.route else ()
+        return tuple({dev: None for route in routes for dev in Decision(decision.kind, route).devs})
 
     def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
         uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
@@ -245,7 +235,7 @@ class Judge:
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
-        return not any(hop.gateway for hop in route.next_hops) and dev in self._owners(route.prefix)
+        return not route.has_gateway and dev in self._owners(route.prefix)
 
     def _is_far(self, dev: str, route: Route) -> bool:
         """Whether a route made by hand asks the link for addresses that are probably behind the router."""
@@ -318,7 +308,7 @@ class Judge:
             (dev, other.prefix.length)
             for other in self.fib.routes
             if other.table == route.table and other.prefix in route.prefix and other.prefix != route.prefix
-            if not any(hop.gateway for hop in other.next_hops)
+            if not other.has_gateway
             for dev in other.devs
             if dev not in self.uplinks.devs
         ]

@@ -1,11 +1,12 @@
 """The smallest repair: the fewest routes in table main that send everything that escapes out as expected.
 
-Theory of operation. A new route to a prefix takes the packets of each range in it whose present route in table main is
-shorter or is missing. It does not change a range that an earlier rule decides. So each range has a shortest length with
-which a route takes it. One recursion over the tree of prefixes, from the widest prefix down, finds the fewest routes. A
-prefix without an escape needs nothing. A prefix can have a route if that takes an escape, diverts nothing that is fine,
-and no other program's route has its key. What that route does not take is left to longer prefixes inside. Any other
-prefix is halved.
+Theory of operation. A new route to a prefix takes the addresses in it whose present route in table main is shorter or
+is missing. It does not change an address that an earlier rule decides. So each address has a shortest length with which
+a route takes it. All that one route takes has one present route: the longest that contains its whole prefix. So routes
+with different present routes never take the same address, and of those with the same one, the widest is enough for all
+in it. Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape needs nothing.
+A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other program's route has its key.
+What that route does not take is left to longer prefixes inside. Any other prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
 fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.expected import is_tunnel
@@ -47,48 +48,36 @@ class Unsafe(NamedTuple):
 class Repair(NamedTuple):
     """The routes that repair what can be repaired, and what cannot be."""
 
-    routes: tuple[StaticRoute, ...] = ()
     resolved: tuple[Route, ...] = ()
-    """The same routes with device and gateway, as they are added on this host."""
+    """The routes with device and gateway, as they are added on this host."""
+    dev: str | None = None
+    """The device that they name in a configuration."""
     unsafe: tuple[Unsafe, ...] = ()
 
-
-class _Span(NamedTuple):
-    """A part, and the shortest length with which a route of ours takes it; longer than an address if none does."""
-
-    part: Part
-    length: int
-    obstacle: str
-    """What comes before table main, so that no route in it helps."""
-
     @property
-    def is_escape(self) -> bool:
-        """Whether it is to be repaired."""
-        return self.part.opinion.grade == ESCAPE
+    def routes(self) -> tuple[StaticRoute, ...]:
+        """The same routes, as a configuration has them."""
+        return tuple(StaticRoute(str(route.prefix), dev=self.dev) for route in self.resolved)
 
 
-def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
+def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
-    spans = [_span(judge.fib, piece) for part in parts for piece in _cut(judge.fib, part)]
-    if not any(span.is_escape for span in spans):
+    escapes = [part.first for part in parts if part.opinion.grade == ESCAPE]
+    if not escapes:
         return Repair()
-    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    dev, way = _way_out(judge, uplink)
+    dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
     if isinstance(way, str):
-        return Repair(unsafe=_none(spans, "no-gateway", way))
-    prefixes = _cover(judge.fib, blocks, spans, way)
+        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("no-gateway", way))))
+    prefixes = [*islice(_cover(judge.fib, blocks, parts, way), _MOST + 1)]
     if len(prefixes) > _MOST:
-        return Repair(unsafe=_none(spans, "too-many"))
-    try:
-        return _proven(judge, uplink, dev, prefixes, spans)
-    except ConfigError:  # Linux takes nearly any letter in the name of a device
-        return Repair(unsafe=_none(spans, "no-gateway", f"a device whose name a configuration can have, not {dev!r}"))
+        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("too-many", ""))))
+    return _proven(judge, Repair(tuple(way._replace(prefix=prefix) for prefix in prefixes), dev), blocks, parts)
 
 
-def _none(spans: Iterable[_Span], reason: str, cause: str = "") -> tuple[Unsafe, ...]:
-    """Everything that escapes, for one reason."""
-    ranges = ranges_of((span.part for span in spans), lambda part: part.opinion.grade == ESCAPE)
-    return tuple(Unsafe(first, last, reason, cause) for _, first, last in ranges)
+def _unsafe(parts: Iterable[Part], reasons: dict[int, tuple[str, str]]) -> tuple[Unsafe, ...]:
+    """The ranges that stay lost, by the first addresses of their parts."""
+    ranges = ranges_of(parts, lambda part: reasons.get(part.first))
+    return tuple(Unsafe(first, last, *reason) for reason, first, last in ranges)
 
 
 def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
@@ -105,89 +94,86 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     if isinstance(way, Route) and uplinks.devs.issuperset(way.devs):
         return None, way
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
-    return next((way for way in ways if isinstance(way[1], Route)), ways[-1])
+    dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])
+    try:
+        StaticRoute("10.0.0.0/8", dev=dev)
+    except ConfigError:  # Linux takes nearly any letter in the name of a device
+        way = f"a device whose name a configuration can have, not {dev!r}"
+    return dev, way
 
 
-def _cut(fib: Fib, part: Part) -> Iterator[Part]:
-    """The part; where table main does not decide, in pieces with one route of it, which may be passed over."""
-    route, borders = part.decision.route, fib.borders
-    is_whole = route is not None and route.table == TABLE_MAIN
-    inside = [] if is_whole else borders[bisect_right(borders, part.first) : bisect_right(borders, part.last)]
-    for first, behind in zip([part.first, *inside], [*inside, part.last + 1], strict=True):
-        yield part._replace(first=first, last=behind - 1)
-
-
-def _span(fib: Fib, part: Part) -> _Span:
-    obstacle = "no rule looks up table main"
-    if part.opinion.name == "own-range":
-        return _Span(part, fib.width + 1, f"[{part.decision.route}] makes them this host's own")
-    for step in fib.steps():
+def _length(fib: Fib, part: Part) -> int | None:
+    """The shortest length with which a route of ours takes these addresses; None if they do not come to table main."""
+    for step in fib.steps() if part.opinion.name != "own-range" else ():
         if step.table is not None and step.rule.table == TABLE_MAIN and step.is_for_plain(part.first):
             best = step.table.best(part.first)
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not longer.
-            return _Span(part, best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0, "")
-        if step.rule == part.decision.rule:
-            obstacle = f"[rule {step.rule}] comes before table main"
+            return best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0
+        if step.rule is part.decision.rule:
             break
-    return _Span(part, fib.width + 1, obstacle)
+    return None
 
 
-def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Route) -> list[Prefix]:
+def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route) -> Iterator[Prefix]:
     """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as much as can be."""
     metric = DEFAULT_METRIC[fib.family]
     main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
     taken = {route.prefix for route in main if route.protocol != OURS}
-    relevant = [span for span in spans if span.length <= fib.width and not _is_indifferent(span.part, way)]
-    firsts, lasts = [span.part.first for span in relevant], [span.part.last for span in relevant]
+    spans = [*_spans(fib, parts, way)]
+    firsts, lasts = [part.first for part, _ in spans], [part.last for part, _ in spans]
 
-    @cache
-    def fewest(block: Prefix, above: int) -> tuple[int, tuple[Prefix, ...]]:
-        """How many addresses of the block stay lost, and its prefixes; `above` is the length of a route around it."""
-        inside = relevant[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
-        lost = [span for span in inside if span.is_escape and span.length > above]
-        if not lost:
-            return 0, ()
-        is_no_destination = is_reserved(block)
-        diverts = any(span.length <= block.length and not span.is_escape for span in inside)
-        is_possible = block.length and not (diverts or is_no_destination or block in taken)  # /0 is no static route
-        takes = [span for span in lost if span.length <= block.length] if is_possible else []
-        if len(takes) == len(lost):
-            return 0, (block,)
-        if block.length == fib.width or is_no_destination:
-            return 1, ()
-        ways = []
-        for route, length in [((), above), *([((block,), block.length)] if takes else [])]:
-            (count, first), (more, second) = (fewest(half, length) for half in block.halves())
-            ways.append((count + more, (*route, *first, *second)))
-        return min(ways, key=lambda way: (way[0], len(way[1])))
+    def widest(block: Prefix, above: int) -> Iterator[Prefix]:
+        """The prefixes in this block; `above` is the length of the longest one around it."""
+        inside = spans[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
+        lost = [length for part, length in inside if part.opinion.grade == ESCAPE and length > above]
+        if not lost or is_reserved(block):
+            return
+        diverts = any(length <= block.length and part.opinion.grade != ESCAPE for part, length in inside)
+        # /0 is not a static route.
+        if min(lost) <= block.length and block.length and not diverts and block not in taken:
+            yield block
+            above = block.length
+        for half in block.halves() if block.length < fib.width else ():
+            yield from widest(half, above)
 
-    return [prefix for block in blocks for prefix in fewest(block, -1)[1]]
+    for block in blocks:
+        yield from widest(block, -1)
 
 
-def _is_indifferent(part: Part, way: Route) -> bool:
-    """Whether a route with these next hops changes nothing for these addresses."""
-    route = part.decision.route
-    is_same = part.grade == FINE and route is not None and {*route.next_hops} == {*way.next_hops}
-    return is_same or part.opinion.name == "own"
+def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[tuple[Part, int]]:
+    """The parts for which a route with these next hops would change something, and the shortest length of such one."""
+    next_hops = {*way.next_hops}
+    for part in parts:
+        route, length = part.decision.route, _length(fib, part)
+        is_same = part.grade == FINE and route is not None and {*route.next_hops} == next_hops
+        if part.opinion.name != "own" and not is_same and length is not None and length <= fib.width:
+            yield part, length
 
 
-def _proven(
-    judge: Judge, uplink: Uplink, dev: str | None, prefixes: Sequence[Prefix], spans: Sequence[_Span]
-) -> Repair:
+def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]) -> Repair:
     """The repair, with what stays lost; without any route if they would make anything worse."""
-    ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
-    resolved = tuple(route for route in ways if isinstance(route, Route))
-    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
-    after = judge.with_routes(resolved)
-    now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
-    if any(part.grade > span.part.grade for span, part in now):
-        routes, resolved, now = (), (), [(span, span.part) for span in spans]
+    after, firsts = judge.with_routes(repair.resolved), [part.first for part in parts]
+    now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
+    before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # routes only add borders
+    is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
+    if is_worse:
+        now = before = parts
+    prefixes = [route.prefix for route in repair.resolved]
+    reasons = {
+        part.first: _reason(
+            judge.fib, old, [prefix for prefix in prefixes if prefix.first <= part.first <= prefix.last]
+        )
+        for part, old in zip(now, before, strict=True)
+        if old.opinion.grade == ESCAPE and part.grade > FINE
+    }
+    return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
 
-    def reason_of(span: _Span, part: Part) -> tuple[str, str]:
-        takes = any(prefix.first <= part.first <= prefix.last and prefix.length >= span.length for prefix in prefixes)
-        return ("earlier-rule" if span.obstacle else "not-proven" if takes else "host-route"), span.obstacle
 
-    lost = {part.first: reason_of(span, part) for span, part in now if span.is_escape and part.grade > FINE}
-    ranges = ranges_of((part for _, part in now), lambda part: lost.get(part.first))
-    unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
-    return Repair(routes, resolved, unsafe)
+def _reason(fib: Fib, part: Part, around: Iterable[Prefix]) -> tuple[str, str]:
+    """Why these addresses stay lost, although routes to these prefixes around them were proposed; and the cause."""
+    length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
+    if length is not None:
+        return ("not-proven" if any(prefix.length >= length for prefix in around) else "host-route"), ""
+    if part.opinion.name == "own-range":
+        return "earlier-rule", f"[{route}] makes them this host's own"
+    return "earlier-rule", f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"

@@ -256,7 +256,5 @@ def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Findin
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     """The commands that add these routes until the next boot."""
-    metrics = ((route, f" metric {route.metric}" if route.metric else "") for route in routes)
-    return tuple(
-        f"ip route replace {route.prefix}{metric} proto {route.protocol} {route.way}" for route, metric in metrics
-    )
+    keys = ((route, f"{route.prefix} metric {route.metric}" if route.metric else str(route.prefix)) for route in routes)
+    return tuple(f"ip route replace {key} proto {route.protocol} {route.way}" for route, key in keys)

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, check_host, check_snapshot
-from hostrouting.check.flaws import find_networkd, find_probe_obstacles
 from hostrouting.check.report import check_document, check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.config.settings import HostRoutingConfig, Mode
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
+from hostrouting.tasks.obstacles import find_networkd, find_probe_obstacles
 
 
 class Check(NamedTuple):

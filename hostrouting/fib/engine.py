@@ -20,18 +20,24 @@ not-judged: what comes after it may not be reached. Here is no opinion on what i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import Prefix, borders_of, width_of
-from hostrouting.model.route import PREFERENCES, REFUSING
+from hostrouting.model.route import PREFERENCES, REFUSING, TABLE_MAIN
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
     from hostrouting.model.snapshot import Snapshot
+
+
+def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The range, cut at these borders, which are in order."""
+    starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
+    return zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
 
 
 class Packet(NamedTuple):
@@ -83,7 +89,7 @@ class End(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A range of addresses with one decision and the same other ends."""
+    """A range of addresses without a border in it, so with one decision and the same other ends."""
 
     first: int
     last: int
@@ -92,7 +98,7 @@ class Cell(NamedTuple):
 
 
 class Table:
-    """One routing table: its usable routes by prefix, the preferred one of each prefix first."""
+    """One routing table: its usable routes, the preferred one of each prefix."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         """Leave out what Linux does not use for plain packets: dead and expired routes, and those for a tos.
@@ -100,7 +106,8 @@ class Table:
         An IPv6 route for some sources takes the place of the others to its prefix: Linux passes over these for all
         other packets, too, and goes on with a wider prefix.
         """
-        self.routes: dict[Prefix, list[Route]] = {}
+        self.defaults: dict[Prefix, list[Route]] = {}
+        """The routes to all addresses, and to either half of them, the preferred one of each prefix first."""
         self._by_length: dict[int, dict[int, Route]] = {}
         """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
         for route in sorted(routes, key=_order):
@@ -108,8 +115,8 @@ class Table:
             if not (is_dead or route.tos or route.expired):
                 family, first, length = prefix = route.prefix
                 free = width_of(family) - length
-                if route.source is None:
-                    self.routes.setdefault(prefix, []).append(route)
+                if length < 2 and route.source is None:
+                    self.defaults.setdefault(prefix, []).append(route)
                 self._by_length.setdefault(free, {}).setdefault(first >> free, route)
 
     def best(self, address: int) -> Route | None:
@@ -128,8 +135,11 @@ def _order(route: Route) -> tuple[int, bool, int, int]:
 class Fib:
     """The rules and tables of one host for one family."""
 
-    def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Leave out the tables that no rule looks up. A family that the snapshot does not have is a ValueError."""
+    def __init__(self, snapshot: Snapshot, family: int, known: Mapping[int, Table] | None = None) -> None:
+        """Leave out the tables that no rule looks up, and make those that are not known.
+
+        A family that the snapshot does not have is a ValueError.
+        """
         if snapshot.family not in {None, family}:
             raise ValueError(f"the snapshot has IPv{snapshot.family} only, not IPv{family}")
         self.snapshot, self.family, self.width = snapshot, family, width_of(family)
@@ -140,8 +150,19 @@ class Fib:
             if route.table in by_table and route.prefix.family == family:
                 by_table[route.table].append(route)
         self.routes = tuple(route for routes in by_table.values() for route in routes)
-        self.tables = {number: Table(routes) for number, routes in by_table.items()}
+        self.tables = {number: (known or {}).get(number) or Table(routes) for number, routes in by_table.items()}
         self._steps: dict[Packet, tuple[Step, ...]] = {}
+
+    def with_routes(self, added: Iterable[Route]) -> Fib:
+        """The same host with further routes in table main."""
+        others = {number: table for number, table in self.tables.items() if number != TABLE_MAIN}
+        return Fib(self.snapshot.with_routes(added), self.family, others)
+
+    def equals(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: it uses any of the default routes that are equal."""
+        others = [] if route.prefix.length else self.tables[route.table].defaults[route.prefix]
+        rank = ("unicast", route.metric, route.preference)
+        return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 
     def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet. An address of the other family is a ValueError."""
@@ -150,15 +171,9 @@ class Fib:
         return self.ends(int(destination), packet)[0]
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
-        """The ranges of these addresses, in order; neighbouring ones differ."""
-        borders = self.borders
-        ends = self.ends(first, packet)
-        for border in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
-            following = self.ends(border, packet)
-            if following != ends:
-                yield Cell(first, border - 1, *ends)
-                first, ends = border, following
-        yield Cell(first, last, *ends)
+        """The ranges of these addresses between two borders, in order."""
+        for low, high in pieces(first, last, self.borders):
+            yield Cell(low, high, *self.ends(low, packet))
 
     @cached_property
     def borders(self) -> list[int]:
@@ -240,19 +255,19 @@ class Step(NamedTuple):
     def decision_for(self, address: int) -> Decision | None:
         """The decision for packets that the rule selects; None if they go on to the next rule."""
         rule = self.rule
-        if rule.action in REFUSING:
-            return Decision(rule.action, None, rule)
-        if rule.action == "goto":
-            return Decision(NOT_JUDGED, None, rule)
-        route = None if self.table is None else self.table.best(address)
+        if self.table is None:
+            kind = NOT_JUDGED if rule.action == "goto" else rule.action
+            return None if kind == "nop" else Decision(kind, None, rule)
+        route = self.table.best(address)
         if route is None or (route.type == "throw" and route.source is None):
             return None
-        limit, can_be_suppressed = rule.suppress_prefixlength, route.type not in REFUSING
-        if limit is not None and can_be_suppressed and route.prefix.length <= limit:
-            return None
-        if route.source is not None or (can_be_suppressed and rule.suppress_ifgroup is not None):
-            return Decision(NOT_JUDGED, None, rule)
-        return Decision(route.type, route, rule)
+        if route.type not in REFUSING:
+            limit = rule.suppress_prefixlength
+            if limit is not None and route.prefix.length <= limit:
+                return None
+            if rule.suppress_ifgroup is not None:
+                return Decision(NOT_JUDGED, None, rule)
+        return Decision(route.type, route, rule) if route.source is None else Decision(NOT_JUDGED, None, rule)
 
 
 def conditions_of(rule: Rule) -> Conditions:

@@ -135,6 +135,11 @@ class Route(NamedTuple):
         return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
 
     @property
+    def has_gateway(self) -> bool:
+        """Whether packets can go to a router: without one, the destination is on the link, or this host's own."""
+        return any(hop.gateway is not None for hop in self.next_hops)
+
+    @property
     def key(self) -> RouteKey:
         """The fields by which the kernel distinguishes routes from each other."""
         return RouteKey(self.table, self.prefix, self.tos, self.metric, () if self.source is None else (self.source,))
@@ -186,7 +191,7 @@ def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
 
     What stands between the first and the last of them is not listed.
     """
-    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _has_gateway(entry)]
+    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _is_joined(entry)]
     if not joined:
         return tuple(entries)
     next_hops = tuple(entries[place].next_hops[0] for place in joined)
@@ -196,5 +201,5 @@ def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
 
 
-def _has_gateway(entry: Route) -> bool:
-    return len(entry.next_hops) == 1 and entry.next_hops[0].gateway is not None
+def _is_joined(entry: Route) -> bool:
+    return len(entry.next_hops) == 1 and entry.has_gateway

@@ -48,9 +48,10 @@ class Uplink:
         """Use this host as it is now, without our own routes, because they may be deleted."""
         others = [route for route in snapshot.routes if route.protocol != OURS and route.prefix.family == family]
         self._family, self._links = family, {link.name: link for link in snapshot.links}
-        self._defaults = sorted(filter(_is_default, others), key=_rank)
+        usable = [route for route in others if not (route.prefix.length or route.source or route.tos or route.expired)]
+        self._defaults = sorted((route for route in usable if route.type == "unicast"), key=_rank)
         """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
-        self._direct = [route for route in others if all(hop.gateway is None for hop in route.next_hops)]
+        self._direct = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own."""
         self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
         """By device and gateway, which many routes share."""
@@ -130,11 +131,6 @@ class Uplink:
         if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
-
-
-def _is_default(route: Route) -> bool:
-    is_for_all = route.prefix.length == 0 and route.source is None and not route.tos
-    return is_for_all and route.type == "unicast" and not route.expired
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
-from hostrouting.check.flaws import find_probe_obstacles
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
+from hostrouting.tasks.obstacles import find_probe_obstacles
 from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 

@@ -7,8 +7,8 @@ import pytest
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Preference, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -166,6 +166,26 @@ def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
     assert reported(node(way)).verdict == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("preference", "verdict", "devs"),
+    [("high", "ok", ("eth1",)), ("medium", "undecided", ("eth0", "eth1")), ("low", "ok", ("eth0",))],
+)
+def test_a_router_with_a_preference(preference: Preference, verdict: str, devs: tuple[str, ...]) -> None:
+    """Of IPv6 default routes with one metric, Linux uses the one whose router has the higher preference."""
+    other = Route.to("::/0", dev="eth1", gateway="fe80::2", metric=1024, protocol=9, preference=preference)
+    report = reported(node(BY_IPV6, other, links=(Link(name="eth1", index=9),)), "fd96::/108")
+    assert (report.verdict, report.families[0].expected_devs) == (verdict, devs)
+    assert [finding.name for finding in check_findings(report, mode="WARN")] == ["default-routes"]
+
+
+def test_a_default_route_of_another_type_decides_beside_one_of_its_metric() -> None:
+    """What it takes does not leave by the default route behind it, which is the expected one."""
+    first = Route(Prefix.parse("::/0"), (NextHop("ib0"),), type="anycast", metric=1024)
+    host = node(links=(IB0,))
+    report = reported(host._replace(routes=(first, BY_IPV6, *host.routes)), "fd96::/108")
+    assert (report.verdict, report.families[0].expected_devs) == ("overlap", ("eth0",))
+
+
 def test_a_device_that_vanished_while_it_was_read() -> None:
     """Routes may name a device that is no longer listed."""
     report = reported(node(Route.to(CIDR, dev="gone")))
@@ -264,6 +284,17 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     assert report.families[0].repair.unsafe == ()
 
 
+def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
+    """The search ends with the first route that is one too many. Kills: a search that doubles with each level."""
+    lengths = [24 + 7 * at % 105 for at in range(2_000)]
+    captures = [
+        Route(Prefix.around(6, (0xFD00 << 112) + (at * 0x9E3779B97F4A7C15 << 40), length), (NextHop("ib0"),), metric=9)
+        for at, length in enumerate(lengths)
+    ]
+    report = reported(node(BY_IPV6, *captures), "fd00::/8")
+    assert {unsafe.reason for unsafe in report.families[0].repair.unsafe} == {"too-many"}
+
+
 def test_a_repair_waits_until_the_device_is_named() -> None:
     """Where a tunnel's default route hides the card's, it is not known by which the repair should lead."""
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
@@ -322,6 +353,15 @@ def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
     dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
     report = reported(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.0/24")
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/25", "172.16.5.128/25"]
+
+
+@pytest.mark.parametrize(("gateways", "verdict"), [([None], "undecided"), ([None, as_ip("172.16.9.1")], "overlap")])
+def test_what_is_behind_a_router_is_no_pod(gateways: list[IP | None], verdict: str) -> None:
+    """A route inside a refused range leads to a pod only if none of its next hops has a gateway."""
+    hops = tuple(NextHop("cali1", gateway=gateway) for gateway in gateways)
+    refused = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=4)
+    host = node(refused, Route(Prefix.parse("172.16.5.9/32"), hops), links=(CALI1,))
+    assert reported(host, "172.16.5.128/25").verdict == verdict
 
 
 def test_the_uplink_leads_to_no_pod() -> None:

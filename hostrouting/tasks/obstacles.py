@@ -1,0 +1,59 @@
+"""What else on a host keeps a configuration from working, although its files, routes and table are there.
+
+No file or route of ours shows these things: what takes probes before they are rewritten, or keeps replies on the host,
+and systemd-networkd, which deletes the routes of other programs. Checks and plans name them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.finding import Finding
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.files import Files
+    from hostrouting.model.snapshot import Snapshot
+
+_NETIF = "/run/systemd/netif"
+"""What systemd-networkd has at run time."""
+_SETTINGS = "/etc/systemd/networkd.conf"
+_IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
+
+
+def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
+    """Why probes do not reach the pods although the table is loaded."""
+    probe = config.probe_rewrite
+    if not probe.enabled:
+        return
+    for address in (address for address in snapshot.addresses if address.ip == probe.global_address):
+        sentence = f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
+        path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
+        yield Finding("probe-rewrite", "error", sentence, path, remedy)
+    for link in (link for link in snapshot.links if link.name in probe.interfaces):
+        if link.master is not None:
+            sentence = f"{link.name} is a port of {link.master}, where its packets arrive, so no rule matches them"
+            remedy = f"name {link.master} in probeRewrite.interfaces"
+            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+        if link.xdp:
+            sentence = f"{link.name} has an XDP program, which may take packets before nftables sees them"
+            remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+    if snapshot.ipv6_forwarding is False:
+        sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
+        remedy = "set it to 1, and accept_ra of the uplink to 2"
+        yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
+
+
+def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
+    """That systemd-networkd deletes the static routes whenever it restarts."""
+    if config.manage_foreign == "keep" or not files.look(_NETIF):
+        return
+    folder = f"{_SETTINGS}.d"
+    paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]
+    if not any(_IS_KEEPING.search(files.read(path) or "") for path in paths):
+        sentence = "systemd-networkd runs here, and can delete the routes of other programs"
+        remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
+        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
