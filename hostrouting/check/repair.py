@@ -91,7 +91,11 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     if not devs or uplinks.doubtful:
         return None, "routeOverlap.expectedDevs to name the device"
     way = uplink.route_to(every)
-    if isinstance(way, Route) and uplinks.devs.issuperset(way.devs):
+    # Of equal default routes, the first may be another one after the next boot.
+    defaults = (route for first in uplinks.defaults[:1] for route in judge.fib.equals(first))
+    if isinstance(way, Route) and uplinks.devs.issuperset(
+        [*way.devs, *(dev for route in defaults for dev in route.devs)]
+    ):
         return None, way
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
     dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])

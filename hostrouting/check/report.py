@@ -100,8 +100,11 @@ def verdict_sentence(family: FamilyReport) -> str:
     if family.verdict == "overlap":
         is_whole = all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in family.parts)
         size = "all" if is_whole else "a part"
-        lost_by = dict.fromkeys(dev for escape in family.escapes if escape.kind == "overlap" for dev in escape.devs)
-        ways = [f"leaves by {spoken([*lost_by])}"] if lost_by else []
+        lost_by: dict[str, dict[str, None]] = {}
+        for escape in family.escapes:
+            if escape.kind == "overlap":
+                lost_by.setdefault(_leaves(escape), {}).update(dict.fromkeys(escape.devs))
+        ways = [f"{leaves} {spoken([*devs])}" for leaves, devs in lost_by.items()]
         ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
         return f"{size} of {cidrs} {spoken(ways)}; expected: {devs}"
     if family.verdict == "undecided":
@@ -129,8 +132,14 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
     return {label: [*texts] for label, texts in extents.items()}
 
 
+def _leaves(escape: Escape) -> str:
+    return "leaves by" if {*escape.devs} <= {*escape.decision.devs} else "may leave by"
+
+
 def _way(escape: Escape) -> str:
-    return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else FATES.get(escape.kind, escape.kind)
+    if escape.kind != "overlap":
+        return FATES.get(escape.kind, escape.kind)
+    return f"{_leaves(escape)} {spoken(escape.devs)}"
 
 
 def phrase_of(packet: Packet) -> str:
@@ -146,7 +155,8 @@ def escape_sentence(escape: Escape) -> str:
     causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
     # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
     causes += [rule] if escape.decision.rule and (of_pods or not causes) else []
-    return " ".join([f"{where}{of_pods}", _way(escape), " by ".join(causes)]).rstrip()
+    equal = ", by a default route equal to" if escape.kind == "overlap" and _leaves(escape) != "leaves by" else ""
+    return " ".join([f"{where}{of_pods}", f"{_way(escape)}{equal}", " by ".join(causes)]).rstrip()
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:

@@ -52,7 +52,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         opinions = dict.fromkeys((part.opinion, *part.others))
         doubts = [(doubt, number, number) for doubt in opinions if doubt.grade == DOUBT and doubt.name != NOT_JUDGED]
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
-        yield _judged(f"{address} {_way(decision)}", part.opinion, expected, is_open=bool(doubts or unseen))
+        way = _way(decision)
+        if not {*part.opinion.devs} <= {*decision.devs}:
+            way = (
+                f"may leave by {spoken(part.opinion.devs)}, by a default route equal to that of {spoken(decision.devs)}"
+            )
+        yield _judged(f"{address} {way}", part.opinion, expected, is_open=bool(doubts or unseen))
         yield from finding_lines(find_doubts(fib.family, doubts))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")

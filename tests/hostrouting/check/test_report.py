@@ -52,6 +52,7 @@ def no_default() -> Snapshot:
     return host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
 
 
+EQUAL: dict[str, Any] = {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
 DOCKER = Link(name="docker0", index=9, kind="bridge")
 ETH1 = Link(name="eth1", index=9)
 LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
@@ -251,3 +252,18 @@ def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) 
     host = without(32766)()
     host = host._replace(rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields})))
     assert any(finding.target == "main" for finding in findings(host)) is lacks
+
+
+def test_an_equal_default_route_by_another_device() -> None:
+    """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
+    host = second_default(metric=100)()
+    (family,) = check_snapshot(host, named := HostRoutingConfig(route_overlap=EQUAL)).families
+    assert verdict_sentence(family) == "all of 10.96.0.0/12 may leave by eth1; expected: eth0"
+    [escape] = [
+        finding for finding in check_findings(check_snapshot(host, named), mode="WARN") if finding.name == "overlap"
+    ]
+    default = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
+    assert escape.sentence == f"10.96.0.0/12 may leave by eth1, by a default route equal to {default}; expected: eth0"
+    assert [(str(route.destination), route.dev) for route in family.repair.routes] == [("10.96.0.0/12", "eth0")]
+    other_order = host._replace(routes=host.routes[::-1])
+    assert check_snapshot(other_order, named).routes == family.repair.routes

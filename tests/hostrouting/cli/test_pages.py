@@ -72,6 +72,16 @@ def applied(
     return make
 
 
+def second_default(kernel: FakeKernel) -> None:
+    """A second card has a default route that is equal to the first."""
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address("eth1", "10.1.0.4/24")
+    kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=100))
+
+
+NAMED: dict[str, object] = {"routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}}
+
+
 def taken(host: FakeHost) -> None:
     """Another program's route has taken the place of one of ours."""
     [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == HALVES[0]]
@@ -126,6 +136,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
+    "explain: equal default routes": ("explain 10.96.0.1 --config FILE", of(plain_vm, second_default), NAMED),
     "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
     "explain: refused": ("explain 172.16.0.9", of(refusing)),
     "explain: no route": ("explain 2001:db8::1%eth0", of(plain_vm)),
