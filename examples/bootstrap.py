@@ -2,8 +2,8 @@
 
 It uses a fake host: an H200 node whose InfiniBand devices capture the cluster's 172.16.0.0/16. With `--broken`, the
 configuration does not contain the repair, so the check fails and the machine is not started. `--plan` only prints what
-would be done. `--host FILE` uses this machine, as root, with the configuration in that file. If steps are named, only
-those are run.
+would be done. `--host FILE` uses this computer, as root, with the configuration in that file. If you name steps, only
+these steps are run.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("steps", metavar="STEP", nargs="*", help="a step to run alone, such as configure-host-routing")
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     parser.add_argument("--broken", action="store_true", help="use a configuration without the repair")
-    parser.add_argument("--host", metavar="FILE", help="use this machine, with the configuration in FILE")
+    parser.add_argument("--host", metavar="FILE", help="use this computer, with the configuration in FILE")
     given = parser.parse_args()
     if given.host:
         bootstrap = agent(HostRoutingConfig.load(given.host), Host.local(), start=("/usr/bin/machinectl", "start"))

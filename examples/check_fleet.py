@@ -1,7 +1,7 @@
 """Check the snapshots of many nodes: which have the same problem, and which repair is right for all of them.
 
 Without arguments, it checks a few nodes that it makes up, in processes of this computer. With --dask ADDRESS, the
-workers of that Dask cluster judge; they need hostrouting, and see the files under the same paths.
+workers of that Dask cluster check the nodes. The workers need hostrouting, and must see the files under the same paths.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A custom pipeline: hostrouting's tasks together with your own, with a retry, a parallel group and undo.
 
 It uses a fake host, and changes nothing else. `--plan` prints what would be done, and what would make it fail. With
-`--fail` the last step fails, and then every finished step is undone, the last one first.
+`--fail`, the last step fails. Then every finished step is undone, the last step first.
 """
 
 import argparse

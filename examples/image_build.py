@@ -1,7 +1,7 @@
-"""Configure routing in a disk image: `Host.offline` writes the files and enables the units, and changes no kernel.
+"""Configure routing in a disk image: `Host.offline` writes the files and enables the units.
 
-The image is a temporary directory, or the file system that is mounted at DIR. When the image boots, the routes are
-installed before the machine starts, and the machine starts only if the check passes.
+The running kernel is not changed. The image is a temporary directory, or the file system that is mounted at DIR. When
+the image boots, the routes are added before the machine starts, and the machine starts only if the check passes.
 """
 
 import argparse

@@ -51,8 +51,8 @@ def test_a_block(block: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_shown_commands(name: str) -> None:
-    """Each whole command line of `hostrouting` that a page shows is understood."""
-    for typed in re.findall(r"^\$ (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE):
+    """Each whole command line of `hostrouting` that a page shows, after `$` or as root after `#`, is understood."""
+    for typed in re.findall(r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE):
         make_parser().parse_args(typed.split())
 
 

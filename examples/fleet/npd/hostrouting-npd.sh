@@ -1,9 +1,9 @@
 #!/bin/sh
-# A custom plugin for node-problem-detector: what the last check of hostrouting has found on this node.
-# Exit status 0: fine, 1: a problem, 3: unknown. The argument is the directory of the markers, if it is another one.
+# A custom plugin for node-problem-detector: it reports what the last check of hostrouting found on this node.
+# Exit status 0: fine, 1: a problem, 3: unknown. The argument, which is optional, is the directory of the markers.
 markers=${1:-/run/aks-flex-node}/route-overlap
 
-# A dash has several bytes, between which a long line could be cut.
+# node-problem-detector cuts a long line, perhaps between the bytes of a dash.
 if line=$(sed 's/–/-/g; q' "$markers.detected" 2>/dev/null); then
   printf '%s\n' "$line"
   exit 1
