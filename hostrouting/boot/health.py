@@ -40,6 +40,10 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     for path in foreign_steps(files):
         sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
         yield Finding("file", "note", sentence, path)
+    for name in files.names(HostLayout.gate_directory):
+        if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
+            path = f"{HostLayout.gate_directory}/{name}"
+            yield Finding("file", "note", f"{path} is not a step of the gate: the name of a step ends in .sh", path)
     writer = writer_of(files.read(HostLayout.config_path) or "")
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"

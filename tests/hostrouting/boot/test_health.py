@@ -82,6 +82,12 @@ class TestFiles:
         sentence = f"{path} was not installed by hostrouting: {MACHINES} starts only after it succeeds"
         assert faults(host) == [("file", "note", sentence)]
 
+    def test_a_file_that_is_not_a_step(self, host: FakeHost) -> None:
+        """A file in gate.d with another name holds nothing back; a file that a killed writer has left is ours."""
+        host.files.texts |= {f"{LAYOUT.gate_directory}/{name}": "exit 1\n" for name in ("90-licence", "a.sh.new")}
+        sentence = f"{LAYOUT.gate_directory}/90-licence is not a step of the gate: the name of a step ends in .sh"
+        assert faults(host) == [("file", "note", sentence)]
+
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),
         [("ticket 4711\n", 0o600, True), ("why", 0o644, True), ("why", 0o664, False), (" \n", 0o600, False)],
