@@ -2,11 +2,11 @@
 
 Theory of operation. A new route to a prefix takes the addresses in it whose present route in table main is shorter or
 is missing. It does not change an address that an earlier rule decides. So each address has a shortest length with which
-a route takes it. All that one route takes has one present route: the longest that contains its whole prefix. So routes
-with different present routes never take the same address, and of those with the same one, the widest is enough for all
-in it. Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape needs nothing.
-A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other program's route has its key.
-What that route does not take is left to longer prefixes inside. Any other prefix is halved.
+a route takes it. All addresses that a new route takes have the same present route: the longest around its prefix. So
+new routes for different present ones never compete for an address, and a wider one for the same takes all that those
+inside would. Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape needs
+nothing. A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other program's route has
+its key. What that route does not take is left to longer prefixes inside. Any other prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
 fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
@@ -145,12 +145,13 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route
 
 
 def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[tuple[Part, int]]:
-    """The parts for which a route with these next hops would change something, and the shortest length of such one."""
+    """The parts that a route with these next hops would change, and the shortest length with which it takes them."""
     next_hops = {*way.next_hops}
     for part in parts:
-        route, length = part.decision.route, _length(fib, part)
-        is_same = part.grade == FINE and route is not None and {*route.next_hops} == next_hops
-        if part.opinion.name != "own" and not is_same and length is not None and length <= fib.width:
+        route, is_fine = part.decision.route, part.grade == FINE
+        if part.opinion.name == "own" or (is_fine and route is not None and {*route.next_hops} == next_hops):
+            continue
+        if (length := _length(fib, part)) is not None and length <= fib.width:
             yield part, length
 
 
@@ -162,21 +163,19 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
     if is_worse:
         now = before = parts
-    prefixes = [route.prefix for route in repair.resolved]
     reasons = {
-        part.first: _reason(
-            judge.fib, old, [prefix for prefix in prefixes if prefix.first <= part.first <= prefix.last]
-        )
+        part.first: _reason(judge.fib, old, part.first, repair.resolved)
         for part, old in zip(now, before, strict=True)
         if old.opinion.grade == ESCAPE and part.grade > FINE
     }
     return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
 
 
-def _reason(fib: Fib, part: Part, around: Iterable[Prefix]) -> tuple[str, str]:
-    """Why these addresses stay lost, although routes to these prefixes around them were proposed; and the cause."""
+def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> tuple[str, str]:
+    """Why an address of this part stays lost, although these routes were proposed; and the cause."""
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
+        around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
         return ("not-proven" if any(prefix.length >= length for prefix in around) else "host-route"), ""
     if part.opinion.name == "own-range":
         return "earlier-rule", f"[{route}] makes them this host's own"

@@ -82,8 +82,7 @@ def check_findings(report: CheckReport, *, mode: Mode, wait: float = 0.0) -> tup
         if family.verdict == "no-default-route":
             findings.append(_no_default_route(family, severity, wait=wait))
         findings += (_escape(escape, family, severity) for escape in family.escapes)
-    if report.routes:
-        routes = [route.to_mapping() for route in report.routes]
+    if routes := [route.to_mapping() for route in report.routes]:
         sentence = f"{counted(len(routes), 'static route')} {'repairs' if len(routes) == 1 else 'repair'} it"
         remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
         findings.append(Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes}))
