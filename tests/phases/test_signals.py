@@ -183,7 +183,7 @@ def test_a_signal_at_every_line(signum: int) -> None:
     def raises(_number: int, _frame: object) -> None:
         raise OwnError
 
-    task = phases.task("a")(lambda ctx: ctx.sleep(0.0001))
+    task = phases.task("a")(lambda ctx: ctx.sleep(0.001))
     own = {signal.SIGUSR1: raises, signal.SIGINT: signal.default_int_handler}
     before = {number: signal.getsignal(number) for number in own}
     threads, cancelled = threading.active_count(), 0

@@ -74,7 +74,8 @@ def test_what_is_loaded(words: str) -> None:
         ("--json check", "usage: hostrouting [-h]"),
         ("check --js", "usage: hostrouting check [-h]"),
         ("status all", "hostrouting status: error: unrecognized arguments: all"),
-        ("check --config - --snapshot -", "only one argument can be standard input (-)"),
+        ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
+        ("check --snapshot a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
         ("check --fail-on note", "invalid choice: 'note'"),
@@ -128,6 +129,13 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     with mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied")):
         said = say(*words.split(), "file.json")
     assert (said.code, said.err) == (3, "hostrouting: file.json: cannot be read: Permission denied\n")
+
+
+def test_an_empty_root(tmp_path: Path) -> None:
+    """An empty --root, as of an unset variable, is not the current directory."""
+    (tmp_path / "config.json").write_text("{}")
+    said = say("render", "--config", str(tmp_path / "config.json"), "--root", "")
+    assert (said.code, said.err) == (2, "hostrouting: --root: '' is not a directory; mount the image there first\n")
 
 
 @pytest.mark.parametrize("name", HOSTS)
