@@ -139,7 +139,7 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
         after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
         repair = after.routes if is_repairable else ()
     except HostRoutingError as error:
-        return NodeResult(path, NO_VERDICT, str(error).removeprefix(f"{path}: "))
+        return NodeResult(path, NO_VERDICT, f"the snapshot {str(error).removeprefix(f'{path}: ')}")
     except Exception as error:  # noqa: BLE001  the other nodes have to be judged
         return NodeResult(path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}")
     return NodeResult(path, report.verdict, _problem(report), repair)
@@ -162,7 +162,7 @@ def _problem(report: CheckReport) -> str:
 
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"by {devs}" if escape.kind == "overlap" else f"by no device ({escape.kind.replace('-', ' ')})"
+    way = f"leaves by {devs}" if escape.kind == "overlap" else f"leaves by no device ({escape.kind.replace('-', ' ')})"
     return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 

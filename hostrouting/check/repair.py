@@ -89,7 +89,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
     devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
     if not devs or uplinks.doubtful:
-        return None, "routeOverlap.expectedDevs to name the device"
+        return None, "the device to be named in routeOverlap.expectedDevs"
     way = uplink.route_to(every)
     # Of equal default routes, the first may be another one after the next boot.
     defaults = (route for first in uplinks.defaults[:1] for route in judge.fib.equals(first))
@@ -178,5 +178,5 @@ def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> tu
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
         return ("not-proven" if any(prefix.length >= length for prefix in around) else "host-route"), ""
     if part.opinion.name == "own-range":
-        return "earlier-rule", f"[{route}] makes them this host's own"
+        return "earlier-rule", f"[{route}] makes the range this host's own"
     return "earlier-rule", f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"

@@ -48,7 +48,7 @@ _DOUBTS: dict[str, tuple[str, str]] = {
         "some packets to {where} are routed differently, by {reason}",
         'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
     ),
-    "not-judged": ("hostrouting does not judge {reason}", ""),
+    "not-judged": ("hostrouting does not judge {reason}", "to ask Linux about one address: ip route get ADDRESS"),
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
@@ -63,10 +63,10 @@ FATES = {
 """What happens to a packet that leaves by no device."""
 _REASONS = {
     "earlier-rule": "{cause}",
-    "host-route": "no static route can be more specific than what is there, or have such a destination",
+    "host-route": "another route is as specific as a route can be, or the range is reserved",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
-    "not-proven": "with them, packets there would still be in doubt, or others would be worse off",
+    "not-proven": "with these routes, some packets there would still be in doubt, or other packets would be worse off",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
@@ -97,21 +97,29 @@ def verdict_sentence(family: FamilyReport) -> str:
     if family.verdict == "no-default-route":
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
-        is_whole = all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in family.parts)
-        size = "all" if is_whole else "a part"
         lost_by: dict[str, dict[str, None]] = {}
         for escape in family.escapes:
             if escape.kind == "overlap":
                 lost_by.setdefault(_leaves(escape), {}).update(dict.fromkeys(escape.devs))
         ways = [f"{leaves} {spoken([*devs])}" for leaves, devs in lost_by.items()]
         ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
-        return f"{size} of {cidrs} {spoken(ways)}; expected: {devs}"
+        return f"{_size_of_escapes(family)} {spoken(ways)}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
     allowed = dict.fromkeys(filter(None, map(_allowance_of, family.parts)))
     beside = f", or by {spoken([*allowed])}" if allowed else ""
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
+
+
+def _size_of_escapes(family: FamilyReport) -> str:
+    """The CIDRs of which something escapes: `all of` some, `a part of` others."""
+    cidrs: dict[str, dict[str, None]] = {}
+    for block in (escape.cidr for escape in family.escapes):
+        parts = [part for part in family.parts if block.first <= part.first <= block.last]
+        is_whole = all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in parts)
+        cidrs.setdefault("all of" if is_whole else "a part of", {})[str(block)] = None
+    return " and ".join(f"{size} {spoken([*names])}" for size, names in cidrs.items())
 
 
 def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
@@ -211,7 +219,8 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     sentence = f"there {'was' if wait else 'is'} no {target}{passed_over}{when}, so no device is expected"
     devs = {dev for dev, link in family.judge.links.items() if leads_out(link)}
     held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
-    candidates = [f"{address.dev} ({address.ip}/{address.length})" for address in held]
+    downs = {dev: "" if family.judge.links[dev].up else ", which is down" for dev in devs}
+    candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
     remedy = "add one, or name routeOverlap.expectedDevs"
     remedy += f": it may be {spoken(candidates, last='or')}" if candidates else ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)

@@ -91,7 +91,10 @@ Pattern: TypeAlias = Annotated[
 Unit: TypeAlias = Annotated[
     str,
     must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
-    must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
+    must(
+        _can_wait,
+        "is needed for the network, or by the gate itself, so this unit and the gate would wait for each other",
+    ),
 ]
 _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"
 Selection: TypeAlias = Annotated[

@@ -54,11 +54,16 @@ def groups_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> tuple[fleet.No
 def test_groups(nodes: Path) -> None:
     """The worst come first; devices that differ in their numbers are one problem; a broken file is a row."""
     assert [(group.verdict, group.problem, group.nodes, len(group.repair)) for group in groups_of(nodes)] == [
-        ("overlap", f"{CIDR} by ibN", ("gpu-0", "gpu-1", "gpu-2"), 2),
-        ("overlap", f"a part of {CIDR} by no device (prohibit); a part of {CIDR} by ibN", ("refusing",), 0),
+        ("overlap", f"{CIDR} leaves by ibN", ("gpu-0", "gpu-1", "gpu-2"), 2),
+        (
+            "overlap",
+            f"a part of {CIDR} leaves by no device (prohibit); a part of {CIDR} leaves by ibN",
+            ("refusing",),
+            0,
+        ),
         (
             "no verdict",
-            "is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
+            "the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
             ("broken",),
             0,
         ),
@@ -99,7 +104,7 @@ def test_the_command(nodes: Path) -> None:
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
             "",
-            f"OVERLAP: 3 nodes: {CIDR} by ibN",
+            f"OVERLAP: 3 nodes: {CIDR} leaves by ibN",
             "  gpu-0, gpu-1 and gpu-2",
             "  repair, for staticRoutes.routes of their configuration:",
             '    {"destination": "172.16.0.0/17"},',

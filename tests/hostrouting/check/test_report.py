@@ -99,8 +99,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "unsafe-own-range": (
         node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
         (
-            "UNSAFE: no route repairs 172.16.5.0/24: [local 172.16.5.0/24 dev lo proto static] makes them this host's "
-            "own"
+            "UNSAFE: no route repairs 172.16.5.0/24: [local 172.16.5.0/24 dev lo proto static] makes the range this "
+            "host's own"
         ),
     ),
     "unsafe-not-proven": (
@@ -111,8 +111,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             links=(DOCKER,),
         ),
         (
-            "UNSAFE: it is not proven that routes repair 172.16.5.0/24: with them, packets there would still be in doubt, "
-            "or others would be worse off"
+            "UNSAFE: it is not proven that routes repair 172.16.5.0/24: with these routes, some packets there would "
+            "still be in doubt, or other packets would be worse off"
         ),
     ),
     "competing-defaults": (
@@ -124,7 +124,10 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     ),
     "not-judged": (
         node(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
-        "NOT-JUDGED: hostrouting does not judge rule 50: from all goto 100",
+        (
+            "NOT-JUDGED: hostrouting does not judge rule 50: from all goto 100; to ask Linux about one address: "
+            "ip route get ADDRESS"
+        ),
     ),
     "local-rule": (
         without(0),
@@ -240,6 +243,11 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     host = plain_vm().snapshot().with_routes(ways)
     (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})).families
     assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": cidrs[:2]})).families
+    assert verdict_sentence(family).startswith("all of 172.16.0.0/16 leaves")
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": cidrs})).families
+    assert verdict_sentence(family).startswith("a part of 172.16.0.0/12 leaves")
 
 
 @pytest.mark.parametrize(
