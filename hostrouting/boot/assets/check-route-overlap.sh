@@ -68,7 +68,7 @@ lines && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 !/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
 END {
   if (family) { print "ip failed: " latest; exit } # it may have been killed
-  if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
+  if (repair) { gsub(/,/, "", repair); print "ACTION: to see if routes repair this: hostrouting repair " repair }
   printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
   verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
   print "verdict", verdict, faults + lacks, is_restless + 0, awaited

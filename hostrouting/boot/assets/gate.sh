@@ -27,7 +27,7 @@ main() {
   if [[ $is_start && -e $open ]]; then
     [[ $(stat -c '%F %u %a' "$open") != 'regular file 0 '[46][04][04] ]] || read -r reason <"$open"
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
-    log 4 "$open opens nothing: it has to be a file with a reason that only root can write"
+    log 4 "$open is ignored: it must be a file with a reason in it that only root can write"
   fi
   # The lock keeps the files as they are until the last step has ended. Only root can open it: who can read a file can
   # lock it. Who waits for `lock` holds `turn` alone, or units that start again and again would starve a writer. Where

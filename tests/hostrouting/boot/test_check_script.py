@@ -70,7 +70,7 @@ class TestWhatItSaysAndLeaves:
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
             "and 2 more ranges",
-            "ACTION: run: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
+            "ACTION: to see if routes repair this: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
         assert {line.partition(" routes ")[0].partition("expected CIDR ")[2] for line in checked.lines} >= {
