@@ -6,6 +6,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import ip_at
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
 
@@ -74,3 +75,11 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
 def bare(rule: Rule) -> Rule:
     """The rule without its conditions, as a packet sees it that meets them."""
     return rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
+
+
+def test_a_rule_that_does_nothing() -> None:
+    """A lookup goes on to the next rule."""
+    host = plain_vm().snapshot()
+    also = host._replace(rules=(Rule(family=4, priority=0, action="nop"), *host.rules))
+    address = ip_at(4, 0x08080808)
+    assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
