@@ -92,7 +92,7 @@ class Part(NamedTuple):
     @property
     def grade(self) -> int:
         """The worst grade of its ends."""
-        return max((self.opinion, *self.others)).grade  # opinions are compared by their grade first
+        return max(self.opinion, *self.others).grade if self.others else self.opinion.grade  # the grade comes first
 
 
 _OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)

@@ -110,10 +110,15 @@ def test_the_widest_block_of_flannel(widest: str, wider: str) -> None:
 def test_halves_beside_a_default_route_are_a_capture() -> None:
     """They are not taken for the default route, though they have its metric; without one, they are the default route."""
     halves = [Route.to(half, dev=dev) for half, dev in (("0.0.0.0/1", "eth0"), ("128.0.0.0/1", "eth1"))]
-    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=(Link(name="eth1", index=9),))
+    links = (IB0, Link(name="eth1", index=10))
+    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=links)
     alone = host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
-    for there, verdict, devs in ((host, "overlap", ("eth0",)), (alone, "ok", ("eth0", "eth1"))):
+    # A default route by InfiniBand is none; and of two routes to one half, Linux uses the first.
+    others = alone.with_routes([Route.to("0.0.0.0/0", dev="ib0"), Route.to("0.0.0.0/1", dev="ib0")])
+    both = ("eth0", "eth1")
+    for there, verdict, devs in ((host, "overlap", ("eth0",)), (alone, "ok", both), (others, "ok", both)):
         assert (reported(there).verdict, reported(there).families[0].expected_devs) == (verdict, devs)
+    assert reported(others, "9.0.0.0/8").verdict == "ok"
 
 
 def test_a_partition_of_infiniband_is_no_tunnel() -> None:
@@ -348,6 +353,13 @@ def test_a_repair_of_the_last_address() -> None:
     assert [str(route.destination) for route in report.routes] == ["172.16.255.255/32"]
 
 
+def test_a_repair_is_never_a_reserved_range() -> None:
+    """The configuration takes no route to one, so what escapes there stays lost, whatever else is repaired."""
+    report = reported(node(Route.to("240.0.0.0/5", dev="ib0"), Route.to(CIDR, dev="ib0")), "240.0.0.0/4", CIDR)
+    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert [unsafe.reason for unsafe in report.families[0].repair.unsafe] == ["host-route"]
+
+
 def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
     """A route that Linux does not use now holds its key all the same."""
     dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
@@ -440,6 +452,8 @@ def test_a_repair_that_is_not_proven() -> None:
     )
     sourced = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", table=300)._replace(prefsrc=as_ip("10.8.0.1"))
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
-    host = node(ELSEWHERE, sourced, Route.to("0.0.0.0/0", dev="wg1", table=400), rules=rules, links=links)
-    repair = reported(host, allowedDevs=["wg1"]).families[0].repair
-    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"])
+    ways = ELSEWHERE, sourced, Route.to("0.0.0.0/0", dev="wg1", table=400), Route.to("10.9.0.0/24", dev="ib0")
+    repair = (
+        reported(node(*ways, rules=rules, links=links), CIDR, "10.9.0.0/16", allowedDevs=["wg1"]).families[0].repair
+    )
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"] * 2)

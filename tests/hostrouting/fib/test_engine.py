@@ -87,3 +87,11 @@ def test_the_other_family() -> None:
         Fib(snapshot, 4).lookup(ip_address("::1"))
     with pytest.raises(ValueError, match="the snapshot has IPv4 only, not IPv6"):
         Fib(snapshot, 6)
+
+
+def test_a_rule_that_does_nothing() -> None:
+    """A lookup goes on to the next rule."""
+    host = plain_vm().snapshot()
+    also = host._replace(rules=(Rule(family=4, priority=0, action="nop"), *host.rules))
+    address = ip_at(4, 0x08080808)
+    assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
