@@ -11,9 +11,14 @@ from pathlib import Path
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 
-CONFIG = HostRoutingConfig(
-    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
-    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+CONFIG = HostRoutingConfig.from_mapping(
+    {
+        "staticRoutes": {
+            "enabled": True,
+            "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
+        },
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+    }
 )
 
 

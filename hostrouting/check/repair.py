@@ -177,7 +177,7 @@ def _proven(
     """The repair, with what stays lost; without any route if they would make anything worse."""
     ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
     resolved = tuple(route for route in ways if isinstance(route, Route))
-    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
+    routes = tuple(StaticRoute(prefix.to_network(), dev=dev) for prefix in prefixes)
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
     if any(part.grade > span.part.grade for span, part in now):

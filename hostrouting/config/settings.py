@@ -1,18 +1,17 @@
 """The configuration: every setting as a field of a frozen value, with its rules; and the rules about several.
 
-Each argument of a constructor is the typed value or its JSON form. Values from Python and from a file follow the same
-rules, and are refused with the same faults, all at once.
+Values from Python and from a file follow the same rules, and are refused with the same faults, all at once.
 """
 
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import Section, camel, must, parse, path_of, read, read_file
+from hostrouting.model.reader import camel, must, parse, path_of, read, read_file, section, written
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.text import nearest, show
 
@@ -100,7 +99,8 @@ Selection: TypeAlias = Annotated[
 # The settings.
 
 
-class StaticRoute(Section):
+@section
+class StaticRoute(NamedTuple):
     """One route that the host must have."""
 
     destination: Annotated[
@@ -122,6 +122,10 @@ class StaticRoute(Section):
         prefix = Prefix.of(self.destination)
         return RouteKey(TABLE_MAIN, prefix, 0, self.metric or DEFAULT_METRIC[prefix.family])
 
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object, without what has its default value."""
+        return dict(written(self))
+
     def __str__(self) -> str:
         fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
         return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
@@ -139,7 +143,8 @@ class StaticRoute(Section):
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
 
 
-class StaticRoutesConfig(Section):
+@section
+class StaticRoutesConfig(NamedTuple):
     """The static routes, and the switch that enables them."""
 
     enabled: bool = False
@@ -161,7 +166,8 @@ class StaticRoutesConfig(Section):
             yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
 
 
-class RouteOverlapConfig(Section):
+@section
+class RouteOverlapConfig(NamedTuple):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
     expected_cidrs: tuple[Masked, ...] = ()
@@ -184,7 +190,8 @@ class RouteOverlapConfig(Section):
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
 
-class ProbeRewriteConfig(Section):
+@section
+class ProbeRewriteConfig(NamedTuple):
     """The rewrite of the load balancer's probes over IPv6, and the switch that enables it."""
 
     enabled: bool = False
@@ -216,7 +223,8 @@ class ProbeRewriteConfig(Section):
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
 
-class AzureVnetCleanupConfig(Section):
+@section
+class AzureVnetCleanupConfig(NamedTuple):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
     managed: Annotated[
@@ -231,20 +239,23 @@ class AzureVnetCleanupConfig(Section):
     """Whether the task only reports; on the command line, --apply turns this off."""
 
 
-class GuardConfig(Section):
+@section
+class GuardConfig(NamedTuple):
     """Whether a service runs the steps of the gate again whenever something changes."""
 
     enabled: bool = False
 
 
-class GateConfig(Section):
+@section
+class GateConfig(NamedTuple):
     """The units that wait for the gate."""
 
     units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
 
 
-class HostRoutingConfig(Section):
+@section
+class HostRoutingConfig(NamedTuple):
     """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping()) == x`."""
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
@@ -303,6 +314,10 @@ class HostRoutingConfig(Section):
         if faults:
             raise ConfigError(faults)
         return cls()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object, without what has its default value."""
+        return dict(written(self))
 
     @property
     def has_step(self) -> bool:

@@ -59,7 +59,8 @@ import sys
 sys.path[:0] = [{str(archive)!r}, {str(pathlib.Path(attrs.__file__).parents[1])!r}]
 import hostrouting
 assert hostrouting.__file__.startswith({str(archive)!r})
-config = hostrouting.HostRoutingConfig({{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}})
+static = {{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}}
+config = hostrouting.HostRoutingConfig.from_mapping({{"staticRoutes": static}})
 print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hostrouting.files_of(config)) > 3)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)

@@ -5,7 +5,7 @@ A line with a type: ignore is one that must be refused; mypy --strict complains 
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from typing_extensions import assert_type
@@ -29,6 +29,15 @@ assert_type(config.static_routes, hr.StaticRoutesConfig)
 assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
 assert_type(config.route_overlap, hr.RouteOverlapConfig)
 assert_type(config.route_overlap.mode, Literal["WARN", "STRICT"])
+route = hr.StaticRoute(ip_network("10.0.0.0/8"), ip_address("10.0.0.1"), dev="eth0", metric=50)
+section = hr.StaticRoutesConfig(enabled=True, routes=(route,))
+assert_type(config._replace(static_routes=section), hr.HostRoutingConfig)
+hr.StaticRoute(route.destination, gatway=None)  # type: ignore[call-arg]
+hr.StaticRoute("10.0.0.0/8")  # type: ignore[arg-type]
+hr.StaticRoute()  # type: ignore[call-arg]
+hr.HostRoutingConfig(section.routes)  # type: ignore[arg-type]
+config._replace(static_route=section)  # type: ignore[call-arg]
+config.static_routes = section  # type: ignore[misc]
 
 # The errors.
 assert_type(hr.ConfigError([]).can_retry, bool)

@@ -30,7 +30,7 @@ def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] =
 def reported(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     """The check of these CIDRs."""
     return check_snapshot(
-        snapshot, HostRoutingConfig(route_overlap={"expectedCidrs": list(cidrs or [CIDR]), **section})
+        snapshot, HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
     )
 
 
@@ -283,7 +283,7 @@ def test_a_repair_is_never_a_default_route() -> None:
     routes = [str(route.destination) for route in report.routes]
     assert report.node_ips == (network.ip,)
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
-    assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
+    assert StaticRoutesConfig(True, report.routes).enabled
 
 
 def test_a_repair_names_the_device_where_table_main_has_another_default_route() -> None:

@@ -14,6 +14,7 @@ from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, plain_vm, vpn_node
+from tests.support.sections import expect
 
 CIDR = "172.16.0.0/16"
 INSIDE = Prefix.parse("172.16.5.0/24")
@@ -144,7 +145,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
 
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
     """The findings of the check of these CIDRs."""
-    config = HostRoutingConfig(route_overlap={"expectedCidrs": list(cidrs or [CIDR]), **section})
+    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
     return check_findings(check_snapshot(snapshot, config), mode="STRICT", wait=60)
 
 
@@ -182,7 +183,7 @@ def test_the_gateway_of_an_escape() -> None:
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
-    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})).families
+    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap=expect(CIDR))).families
     assert verdict_sentence(family) == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
@@ -237,7 +238,7 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     """All of it escapes, and the devices are one list."""
     ways = [Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1")]
     host = plain_vm().snapshot().with_routes(ways)
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})).families
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect("172.16.0.0/16"))).families
     assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
 
 
