@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -159,6 +159,13 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     return plan
 
 
+def require_config(_task: object, _field: object, value: Any) -> None:
+    """Raise TypeError if this is not a configuration: a task would fail later, and not say why."""
+    if not isinstance(value, HostRoutingConfig):
+        remedy = "HostRoutingConfig.from_mapping and .load read one"
+        raise TypeError(f"a task takes a HostRoutingConfig, not a {type(value).__name__}: {remedy}")
+
+
 @attrs.frozen
 class InstallTask:
     """A task that brings a configuration onto a host, on the road that the module describes."""
@@ -167,7 +174,7 @@ class InstallTask:
     nothing: ClassVar[str]
     """Why there is nothing to do where nothing is configured and nothing of ours is there."""
 
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=require_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
