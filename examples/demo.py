@@ -19,7 +19,7 @@ import tempfile
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.cli import main
-from hostrouting.host.files import LocalFiles
+from hostrouting.host import LocalFiles
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost, h200
 

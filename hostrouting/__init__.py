@@ -13,8 +13,8 @@ which you can try all of it on a host in memory::
     print(phases.run(configure))  # fails, and says which routes repair it
 
 More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.model` (addresses, routes,
-rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.routes` (planning and applying routes),
-`hostrouting.kernel` (what a backend takes and returns) and `hostrouting.fleet` (many nodes).
+rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`, `hostrouting.routes` (planning and
+applying routes), `hostrouting.host`, `hostrouting.kernel` (backends) and `hostrouting.fleet` (many nodes).
 """
 
 from hostrouting.release import __version__ as __version__

@@ -1,1 +1,8 @@
 """The rest of a host: files, systemd, paths and what a task has changed. Tasks decide what is done with it."""
+
+from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import Manager, SystemdManager
+
+__all__ = ["Host", "HostLayout", "Files", "LocalFiles", "Manager", "SystemdManager"]

@@ -1,6 +1,7 @@
 """The public names: complete, loaded when used, seen by type checkers, and importable from a zip file."""
 
 import ast
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -34,6 +35,16 @@ def test_type_checkers_see_the_same_names() -> None:
     imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
     seen = {alias.asname: statement.module for statement in imports for alias in statement.names}
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
+
+
+@pytest.mark.parametrize("package", ["check", "config", "fib", "host", "kernel", "model", "testing"])
+def test_the_catalogue_of_a_package(package: str) -> None:
+    """`__all__` has each value that the package imports from its modules, once, and the guide names the package."""
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
+    names = sorted(alias.name for statement in imports for alias in statement.names)
+    assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == names
+    assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.linux

@@ -13,10 +13,10 @@ from typing_extensions import assert_type
 import hostrouting as hr
 import phases
 from hostrouting import fleet
-from hostrouting.check.check import Escape, Verdict
-from hostrouting.check.repair import Repair
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.check import Escape, Repair, Verdict
+from hostrouting.fib import Decision, Fib, Packet, Tried, trace_rules
 from hostrouting.kernel import Answer, Outcome, RouteRequest
+from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 
@@ -61,6 +61,9 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 snapshot = hr.Snapshot.from_json("{}")
 fib = Fib(snapshot, 4)
 assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
+assert_type(fib.lookup(ip_address("172.16.0.1"), Packet(iif="eth0")), Decision)
+assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
+hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))
 report = hr.check_snapshot(snapshot, config)
 assert_type(report, hr.CheckReport)
 assert_type(report.verdict, Verdict)
