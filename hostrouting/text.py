@@ -3,13 +3,7 @@
 The help loads this module, so it imports nothing that takes time.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""

@@ -10,12 +10,13 @@ Null is as good as absent; so is an empty text where the default is None or a wo
 is a fault.
 """
 
+import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial, reduce, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -35,16 +36,19 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 # From a file to JSON.
 
 
-def read_file(path: str) -> tuple[bytes, str]:
-    """The bytes of a file or a pipe (`-` is standard input), and its name for messages. Raises ConfigError."""
+def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
+    """What is made of the text in a file or a pipe (`-` is standard input). A ConfigError names it as its source."""
+    path = os.fspath(place)
     # It cannot control the terminal.
-    name = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
+    source = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            return stream.read(), name
+            return make(stream.read())
+    except ConfigError as error:
+        raise ConfigError(error.faults, source) from error
     except (OSError, ValueError) as error:
         rule = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is not a path"
-        raise ConfigError([Fault("", "", rule)], name) from error
+        raise ConfigError([Fault("", "", rule)], source) from error
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
@@ -80,15 +84,15 @@ def section(cls: type[T]) -> type[T]:
     default. If several values can be wrong together, `faults_between` returns these faults; a value that has a fault of
     its own is None there.
     """
-    form: Any = cls
-    make = form.__new__
+    made: Any = cls
+    make = made.__new__
     make.__annotations__ = get_type_hints(cls)  # without the rules: help() shows them
 
     @wraps(make)
     def checked(cls: Any, *values: Any, **settings: Any) -> Any:
         return read(cls, dict(zip(map(camel, cls._fields), make(cls, *values, **settings), strict=True)))
 
-    form.__new__, form._make = checked, classmethod(lambda cls, values: cls(*values))
+    made.__new__, made._make = checked, classmethod(lambda cls, values: cls(*values))
     _SECTIONS.add(cls)
     return cls
 
@@ -153,7 +157,7 @@ class _Form:
             values[name] = _member(reader, key, value, faults)
         faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
         result = tuple.__new__(self.cls, values.values())
-        faults += result.faults_between(result) if hasattr(result, "faults_between") else ()
+        faults += result.faults_between() if hasattr(result, "faults_between") else ()
         if faults:
             raise _FaultyError(faults)
         return result
@@ -222,19 +226,14 @@ def _reader_of(kind: Any) -> Reader:
         rules = kind.__metadata__
         if not callable(rules[0]):
             return _within(rules[0])
-        return partial(_in_turn, (_reader_of(kind.__origin__), *rules))
+        steps = (_reader_of(kind.__origin__), *rules)
+        return lambda value: reduce(lambda result, step: step(result), steps, value)
     if origin in {Union, UnionType}:
         return _reader_of(parts[0])  # for addresses of either family, the first stands for both
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return _text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
     return _list_reader(*parts) if origin is tuple else _form_of(kind).read
-
-
-def _in_turn(steps: Iterable[Reader], value: Any) -> Any:
-    for step in steps:
-        value = step(value)
-    return value
 
 
 def _list_reader(kind: Any, *others: Any) -> Reader:
@@ -259,18 +258,15 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
     Many routes share a few addresses and devices, so the last texts are remembered.
     """
-
-    @lru_cache(4096)
-    def read_made(text: str) -> Any:
-        try:
-            return make(text)
-        except (ValueError, KeyError):
-            raise ValueError(rule) from None
+    cached = lru_cache(4096)(make)
 
     def read_text(value: Any) -> Any:
-        if isinstance(value, str) or type(value).__module__ == "ipaddress":
-            return read_made(str(value))
-        raise ValueError(rule)
+        if not isinstance(value, str) and type(value).__module__ != "ipaddress":
+            raise ValueError(rule)
+        try:
+            return cached(str(value))
+        except (ValueError, KeyError):
+            raise ValueError(rule) from None
 
     return read_text
 

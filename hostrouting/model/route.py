@@ -1,13 +1,9 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Self
 
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
 _Sending: TypeAlias = Literal["unspec", "unicast", "local", "broadcast", "anycast", "multicast"]
@@ -120,7 +116,7 @@ class Route(NamedTuple):
     @classmethod
     def to(
         cls, prefix: Prefix | str, *, dev: str | None = None, gateway: IP | str | None = None, **fields: Any
-    ) -> "Self":
+    ) -> "Route":
         """A route from text, with one device or none, and any other fields. Without a gateway, its scope is link."""
         destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         router = None if gateway is None else as_ip(gateway)
@@ -181,12 +177,16 @@ def entries_of(route: Route) -> tuple[Route, ...]:
     return tuple(route._replace(next_hops=(hop,)) for hop in route.next_hops)
 
 
-def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
+def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
     """The entries of one key as Linux lists them: those of IPv6 with a gateway as one route, like the first of them.
 
     What stands between the first and the last of them is not listed.
     """
-    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _has_gateway(entry)]
+    joined = [
+        place
+        for place, entry in enumerate(entries)
+        if entry.prefix.family != IPV4 and [hop.gateway is None for hop in entry.next_hops] == [False]
+    ]
     if not joined:
         return tuple(entries)
     next_hops = tuple(entries[place].next_hops[0] for place in joined)
@@ -194,7 +194,3 @@ def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
         next_hops=next_hops if len(next_hops) > 1 else (next_hops[0]._replace(weight=1),)
     )
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
-
-
-def _has_gateway(entry: Route) -> bool:
-    return len(entry.next_hops) == 1 and entry.next_hops[0].gateway is not None

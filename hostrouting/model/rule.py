@@ -58,7 +58,9 @@ class Rule(NamedTuple):
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
-        typed = [(word, _text_of(block)) for word, block in (("from", self.src), ("to", self.dst)) if block is not None]
+        single = f"/{width_of(self.family)}"  # which `ip` leaves out
+        blocks = (("from", self.src), ("to", self.dst))
+        typed = [(word, str(block).removesuffix(single)) for word, block in blocks if block is not None]
         if self.fwmask:
             mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
             typed.append(("fwmark", f"{self.fwmark:#x}{mask}"))
@@ -70,10 +72,6 @@ class Rule(NamedTuple):
         """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
         words = (f"{word} {value}" for word, value in self.selectors())
         return " ".join([*(["not"] if self.invert else []), *words])
-
-
-def _text_of(block: Prefix) -> str:
-    return str(block.ip if block.length == width_of(block.family) else block)
 
 
 def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:

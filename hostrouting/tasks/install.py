@@ -63,7 +63,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
             rule = f"is missing, and {ours[0]} is there, so the installed configuration is unknown"
             raise ConfigError([Fault(path, "", rule, remedy)])
     try:
-        return HostRoutingConfig.from_json(text, source=path, is_ours=True)
+        return HostRoutingConfig.from_json(text, is_ours=True)
     except ConfigError as error:
         rule = f"cannot be read by this release ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
