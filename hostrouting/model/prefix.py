@@ -33,13 +33,7 @@ def ip_at(family: int, number: int) -> IP:
     return IPv4Address(number) if family == IPV4 else IPv6Address(number)
 
 
-class _Block(NamedTuple):
-    family: int
-    first: int
-    length: int
-
-
-class Prefix(_Block):
+class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", int)])):
     """A block of addresses: `first` is its first address as an integer, `length` the number of fixed bits.
 
     Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it

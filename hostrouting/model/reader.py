@@ -159,7 +159,7 @@ class _Form:
         result = tuple.__new__(self.cls, values.values())
         faults += result.faults_between() if hasattr(result, "faults_between") else ()
         if faults:
-            raise _FaultyError(faults)
+            raise _FaultyError(faults, None)
         return result
 
 
@@ -170,10 +170,7 @@ _form_of: Callable[[Any], _Form] = lru_cache(None)(_Form)
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list. `rest` is the list with None for faulty members, for rules about several."""
-
-    def __init__(self, faults: list[Fault], rest: tuple[Any, ...] | None = None) -> None:
-        self.faults, self.rest = faults, rest
+    """The faults of an object or a list; and the list with None for faulty members, for rules about several."""
 
 
 def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
@@ -181,8 +178,9 @@ def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> 
     try:
         return reader(value)
     except _FaultyError as error:
-        faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-        return error.rest
+        own, rest = error.args
+        faults += [fault._replace(path=path_of(key, fault.path)) for fault in own]
+        return rest
     except ValueError as error:
         words = _GIVEN_TWICE if value is _REPEATED else (show(value), *error.args)
         faults.append(Fault(path_of(key), *words))

@@ -16,7 +16,6 @@ RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
 # The words of the selectors in the order of `ip rule`; any other comes after these.
 _WORDS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
-_PLACES = {word: place for place, word in enumerate(_WORDS)}
 _WHOLE_MASK = 0xFFFFFFFF
 
 
@@ -65,7 +64,7 @@ class Rule(NamedTuple):
             mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
             typed.append(("fwmark", f"{self.fwmark:#x}{mask}"))
         typed += [("iif", self.iif)] if self.iif else []
-        return tuple(sorted([*typed, *self.others], key=lambda pair: _PLACES.get(pair[0], len(_PLACES))))
+        return tuple(sorted([*typed, *self.others], key=lambda pair: (*_WORDS, pair[0]).index(pair[0])))
 
     @property
     def selection(self) -> str:
