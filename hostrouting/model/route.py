@@ -1,7 +1,7 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
@@ -115,15 +115,23 @@ class Route(NamedTuple):
 
     @classmethod
     def to(
-        cls, prefix: Prefix | str, *, dev: str | None = None, gateway: IP | str | None = None, **fields: Any
+        cls,
+        prefix: Prefix | str,
+        *,
+        dev: str | None = None,
+        gateway: IP | str | None = None,
+        table: int = TABLE_MAIN,
+        metric: int = 0,
+        protocol: int = 0,
+        type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
-        """A route from text, with one device or none, and any other fields. Without a gateway, its scope is link."""
+        """A route from text, with one device or none. Without a gateway, its scope is link."""
         destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         router = None if gateway is None else as_ip(gateway)
         hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
         scope = SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        return cls(destination, hops, **{"scope": scope, **fields})
+        return cls(destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol)
 
     @property
     def devs(self) -> tuple[str, ...]:
@@ -182,11 +190,7 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
     What stands between the first and the last of them is not listed.
     """
-    joined = [
-        place
-        for place, entry in enumerate(entries)
-        if entry.prefix.family != IPV4 and [hop.gateway is None for hop in entry.next_hops] == [False]
-    ]
+    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _has_gateway(entry)]
     if not joined:
         return tuple(entries)
     next_hops = tuple(entries[place].next_hops[0] for place in joined)
@@ -194,3 +198,7 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
         next_hops=next_hops if len(next_hops) > 1 else (next_hops[0]._replace(weight=1),)
     )
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
+
+
+def _has_gateway(entry: Route) -> bool:
+    return len(entry.next_hops) == 1 and entry.next_hops[0].gateway is not None

@@ -63,6 +63,7 @@ fib = Fib(snapshot, 4)
 assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
 assert_type(fib.lookup(ip_address("172.16.0.1"), Packet(iif="eth0")), Decision)
 assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
+hr.Route.to("10.0.0.0/8", metrc=7)  # type: ignore[call-arg]
 hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))
 report = hr.check_snapshot(snapshot, config)
 assert_type(report, hr.CheckReport)

@@ -61,7 +61,7 @@ def test_a_default_route_that_is_not_judged() -> None:
 
 UPLINK = Route.to("::/0", dev="eth0", gateway="fe80::1")
 LOST = [Route(Prefix.parse("8000::/1"), type="blackhole", table=100)]
-FROM = Route.to("8000::/1", dev="eth0", source=Prefix.parse("fd00:16::/124"), table=100)
+FROM = Route.to("8000::/1", dev="eth0", table=100)._replace(source=Prefix.parse("fd00:16::/124"))
 JUMP = Rule(family=6, priority=40, action="goto", target=32766)
 FIRST = Rule(family=6, priority=51, table=100)
 
