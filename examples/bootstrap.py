@@ -15,11 +15,10 @@ import phases
 from hostrouting import ConfigError, Configure, Host, HostRoutingConfig
 from hostrouting.testing import FakeHost, h200
 
-BROKEN = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}})
-REPAIRED = HostRoutingConfig(
-    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
-    BROKEN.route_overlap,
-)
+CHECK = {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}
+ROUTES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+BROKEN = HostRoutingConfig.from_mapping({"routeOverlap": CHECK})
+REPAIRED = HostRoutingConfig.from_mapping({"routeOverlap": CHECK, "staticRoutes": {"enabled": True, "routes": ROUTES}})
 
 
 class StartMachine:

@@ -8,13 +8,14 @@ import argparse
 import json
 import tempfile
 from concurrent.futures import Executor, ProcessPoolExecutor
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from hostrouting import HostRoutingConfig, fleet
+from hostrouting import HostRoutingConfig, RouteOverlapConfig, fleet
 from hostrouting.testing import h200, plain_vm
 
-CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
+CONFIG = HostRoutingConfig(route_overlap=RouteOverlapConfig((ip_network("172.16.0.0/16"),)))
 
 
 def made_up(folder: Path) -> None:

@@ -65,10 +65,11 @@ def start_broken_machine(_ctx: phases.Context) -> None:
     raise RuntimeError("machine kube1 exited with code 1")
 
 
-CONFIG = HostRoutingConfig(
-    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
-    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
-)
+SECTIONS = {
+    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+}
+CONFIG = HostRoutingConfig.from_mapping(SECTIONS)
 
 
 def pipeline(

@@ -19,7 +19,7 @@ import tempfile
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.cli import main
-from hostrouting.host.files import LocalFiles
+from hostrouting.host import LocalFiles
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost, h200
 
@@ -107,7 +107,11 @@ def demonstrate(host: Host) -> int:
     assert ways_out(host) == {"ib0"}
 
     tell("2. Put the repair into the agent's configuration, and Configure into its pipeline.")
-    config = HostRoutingConfig({"enabled": True, "routes": REPAIR}, {"expectedCidrs": [*CIDRS], "mode": "STRICT"})
+    sections = {
+        "staticRoutes": {"enabled": True, "routes": REPAIR},
+        "routeOverlap": {"expectedCidrs": [*CIDRS], "mode": "STRICT"},
+    }
+    config = HostRoutingConfig.from_mapping(sections)
     configure = Configure(config, host=host)
     print(phases.plan(configure))
     report = phases.run(phases.serial(configure, name="bootstrap"), observers=[])

@@ -11,10 +11,11 @@ from pathlib import Path
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 
-CONFIG = HostRoutingConfig(
-    {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
-    {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
-)
+SECTIONS = {
+    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+}
+CONFIG = HostRoutingConfig.from_mapping(SECTIONS)
 
 
 def build(image: Path) -> None:

@@ -13,8 +13,8 @@ which you can try all of it on a host in memory::
     print(phases.run(configure))  # fails, and says which routes repair it
 
 More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.model` (addresses, routes,
-rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.routes` (planning and applying routes),
-`hostrouting.kernel` (what a backend takes and returns) and `hostrouting.fleet` (many nodes).
+rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`, `hostrouting.routes` (planning and
+applying routes), `hostrouting.host`, `hostrouting.kernel` (backends) and `hostrouting.fleet` (many nodes).
 """
 
 from hostrouting.release import __version__ as __version__
@@ -22,13 +22,14 @@ from hostrouting.release import __version__ as __version__
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.boot.files import files_of as files_of
-    from hostrouting.check.check import (
+    from hostrouting.check import (
         CheckReport as CheckReport,
+        check_document as check_document,
+        check_findings as check_findings,
         check_host as check_host,
         check_snapshot as check_snapshot,
     )
-    from hostrouting.check.report import check_document as check_document, check_findings as check_findings
-    from hostrouting.config.settings import (
+    from hostrouting.config import (
         HostRoutingConfig as HostRoutingConfig,
         RouteOverlapConfig as RouteOverlapConfig,
         StaticRoute as StaticRoute,
@@ -46,14 +47,12 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RouteOverlapError as RouteOverlapError,
     )
     from hostrouting.finding import Finding as Finding
+    from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.host.effects import Effects as Effects
-    from hostrouting.host.host import Host as Host
-    from hostrouting.host.layout import HostLayout as HostLayout
-    from hostrouting.kernel.base import RouteBackend as RouteBackend
+    from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
-    from hostrouting.model.route import Route as Route
-    from hostrouting.model.snapshot import Link as Link, Snapshot as Snapshot
+    from hostrouting.model import Link as Link, Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
@@ -81,26 +80,23 @@ Tasks for phases, each made from a configuration and a host
     tasks.results            CheckResult Plan
     host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
-    config.settings          HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
+    config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError
     errors                   NotReady HostError BackendError
     finding                  Finding
 The check, of a kernel or of a snapshot
-    check.check              check_host check_snapshot CheckReport
-    check.report             check_findings check_document
+    check                    check_host check_snapshot CheckReport check_findings check_document
 The host, its kernel, and the files of a configuration
-    host.host                Host
-    host.layout              HostLayout
-    kernel.base              RouteBackend
+    host                     Host HostLayout
+    kernel                   RouteBackend
     kernel.netlink           NetlinkBackend
     kernel.pyroute2          Pyroute2Backend
     boot.files               files_of
 The routing of a host, as plain values
-    model.snapshot           Snapshot Link
-    model.route              Route
+    model                    Snapshot Link Route
 """
-"""Each public name, behind the module that it is loaded from when it is first used."""
+"""Each public name, behind the package or module that it is loaded from when it is first used."""
 
 _ROWS = (line.split() for line in _CATALOGUE.splitlines() if line.startswith(" "))
 _MODULES = {name: module for module, *names in _ROWS for name in names}

@@ -15,8 +15,6 @@ The word before the colon says where the fault is. `kind` is more precise than t
 what led to the error, or the error itself; none for the faults of an input.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
@@ -51,9 +49,8 @@ class HostRoutingError(Exception):
     @property
     def repair(self) -> tuple[dict[str, Any], ...]:
         """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if nothing does."""
-        return tuple(
-            route for finding in self.findings if finding.name == "action" for route in finding.facts["routes"]
-        )
+        actions = (finding.facts["routes"] for finding in self.findings if finding.name == "action")
+        return tuple(route for routes in actions for route in routes)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the attributes without calling the constructor again: processes judge the snapshots of a fleet."""

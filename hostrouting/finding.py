@@ -3,8 +3,6 @@
 The sentences are written where a thing is found, or in `check.report`. docs/findings.md explains each name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -28,8 +26,6 @@ Name: TypeAlias = Literal[
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 NAMES: tuple[Name, ...] = get_args(Name)
 
-_INFO, _WARNING = 20, 30  # as in logging, which takes long to load
-
 
 class Finding(NamedTuple):
     """One message for an operator."""
@@ -51,7 +47,7 @@ class Finding(NamedTuple):
     @property
     def level(self) -> int:
         """The log level for this finding. An error is usually raised; the code that catches it logs it."""
-        return _INFO if self.severity == "note" else _WARNING
+        return 20 if self.severity == "note" else 30  # INFO and WARNING of logging, which takes long to load
 
     @property
     def line(self) -> str:
@@ -70,6 +66,6 @@ class Finding(NamedTuple):
         return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
 
 
-def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity)))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity)))

@@ -3,13 +3,7 @@
 The help loads this module, so it imports nothing that takes time.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
@@ -57,7 +51,7 @@ def show(value: object) -> str:
     value = str(value) if type(value).__module__ == "ipaddress" else value
     if isinstance(value, Mapping):
         return "an object"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list) or type(value) is tuple:
         return "a list"
     if isinstance(value, int) and value.bit_length() > SHOWN * 3:  # Python refuses to print 4,300 digits
         return f"an integer of {value.bit_length()} bits"

@@ -117,6 +117,7 @@ def retry(
     in_range(attempts, "retry: attempts", least=1)
     for key, value in {"delay": delay, "factor": factor, "longest": longest, "jitter": jitter}.items():
         in_range(value, f"retry: {key}", least=0, most=1 if key == "jitter" else math.inf)
+    isinstance(None, on)  # a TypeError now, and not after the first failure, if `on` is not classes
 
     def selects(error: BaseException | None) -> bool:
         if isinstance(error, TaskFailed):

@@ -57,7 +57,7 @@ class Repair(NamedTuple):
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The same routes, as a configuration has them."""
-        return tuple(StaticRoute(str(route.prefix), dev=self.dev) for route in self.resolved)
+        return tuple(StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved)
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
@@ -100,7 +100,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
     dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])
     try:
-        StaticRoute("10.0.0.0/8", dev=dev)
+        StaticRoute(every.halves()[0].to_network(), dev=dev)
     except ConfigError:  # Linux takes nearly any letter in the name of a device
         way = f"a device whose name a configuration can have, not {dev!r}"
     return dev, way

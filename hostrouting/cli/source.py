@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from contextlib import AbstractContextManager
+from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -43,8 +44,9 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
     """The configuration with the CIDRs that are typed, if there are any. Raises ConfigError if nothing is expected."""
+    typed: dict[str, Any] = {"expected_cidrs": cidrs} if cidrs else {}
     try:
-        section = config.route_overlap._replace(**({"expected_cidrs": cidrs} if cidrs else {}))
+        section = config.route_overlap._replace(**typed)
     except ConfigError as error:
         faults = [fault._replace(path="CIDR") for fault in error.faults]
         raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error

@@ -4,8 +4,6 @@ The one table of this knowledge; the judge and the script at boot read it. A dev
 its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To add a CNI, add a row with its source.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias

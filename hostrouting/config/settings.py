@@ -1,24 +1,20 @@
 """The configuration: every setting as a field of a frozen value, with its rules; and the rules about several.
 
-Each argument of a constructor is the typed value or its JSON form. Values from Python and from a file follow the same
-rules, and are refused with the same faults, all at once.
+Values from Python and from a file follow the same rules, and are refused with the same faults, all at once.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from os import PathLike
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import Section, camel, must, parse, path_of, read, read_file
+from hostrouting.model.reader import camel, load, must, parse, path_of, read, section, written
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.text import nearest, show
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Mode: TypeAlias = Literal["WARN", "STRICT"]
@@ -65,10 +61,6 @@ def _is_ordinary(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
-def _is_router(address: IP) -> bool:
-    return address in LINK_LOCAL or _is_ordinary(address)
-
-
 def _can_wait(unit: str) -> bool:
     return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
 
@@ -77,6 +69,9 @@ Masked: TypeAlias = Annotated[Network, _network]
 Exact: TypeAlias = Annotated[Network, partial(_network, has_length=False, is_exact=True)]
 Pods: TypeAlias = Annotated[
     Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
+]
+Router: TypeAlias = Annotated[
+    IP, must(lambda ip: ip in LINK_LOCAL or _is_ordinary(ip), "lies in a reserved range, which has no routers")
 ]
 Device: TypeAlias = Annotated[
     str, must(r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
@@ -110,7 +105,8 @@ Selection: TypeAlias = Annotated[
 # The settings.
 
 
-class StaticRoute(Section):
+@section
+class StaticRoute(NamedTuple):
     """One route that the host must have."""
 
     destination: Annotated[
@@ -119,7 +115,7 @@ class StaticRoute(Section):
         must(lambda network: network.prefixlen, "is the default route", "list the networks that need a static route"),
         must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
     ]
-    gateway: Annotated[IP, must(_is_router, "lies in a reserved range, which has no routers")] | None = None
+    gateway: Router | None = None
     """None means the default gateway on the device."""
     dev: Device | None = None
     """None means the device of the default route, of the destination's family."""
@@ -132,46 +128,48 @@ class StaticRoute(Section):
         prefix = Prefix.of(self.destination)
         return RouteKey(TABLE_MAIN, prefix, 0, self.metric or DEFAULT_METRIC[prefix.family])
 
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object, without what has its default value."""
+        return dict(written(self))
+
     def __str__(self) -> str:
         fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
         return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
 
-    @staticmethod
-    def faults_between(values: Any) -> Iterator[Fault]:
+    def faults_between(self: Any) -> Iterator[Fault]:
         """The gateway fits the destination, and has a device if it is link-local."""
-        gateway = values.gateway
-        if values.destination is None or gateway is None:
+        gateway = self.gateway
+        if self.destination is None or gateway is None:
             return
-        if gateway.version != values.destination.version:
+        if gateway.version != self.destination.version:
             yield Fault("gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not")
-        elif gateway in LINK_LOCAL and values.dev is None:
+        elif gateway in LINK_LOCAL and self.dev is None:
             rule = "is link-local, and every link can have this address"
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
 
 
-class StaticRoutesConfig(Section):
+@section
+class StaticRoutesConfig(NamedTuple):
     """The static routes, and the switch that enables them."""
 
     enabled: bool = False
     routes: tuple[StaticRoute, ...] = ()
 
-    @staticmethod
-    def faults_between(values: Any) -> Iterator[Fault]:
+    def faults_between(self: Any) -> Iterator[Fault]:
         """Each route differs from the others for Linux, and all are enabled."""
-        routes = values.routes or ()
+        routes = self.routes or ()
         places: dict[RouteKey, int] = {}
         for place, route in enumerate(routes):
-            if route is None:
-                continue
-            if (first := places.setdefault(route.key, place)) != place:
+            if route is not None and (first := places.setdefault(route.key, place)) != place:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
-        if routes and values.enabled is False:
+        if routes and self.enabled is False:
             yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
 
 
-class RouteOverlapConfig(Section):
+@section
+class RouteOverlapConfig(NamedTuple):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
     expected_cidrs: tuple[Masked, ...] = ()
@@ -194,7 +192,8 @@ class RouteOverlapConfig(Section):
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
 
-class ProbeRewriteConfig(Section):
+@section
+class ProbeRewriteConfig(NamedTuple):
     """The rewrite of the load balancer's probes over IPv6, and the switch that enables it."""
 
     enabled: bool = False
@@ -213,20 +212,20 @@ class ProbeRewriteConfig(Section):
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave by the uplink."""
 
-    @staticmethod
-    def faults_between(values: Any) -> Iterator[Fault]:
+    def faults_between(self: Any) -> Iterator[Fault]:
         """What is enabled has an uplink, and a route has exactly one."""
-        enabled, interfaces = values.enabled, values.interfaces
+        enabled, interfaces = self.enabled, self.interfaces
         if interfaces and enabled is False:
             yield Fault("enabled", "", "interfaces were provided but enabled=false", "set enabled=true")
         if interfaces == () and enabled:
             yield Fault("interfaces", "", "no interface is given but enabled=true", "name the uplink of the probes")
-        if enabled and values.ensure_route and interfaces and len({*interfaces}) > 1:
+        if enabled and self.ensure_route and interfaces and len({*interfaces}) > 1:
             rule = f"true requires exactly one interface, but {len({*interfaces})} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
 
-class AzureVnetCleanupConfig(Section):
+@section
+class AzureVnetCleanupConfig(NamedTuple):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
     managed: Annotated[
@@ -241,20 +240,23 @@ class AzureVnetCleanupConfig(Section):
     """Whether the task only reports; on the command line, --apply turns this off."""
 
 
-class GuardConfig(Section):
+@section
+class GuardConfig(NamedTuple):
     """Whether a service runs the steps of the gate again whenever something changes."""
 
     enabled: bool = False
 
 
-class GateConfig(Section):
+@section
+class GateConfig(NamedTuple):
     """The units that wait for the gate."""
 
     units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")]
     """A template (`NAME@.service`) means each of its instances."""
 
 
-class HostRoutingConfig(Section):
+@section
+class HostRoutingConfig(NamedTuple):
     """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping()) == x`."""
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
@@ -268,35 +270,29 @@ class HostRoutingConfig(Section):
     manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
-    @staticmethod
-    def faults_between(values: Any) -> Iterator[Fault]:
+    def faults_between(self: Any) -> Iterator[Fault]:
         """A guard has something to guard."""
-        is_known = None not in (values.static_routes, values.route_overlap, values.probe_rewrite)
-        if values.guard and values.guard.enabled and is_known and not values.has_step:
+        is_known = None not in (self.static_routes, self.route_overlap, self.probe_rewrite)
+        if self.guard and self.guard.enabled and is_known and not self.has_step:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
-        """The configuration in a file; a ConfigError names the file as its `source`."""
-        text, source = read_file(os.fspath(path))
-        return cls.from_json(text, source=source, is_ours=is_ours)
+    def load(cls, path: str | PathLike[str], *, is_ours: bool = False) -> "HostRoutingConfig":
+        """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file as its `source`."""
+        return load(path, partial(cls.from_json, is_ours=is_ours))
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, source: str = "", is_ours: bool = False) -> "Self":
+    def from_json(cls, text: str | bytes, *, is_ours: bool = False) -> "HostRoutingConfig":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
         If that key is present, all keys next to it are ignored. A document without a key of hostrouting is an agent's,
-        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which
-        names the `source` of the text.
+        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once.
         """
-        try:
-            return cls.from_mapping(parse(text, _REMEDY), is_ours=is_ours)
-        except ConfigError as error:
-            raise ConfigError(error.faults, source) from error
+        return cls.from_mapping(parse(text, _REMEDY), is_ours=is_ours)
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object], *, is_ours: bool = False) -> "Self":
+    def from_mapping(cls, mapping: Mapping[str, object], *, is_ours: bool = False) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
         ours = [*map(camel, cls.__annotations__)]
@@ -314,12 +310,16 @@ class HostRoutingConfig(Section):
             raise ConfigError(faults)
         return cls()
 
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object, without what has its default value."""
+        return dict(written(self))
+
     @property
     def has_step(self) -> bool:
         """Whether there is anything to wait for, or to guard."""
         return bool(self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled)
 
-    def replaced(self, section: str, other: "HostRoutingConfig") -> "Self":
+    def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
         """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
         bare = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
         return bare._replace(guard=self.guard) if bare.has_step else bare

@@ -5,9 +5,6 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 IP: TypeAlias = IPv4Address | IPv6Address
 
 IPV4, IPV6 = 4, 6
@@ -36,13 +33,7 @@ def ip_at(family: int, number: int) -> IP:
     return IPv4Address(number) if family == IPV4 else IPv6Address(number)
 
 
-class _Block(NamedTuple):
-    family: int
-    first: int
-    length: int
-
-
-class Prefix(_Block):
+class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", int)])):
     """A block of addresses: `first` is its first address as an integer, `length` the number of fixed bits.
 
     Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it
@@ -56,7 +47,7 @@ class Prefix(_Block):
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
-    def __new__(cls, family: int, first: int, length: int) -> "Self":
+    def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  it has no subclasses
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
         width = _WIDTH.get(family, -1)
         if not 0 <= length <= width or first >> width or first & ((1 << width - length) - 1):
@@ -64,19 +55,19 @@ class Prefix(_Block):
         return tuple.__new__(cls, (family, first, length))
 
     @classmethod
-    def parse(cls, text: str) -> "Self":
+    def parse(cls, text: str) -> "Prefix":
         """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits raise ValueError."""
         return cls.of(ip_network(text))
 
     @classmethod
-    def of(cls, value: IPv4Network | IPv6Network | IP) -> "Self":
+    def of(cls, value: IPv4Network | IPv6Network | IP) -> "Prefix":
         """The same block, from an `ipaddress` network or a single address."""
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
         return cls(value.version, int(as_ip(value.network_address)), value.prefixlen)
 
     @classmethod
-    def around(cls, family: int, number: int, length: int) -> "Self":
+    def around(cls, family: int, number: int, length: int) -> "Prefix":
         """The block of this length that contains the address `number`."""
         host = _WIDTH[family] - length
         return cls(family, number >> host << host, length)
@@ -97,7 +88,7 @@ class Prefix(_Block):
         free = _WIDTH[self.family] - self.length
         return block.family == self.family and block.length >= self.length and block.first >> free == self.first >> free
 
-    def halves(self) -> "tuple[Self, Self]":
+    def halves(self) -> "tuple[Prefix, Prefix]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
         lower = type(self)(self.family, self.first, self.length + 1)
         return lower, type(self)(self.family, lower.last + 1, lower.length)
@@ -142,8 +133,8 @@ LINK_LOCAL = IPv6Network("fe80::/10")
 
 MULTICAST = IPv6Network("ff00::/8")
 
-_RESERVED = [*map(Prefix.parse, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"))]
-_RESERVED += map(Prefix.parse, ("::/127", "::ffff:0.0.0.0/96", "fe80::/10", "ff00::/8"))
+_RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
+_RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
 
 
 def is_reserved(block: Prefix) -> bool:

@@ -5,29 +5,28 @@ else has to hold: the numbers that an integer can be, as in `Annotated[int, rang
 value and return it or another one, as in `Annotated[str, must(...)]`. A faulty value raises `ValueError(rule, remedy)`;
 the object or list around it makes a Fault of it with the path, reads the other values, and raises all their faults.
 
-A class is a NamedTuple, or a `Section` of a configuration, whose constructor reads its arguments in the same way. Null
-is as good as absent; so is an empty text where the default is None or a word. A key that is unknown or given twice is a
-fault.
+A class is a NamedTuple. If it is a `section` of a configuration, its constructor reads its arguments in the same way.
+Null is as good as absent; so is an empty text where the default is None or a word. A key that is unknown or given twice
+is a fault.
 """
 
+import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.text import SHOWN, nearest, show
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 T = TypeVar("T")
+_SECTIONS: set[type[Any]] = set()
 Reader: TypeAlias = Callable[[Any], Any]
 
 _REPEATED = object()  # stands for the values of a key that is given more than once, and no type has it
@@ -37,16 +36,19 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 # From a file to JSON.
 
 
-def read_file(path: str) -> tuple[bytes, str]:
-    """The bytes of a file or a pipe (`-` is standard input), and its name for messages. Raises ConfigError."""
+def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
+    """What is made of the text in a file or a pipe (`-` is standard input). A ConfigError names it as its source."""
+    path = os.fspath(place)
     # It cannot control the terminal.
-    name = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
+    source = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            return stream.read(), name
+            return make(stream.read())
+    except ConfigError as error:
+        raise ConfigError(error.faults, source) from error
     except (OSError, ValueError) as error:
         rule = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is not a path"
-        raise ConfigError([Fault("", "", rule)], name) from error
+        raise ConfigError([Fault("", "", rule)], source) from error
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
@@ -75,44 +77,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # From JSON to objects, and back.
 
 
-class Section:
-    """The base of the classes of a configuration: frozen values whose constructor reads its arguments.
+def section(cls: type[T]) -> type[T]:
+    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in camelCase.
 
-    Each annotated attribute is an argument, in this order or by its name: a typed value, or as it is in JSON. None
-    stands for the default. A key in JSON is the attribute in camelCase.
+    Its constructor and its `_replace` read each argument: a typed value, or as it is in JSON. None stands for the
+    default. If several values can be wrong together, `faults_between` returns these faults; a value that has a fault of
+    its own is None there.
     """
+    made: Any = cls
+    make = made.__new__
+    make.__annotations__ = get_type_hints(cls)  # without the rules: help() shows them
 
-    def __init__(self, *values: Any, **settings: Any) -> None:
-        names = type(self).__annotations__
-        given = {**dict(zip(names, values, strict=False)), **settings}
-        if len(given) < len(values) + len(settings):
-            raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each of them once")
-        vars(self).update(vars(read(type(self), {camel(name): value for name, value in given.items()})))
+    @wraps(make)
+    def checked(cls: Any, *values: Any, **settings: Any) -> Any:
+        return read(cls, dict(zip(map(camel, cls._fields), make(cls, *values, **settings), strict=True)))
 
-    @staticmethod
-    def faults_between(values: Any) -> Iterable[Fault]:  # noqa: ARG004  for those that override it
-        """The faults of several values of a section together; one that has a fault of its own is None."""
-        return ()
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object, without what has its default value."""
-        return dict(written(self))
-
-    def _replace(self, **changes: Any) -> "Self":
-        """The same section with other values, like that of a NamedTuple."""
-        return type(self)(**{**vars(self), **changes})
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name} cannot be set: use _replace")
-
-    def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((type(self), *vars(self).values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+    made.__new__, made._make = checked, classmethod(lambda cls, values: cls(*values))
+    _SECTIONS.add(cls)
+    return cls
 
 
 def read(cls: type[T], document: object, *, key: str | None = None) -> T:
@@ -130,11 +112,10 @@ def written(value: Any) -> Any:
         return value
     if type(value) is tuple:
         return [*map(written, value)]
-    is_section = isinstance(value, Section)
-    if isinstance(value, Prefix) or not (is_section or isinstance(value, tuple)):
+    if isinstance(value, Prefix) or not isinstance(value, tuple):
         return str(value)
     form = _form_of(type(value))
-    members = zip(form.members, vars(value).values() if is_section else value, form.defaults.values(), strict=True)
+    members = zip(form.members, value, form.defaults.values(), strict=True)
     return {key: written(member) for key, member, default in members if member != default}
 
 
@@ -148,9 +129,8 @@ class _Form:
     """How the objects of one class are read."""
 
     def __init__(self, cls: type[Any]) -> None:
-        self.cls, self.is_section, kinds = cls, issubclass(cls, Section), cls.__annotations__
-        keys = {name: camel(name) if self.is_section else name for name in kinds}
-        defaults = vars(cls) if self.is_section else cls._field_defaults
+        self.cls, kinds, defaults = cls, cls.__annotations__, cls._field_defaults
+        keys = {name: camel(name) if cls in _SECTIONS else name for name in kinds}
         self.defaults = {name: defaults.get(name) for name in kinds}
         self.required = [keys[name] for name in kinds if name not in defaults]
         # Those whose default is None or a word; every setting that is a word has one.
@@ -176,14 +156,10 @@ class _Form:
             name, reader = self.members[key]
             values[name] = _member(reader, key, value, faults)
         faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
-        if self.is_section:
-            result = object.__new__(self.cls)
-            vars(result).update(values)
-            faults += result.faults_between(result)
-        else:
-            result = tuple.__new__(self.cls, values.values())
+        result = tuple.__new__(self.cls, values.values())
+        faults += result.faults_between() if hasattr(result, "faults_between") else ()
         if faults:
-            raise _FaultyError(faults)
+            raise _FaultyError(faults, None)
         return result
 
 
@@ -194,10 +170,7 @@ _form_of: Callable[[Any], _Form] = lru_cache(None)(_Form)
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list. `rest` is the list with None for faulty members, for rules about several."""
-
-    def __init__(self, faults: list[Fault], rest: tuple[Any, ...] | None = None) -> None:
-        self.faults, self.rest = faults, rest
+    """The faults of an object or a list; and the list with None for faulty members, for rules about several."""
 
 
 def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
@@ -205,8 +178,9 @@ def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> 
     try:
         return reader(value)
     except _FaultyError as error:
-        faults += [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-        return error.rest
+        own, rest = error.args
+        faults += [fault._replace(path=path_of(key, fault.path)) for fault in own]
+        return rest
     except ValueError as error:
         words = _GIVEN_TWICE if value is _REPEATED else (show(value), *error.args)
         faults.append(Fault(path_of(key), *words))
@@ -250,7 +224,8 @@ def _reader_of(kind: Any) -> Reader:
         rules = kind.__metadata__
         if not callable(rules[0]):
             return _within(rules[0])
-        return partial(_in_turn, (_reader_of(kind.__origin__), *rules))
+        steps = (_reader_of(kind.__origin__), *rules)
+        return lambda value: reduce(lambda result, step: step(result), steps, value)
     if origin in {Union, UnionType}:
         return _reader_of(parts[0])  # for addresses of either family, the first stands for both
     if origin is Literal:
@@ -259,18 +234,12 @@ def _reader_of(kind: Any) -> Reader:
     return _list_reader(*parts) if origin is tuple else _form_of(kind).read
 
 
-def _in_turn(steps: Iterable[Reader], value: Any) -> Any:
-    for step in steps:
-        value = step(value)
-    return value
-
-
 def _list_reader(kind: Any, *others: Any) -> Reader:
     read_item, length = _reader_of(kind), None if others == (...,) else 1 + len(others)
 
     def read_list(values: Any) -> tuple[Any, ...]:
-        if not isinstance(values, list | tuple):
-            raise ValueError("is not a list", "write [...], even around a single item")  # noqa: TRY004  as all faults are
+        if not isinstance(values, list) and type(values) is not tuple:
+            raise ValueError("is not a list", "write [...], even around a single item")
         faults: list[Fault] = []
         items = tuple(_member(read_item, place, value, faults) for place, value in enumerate(values))
         if faults:
@@ -287,18 +256,15 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
     Many routes share a few addresses and devices, so the last texts are remembered.
     """
-
-    @lru_cache(4096)
-    def read_made(text: str) -> Any:
-        try:
-            return make(text)
-        except (ValueError, KeyError):
-            raise ValueError(rule) from None
+    cached = lru_cache(4096)(make)
 
     def read_text(value: Any) -> Any:
-        if isinstance(value, str) or type(value).__module__ == "ipaddress":
-            return read_made(str(value))
-        raise ValueError(rule)
+        if not isinstance(value, str) and type(value).__module__ != "ipaddress":
+            raise ValueError(rule)
+        try:
+            return cached(str(value))
+        except (ValueError, KeyError):
+            raise ValueError(rule) from None
 
     return read_text
 

@@ -1,13 +1,9 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Self
 
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
 _Sending: TypeAlias = Literal["unspec", "unicast", "local", "broadcast", "anycast", "multicast"]
@@ -119,15 +115,23 @@ class Route(NamedTuple):
 
     @classmethod
     def to(
-        cls, prefix: Prefix | str, *, dev: str | None = None, gateway: IP | str | None = None, **fields: Any
-    ) -> "Self":
-        """A route from text, with one device or none, and any other fields. Without a gateway, its scope is link."""
+        cls,
+        prefix: Prefix | str,
+        *,
+        dev: str | None = None,
+        gateway: IP | str | None = None,
+        table: int = TABLE_MAIN,
+        metric: int = 0,
+        protocol: int = 0,
+        type: RouteType = "unicast",  # noqa: A002  as in the constructor
+    ) -> "Route":
+        """A route from text, with one device or none. Without a gateway, its scope is link."""
         destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         router = None if gateway is None else as_ip(gateway)
         hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
         scope = SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        return cls(destination, hops, **{"scope": scope, **fields})
+        return cls(destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol)
 
     @property
     def devs(self) -> tuple[str, ...]:
@@ -186,7 +190,7 @@ def entries_of(route: Route) -> tuple[Route, ...]:
     return tuple(route._replace(next_hops=(hop,)) for hop in route.next_hops)
 
 
-def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
+def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
     """The entries of one key as Linux lists them: those of IPv6 with a gateway as one route, like the first of them.
 
     What stands between the first and the last of them is not listed.

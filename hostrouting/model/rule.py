@@ -16,7 +16,6 @@ RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
 SELECTORS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
 """The words of the selectors in the order of `ip rule`; any other comes after these."""
-_PLACES = {word: place for place, word in enumerate(SELECTORS)}
 _WHOLE_MASK = 0xFFFFFFFF
 
 
@@ -58,22 +57,20 @@ class Rule(NamedTuple):
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
-        typed = [(word, _text_of(block)) for word, block in (("from", self.src), ("to", self.dst)) if block is not None]
+        single = f"/{width_of(self.family)}"  # which `ip` leaves out
+        blocks = (("from", self.src), ("to", self.dst))
+        typed = [(word, str(block).removesuffix(single)) for word, block in blocks if block is not None]
         if self.fwmask:
             mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
             typed.append(("fwmark", f"{self.fwmark:#x}{mask}"))
         typed += [("iif", self.iif)] if self.iif else []
-        return tuple(sorted([*typed, *self.others], key=lambda pair: _PLACES.get(pair[0], len(_PLACES))))
+        return tuple(sorted([*typed, *self.others], key=lambda pair: (*SELECTORS, pair[0]).index(pair[0])))
 
     @property
     def selection(self) -> str:
         """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
         words = (f"{word} {value}" for word, value in self.selectors())
         return " ".join([*(["not"] if self.invert else []), *words])
-
-
-def _text_of(block: Prefix) -> str:
-    return str(block.ip if block.length == width_of(block.family) else block)
 
 
 def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:

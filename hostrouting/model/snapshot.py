@@ -3,18 +3,16 @@
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
 
-import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from functools import partial
+from os import PathLike
+from typing import Annotated, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import parse, read, read_file, written
+from hostrouting.model.reader import load, parse, read, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 
@@ -81,7 +79,7 @@ class Snapshot(NamedTuple):
     # Whether the tables changed while they were read, so that it may show a state that never was.
     restless: bool = False
 
-    def with_routes(self, added: Iterable[Route]) -> "Self":
+    def with_routes(self, added: Iterable[Route]) -> "Snapshot":
         """The same host with further routes, at the end."""
         return self._replace(routes=(*self.routes, *added))
 
@@ -92,22 +90,21 @@ class Snapshot(NamedTuple):
         return json.dumps({"schema": SCHEMA, **written(self)}, ensure_ascii=False)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Self":
+    def load(cls, path: str | PathLike[str]) -> "Snapshot":
         """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises ConfigError, which names it."""
-        data, source = read_file(os.fspath(path))
-        snapshot = cls.from_json(data, source=source)
-        if snapshot.family is not None:
-            # Whoever plans or repairs by it would take our routes of the other family for gone.
-            raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], source)
-        return snapshot
+        return load(path, partial(cls.from_json, is_whole=True))
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, source: str = "the snapshot") -> "Self":
-        """Read the output of `to_json`; anything else raises a ConfigError with every fault, and the source's name."""
+    def from_json(cls, text: str | bytes, *, is_whole: bool = False) -> "Snapshot":
+        """Read the output of `to_json`, or only that of a whole host. A ConfigError has all faults of anything else."""
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
                 raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
-            return read(cls, document)
+            snapshot = read(cls, document)
         except ConfigError as error:
-            raise ConfigError(error.faults, source) from error
+            raise ConfigError(error.faults, "the snapshot") from error
+        if is_whole and snapshot.family is not None:
+            # Whoever plans or repairs by it would take our routes of the other family for gone.
+            raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)])
+        return snapshot

@@ -141,7 +141,7 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     if not (rewrite.enabled and rewrite.ensure_route):
         return ()
     [dev] = rewrite.interfaces
-    reply = StaticRoute(str(Prefix.of(rewrite.global_address)), dev=dev)
+    reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
     return () if reply.key in {route.key for route in config.static_routes.routes} else (reply,)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -63,7 +63,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
             rule = f"is missing, and {ours[0]} is there, so the installed configuration is unknown"
             raise ConfigError([Fault(path, "", rule, remedy)])
     try:
-        return HostRoutingConfig.from_json(text, source=path, is_ours=True)
+        return HostRoutingConfig.from_json(text, is_ours=True)
     except ConfigError as error:
         rule = f"cannot be read by this release ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
@@ -159,6 +159,13 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     return plan
 
 
+def require_config(_task: object, _field: object, value: Any) -> None:
+    """Raise TypeError if this is not a configuration: a task would fail later, and not say why."""
+    if not isinstance(value, HostRoutingConfig):
+        remedy = "HostRoutingConfig.from_mapping and .load read one"
+        raise TypeError(f"a task takes a HostRoutingConfig, not a {type(value).__name__}: {remedy}")
+
+
 @attrs.frozen
 class InstallTask:
     """A task that brings a configuration onto a host, in the steps that the module describes."""
@@ -167,7 +174,7 @@ class InstallTask:
     nothing: ClassVar[str]
     """The reason of a skip: nothing is configured, and nothing of ours is there."""
 
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=require_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""

@@ -101,7 +101,7 @@ def _static_routes(family: int) -> SearchStrategy[StaticRoute]:
     # A route to a single address could be to its own gateway, which is refused.
     to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
-    automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
+    automatic = st.builds(StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric)
     return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
 
 
@@ -160,7 +160,7 @@ def _probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
 
 def _probe_rewrite(uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address) -> ProbeRewriteConfig:
     is_one = len(uplinks) <= 1  # a route has one uplink
-    return ProbeRewriteConfig(bool(uplinks), uplinks, ensure_route=ensure_route and is_one, **addresses)
+    return ProbeRewriteConfig(bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses)
 
 
 # Hosts

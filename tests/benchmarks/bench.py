@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeAlias
 
@@ -166,8 +167,10 @@ TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREA
 
 def boot_row(bench: Bench) -> Iterator[Row]:
     """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing to do."""
-    networks = [f"172.16.{16 * number}.0/20" for number in range(10)]
-    config = HostRoutingConfig(StaticRoutesConfig(True, [*map(StaticRoute, networks)]), RouteOverlapConfig(networks))
+    networks = tuple(ip_network(f"172.16.{16 * number}.0/20") for number in range(10))
+    config = HostRoutingConfig(
+        StaticRoutesConfig(True, tuple(map(StaticRoute, networks))), RouteOverlapConfig(networks)
+    )
 
     def script(name: str, text: str) -> Method:
         path = bench.folder / name
@@ -199,7 +202,7 @@ def boot_row(bench: Bench) -> Iterator[Row]:
 
 def h200_row(bench: Bench) -> Iterator[Row]:
     """One CIDR on the host that all of this is about, by a backend that has read nothing yet."""
-    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([FABRIC]))
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig((ip_network(FABRIC),)))
 
     def check() -> None:
         with NetlinkBackend(timeout=60) as backend:
@@ -288,7 +291,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
     addresses = [str(cidr.ip) for cidr in cidrs]
     ours, other = "the check", "ip route get for each"
-    config = HostRoutingConfig(route_overlap={"expectedCidrs": list(map(str, cidrs))})
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig(tuple(map(Prefix.to_network, cidrs))))
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:

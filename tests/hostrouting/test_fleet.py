@@ -20,10 +20,11 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.programs import completed
+from tests.support.sections import expect
 from tests.support.topologies import marked_vm, refusing
 
 CIDR = "172.16.0.0/16"
-CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})
+CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
 
 def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
@@ -79,7 +80,7 @@ def test_each_is_as_check_says(nodes: Path) -> None:
         for result in group.results:
             alone = say("check", CIDR, "--snapshot", result.path, "--json").json
             assert alone.get("verdict", "no verdict") == result.verdict
-            wanted = HostRoutingConfig({"enabled": True, "routes": alone.get("repair")})
+            wanted = HostRoutingConfig.from_mapping({"staticRoutes": {"enabled": True, "routes": alone.get("repair")}})
             assert result.repair in {(), wanted.static_routes.routes}
 
 

@@ -1,6 +1,7 @@
 """The public names: complete, loaded when used, seen by type checkers, and importable from a zip file."""
 
 import ast
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -36,6 +37,16 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
 
 
+@pytest.mark.parametrize("package", ["check", "config", "fib", "host", "kernel", "model", "testing"])
+def test_the_catalogue_of_a_package(package: str) -> None:
+    """`__all__` has each value that the package imports from its modules, once, and the guide names the package."""
+    tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
+    imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
+    names = sorted(alias.name for statement in imports for alias in statement.names)
+    assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == names
+    assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
     """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only when it is used."""
@@ -59,7 +70,8 @@ import sys
 sys.path[:0] = [{str(archive)!r}, {str(pathlib.Path(attrs.__file__).parents[1])!r}]
 import hostrouting
 assert hostrouting.__file__.startswith({str(archive)!r})
-config = hostrouting.HostRoutingConfig({{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}})
+static = {{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}}
+config = hostrouting.HostRoutingConfig.from_mapping({{"staticRoutes": static}})
 print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hostrouting.files_of(config)) > 3)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)

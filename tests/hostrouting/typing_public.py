@@ -5,7 +5,7 @@ A line with a type: ignore is one that must be refused; mypy --strict complains 
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from typing_extensions import assert_type
@@ -13,10 +13,10 @@ from typing_extensions import assert_type
 import hostrouting as hr
 import phases
 from hostrouting import fleet
-from hostrouting.check.check import Escape, Verdict
-from hostrouting.check.repair import Repair
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.check import Escape, Repair, Verdict
+from hostrouting.fib import Decision, Fib, Packet, Tried, trace_rules
 from hostrouting.kernel import Answer, Outcome, RouteRequest
+from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 
@@ -29,6 +29,15 @@ assert_type(config.static_routes, hr.StaticRoutesConfig)
 assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
 assert_type(config.route_overlap, hr.RouteOverlapConfig)
 assert_type(config.route_overlap.mode, Literal["WARN", "STRICT"])
+route = hr.StaticRoute(ip_network("10.0.0.0/8"), ip_address("10.0.0.1"), dev="eth0", metric=50)
+section = hr.StaticRoutesConfig(enabled=True, routes=(route,))
+assert_type(config._replace(static_routes=section), hr.HostRoutingConfig)
+hr.StaticRoute(route.destination, gatway=None)  # type: ignore[call-arg]
+hr.StaticRoute("10.0.0.0/8")  # type: ignore[arg-type]
+hr.StaticRoute()  # type: ignore[call-arg]
+hr.HostRoutingConfig(section.routes)  # type: ignore[arg-type]
+config._replace(static_route=section)  # type: ignore[call-arg]
+config.static_routes = section  # type: ignore[misc]
 
 # The errors.
 assert_type(hr.ConfigError([]).can_retry, bool)
@@ -53,6 +62,10 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 snapshot = hr.Snapshot.from_json("{}")
 fib = Fib(snapshot, 4)
 assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
+assert_type(fib.lookup(ip_address("172.16.0.1"), Packet(iif="eth0")), Decision)
+assert_type(trace_rules(fib, ip_address("172.16.0.1")), Iterator[Tried])
+hr.Route.to("10.0.0.0/8", metrc=7)  # type: ignore[call-arg]
+hr.Snapshot((), (), default_rules(4), (hr.Route(Prefix.parse("10.0.0.0/8"), (NextHop("eth0"),)),))
 report = hr.check_snapshot(snapshot, config)
 assert_type(report, hr.CheckReport)
 assert_type(report.verdict, Verdict)

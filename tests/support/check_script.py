@@ -10,9 +10,10 @@ import attrs
 
 from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.check import check_snapshot
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IPV6, Prefix, ip_at
 from tests.support.awks import AWKS, put_before
+from tests.support.sections import expect
 from tests.support.systemd import THIS_HOST
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ Escapes = frozenset[tuple[str, int, int, frozenset[str]]]
 
 def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfig:
     """A configuration that checks these."""
-    return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs or ["172.16.0.0/16"], mode, **options))
+    return HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), mode=mode, **options))
 
 
 def command(script: Path, *arguments: str, before: str = "") -> list[str]:

@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from tests.support.inside import carry_out
+from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
@@ -28,7 +29,7 @@ LAYOUT = HostLayout()
 KUBE1 = "systemd-nspawn@kube1.service"
 CIDR = "172.16.0.0/16"
 CONFIG = "/root/config.json"
-HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+HALVES = [static("172.16.0.0/17"), static("172.16.128.0/17")]
 
 gate_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS), pytest.mark.releases]
 """The marks of a story that has to be true with every systemd."""
@@ -67,7 +68,7 @@ ExecStart=/etc/test-network.sh
 
 def config(*routes: StaticRoute, mode: str | None = None) -> HostRoutingConfig:
     """A configuration with these static routes, and the check of the cluster's network in this mode."""
-    check = RouteOverlapConfig([CIDR] if mode else [], mode or "")
+    check = expect(*([CIDR] if mode else []), mode=mode)
     return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check)
 
 

@@ -48,7 +48,7 @@ def wishes() -> st.SearchStrategy[list[StaticRoute]]:
 
     def of(family: int) -> st.SearchStrategy[StaticRoute]:
         gateways = st.sampled_from([*(hop.gateway for hop in HOPS[family][:3]), None])
-        return st.builds(StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, metric=_METRICS)
+        return st.builds(StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, st.none(), _METRICS)
 
     return st.lists(_some(of), max_size=5, unique_by=lambda wish: wish.key)
 

@@ -10,9 +10,10 @@ from hostrouting.model.prefix import IPV4
 from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
 from tests.support.namespace import Namespace
+from tests.support.sections import static
 from tests.support.systemd import THIS_HOST
 
-HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+HALVES = [static("172.16.0.0/17"), static("172.16.128.0/17")]
 
 
 def words(
@@ -31,7 +32,7 @@ def words(
     `tools` replace the usual programs; `before` is done first, with mounts of its own.
     """
     wanted = tuple(wanted)
-    config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite)
+    config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite or ProbeRewriteConfig())
     script = directory / "static-routes.sh"
     script.write_text(put_before(render_static_routes_script(config), directory, tools, awk=awk, tree=tree))
     # A test may signal all its processes.

@@ -22,7 +22,10 @@ HELD = "the files are installed: systemd-nspawn@.service will not start before t
 def config(*destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", **route: object) -> HostRoutingConfig:
     """A configuration with these static routes and expected CIDRs."""
     routes = [{"destination": destination, **route} for destination in destinations]
-    return HostRoutingConfig({"enabled": bool(routes), "routes": routes}, {"expectedCidrs": list(cidrs), "mode": mode})
+    static = {"enabled": bool(routes), "routes": routes}
+    return HostRoutingConfig.from_mapping(
+        {"staticRoutes": static, "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode}}
+    )
 
 
 def run(task: phases.Task[object]) -> object:

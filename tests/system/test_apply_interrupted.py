@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from tests.support.gate import (
     HALVES,
     LAYOUT,
@@ -24,13 +24,14 @@ from tests.support.gate import (
     remove,
     start,
 )
+from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
 OVERLAPS = config(mode="STRICT")
-ALLOWS, REFUSES = config(*HALVES, mode="STRICT"), config(StaticRoute("10.77.0.0/16"), mode="STRICT")
+ALLOWS, REFUSES = config(*HALVES, mode="STRICT"), config(static("10.77.0.0/16"), mode="STRICT")
 # It stands in for systemctl, and keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh

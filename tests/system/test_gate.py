@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -26,6 +26,7 @@ from tests.support.gate import (
     remove,
     start,
 )
+from tests.support.sections import expect, static
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
@@ -53,7 +54,9 @@ def test_strict() -> None:
 
         # The repair is right: with its routes, each machine starts.
         repair = json.loads(hostrouting(system, "check", "--json", CIDR).stdout)["repair"]
-        repaired = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=repair)).static_routes.routes
+        repaired = HostRoutingConfig.from_mapping(
+            {"staticRoutes": {"enabled": True, "routes": repair}}
+        ).static_routes.routes
         assert [str(route.destination) for route in repaired] == ["172.16.0.0/17", "172.16.128.0/17"]
         apply(system, config(*repaired, mode="STRICT"))
         begin_start(system, *names)
@@ -97,7 +100,7 @@ def test_warn_and_undecided() -> None:
 @pytest.mark.parametrize("mode", [None, "WARN", "STRICT"])
 def test_routes_that_cannot_be_installed(mode: str | None) -> None:
     """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
-    with host(config(StaticRoute(CIDR), *HALVES, mode=mode)) as system:
+    with host(config(static(CIDR), *HALVES, mode=mode)) as system:
         assert start(system) == 1
         assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto 2 " in system.journal(KUBE1)
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
@@ -116,10 +119,8 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
 
 def test_boot() -> None:
     """At every boot the routes of both families are back before the machine starts; a late default route is awaited."""
-    routes = [*({"destination": str(half.destination)} for half in HALVES), {"destination": "fd16::/48", "metric": 1}]
-    wanted = HostRoutingConfig(
-        {"enabled": True, "routes": routes}, {"expectedCidrs": [CIDR, "fd16::/48"], "mode": "STRICT"}
-    )
+    wanted = config(*HALVES, static("fd16::/48", metric=1))
+    wanted = wanted._replace(route_overlap=expect(CIDR, "fd16::/48", mode="STRICT"))
     with host(is_late=True, then=IPV6) as system:
         system.lay(LET_ROUTE, "")
         apply(system, wanted, wait=60)

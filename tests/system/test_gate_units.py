@@ -104,7 +104,7 @@ def test_the_table_for_probes() -> None:
         "/etc/systemd/system/nftables-flush.service": _FLUSH,
         "/etc/systemd/system/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
     }
-    wanted = HostRoutingConfig(gate=GateConfig([AGENT]), probe_rewrite=ProbeRewriteConfig(True, ["eth0"]))
+    wanted = HostRoutingConfig(gate=GateConfig((AGENT,)), probe_rewrite=ProbeRewriteConfig(True, ("eth0",)))
     with host(wanted, more=looks, machines=()) as system:
         system.must("systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service")
         for _ in range(2):

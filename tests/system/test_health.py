@@ -18,7 +18,7 @@ from tests.support.systemd import System
 pytestmark = gate_tests
 
 FOREIGN = f"{LAYOUT.gate_directory}/90-no.sh"
-CONFIG = HostRoutingConfig(gate=GateConfig([MACHINES]))
+CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
 OURS = LAYOUT.drop_in_path(MACHINES)
 
 

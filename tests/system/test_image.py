@@ -25,7 +25,7 @@ def test_it_boots_gated() -> None:
             program.unlink()
 
     wanted = config(*HALVES, mode="STRICT")._replace(
-        guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ["eth0"])
+        guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
     )
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
     with host(wanted, more=nothing, finish=finish) as system:

@@ -1,6 +1,6 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
-from hostrouting.config.settings import GuardConfig, StaticRoute
+from hostrouting.config.settings import GuardConfig
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -17,6 +17,7 @@ from tests.support.gate import (
     remove,
     start,
 )
+from tests.support.sections import static
 from tests.support.systemd import System
 
 pytestmark = gate_tests
@@ -47,13 +48,13 @@ def test_whatever_is_done() -> None:
         machine = Running(system)
         for routes, mode, code in (
             (HALVES, "STRICT", 0),
-            ([*HALVES, StaticRoute("10.77.0.0/16")], "STRICT", 0),
+            ([*HALVES, static("10.77.0.0/16")], "STRICT", 0),
             (HALVES, "WARN", 0),
-            ([StaticRoute("172.16.0.0/18")], "STRICT", 1),
-            ([StaticRoute(CIDR)], "STRICT", 1),
+            ([static("172.16.0.0/18")], "STRICT", 1),
+            ([static(CIDR)], "STRICT", 1),
         ):
             apply(system, config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)), code=code)
-            if [route.destination for route in routes] != [StaticRoute(CIDR).destination]:
+            if [route.destination for route in routes] != [static(CIDR).destination]:
                 assert len(ours(system)) == len(routes)
             machine.untouched(f"{routes} {mode}")
         for command in ("restart", "stop"):

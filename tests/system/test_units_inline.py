@@ -15,7 +15,7 @@ _NEEDED = {"route get", "write in /run/hostrouting"}
 
 
 ALL = config(*HALVES, mode="WARN")._replace(
-    guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ["eth0"])
+    guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
 )
 
 

@@ -13,7 +13,7 @@ from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
 from hostrouting.cli.source import find_config, with_cidrs
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
@@ -54,5 +54,4 @@ def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutin
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in config.static_routes.routes if str(route.destination) not in left_out]
     routes = (*(route for route in kept if route.key not in keys), *missing)
-    static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
-    return config._replace(static_routes=static), conflicts
+    return config._replace(static_routes=StaticRoutesConfig(bool(routes), routes)), conflicts

@@ -19,6 +19,7 @@ from hostrouting.kernel.ebtables import BridgeRule
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
+from hostrouting.tasks.install import require_config
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class CleanStaleAzureVnet:
     """
 
     name: ClassVar[str] = "clean-stale-azure-vnet"
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(validator=require_config)
     host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
 from tests.support.awks import put_before
 from tests.support.check_script import Checked, check, command
 from tests.support.namespace import Namespace
+from tests.support.sections import static
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -176,7 +177,7 @@ class TestWaiting:
         self, namespace: Namespace, tmp_path: Path, render: Callable[[HostRoutingConfig], str]
     ) -> None:
         """Every 10 s a line says what is awaited, and for how long already; what does not come is missing."""
-        routes = StaticRoutesConfig(enabled=True, routes=[StaticRoute(FABRIC)])
+        routes = StaticRoutesConfig(enabled=True, routes=(static(FABRIC),))
         config = check(HEALTHY)._replace(static_routes=routes)
         namespace.batch(["route del default"])
         (script := tmp_path / "step.sh").write_text(render(config).replace("SECONDS + 10", "SECONDS + 1"))

@@ -14,7 +14,7 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.model.rule import Rule
@@ -26,6 +26,7 @@ from tests.support.commands import default_routes, furnish, ports, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nodes import block_of, nodes, prefixes as node_prefixes
+from tests.support.sections import expect
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -123,7 +124,9 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
         draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
         draw(st.booleans()),
         HostRoutingConfig(
-            route_overlap=RouteOverlapConfig(cidrs, draw(st.sampled_from(["WARN", "STRICT"])), devs, allowed)
+            route_overlap=expect(
+                *cidrs, mode=draw(st.sampled_from(["WARN", "STRICT"])), expected_devs=devs, allowed_devs=allowed
+            )
         ),
         draw(st.sampled_from(AWKS)),
         draw(st.sampled_from(TREES)),

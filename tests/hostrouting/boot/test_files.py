@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,13 +11,14 @@ from hypothesis import given, settings, strategies as st
 from hostrouting.boot import files as boot_files
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config
 from hostrouting.boot.scripts import asset, filled, render_check_script
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, gated_units
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
 from tests.support.check_script import command
 from tests.support.commands import fabric_host
+from tests.support.sections import expect
 
 LAYOUT = HostLayout()
 FULL = HostRoutingConfig.from_mapping(
@@ -110,15 +112,12 @@ class TestGate:
         ("change", "line"),
         [
             ({}, f"required=({STEPS[0]} {STEPS[1]}) wanted=({STEPS[2]})"),
-            (
-                {"route_overlap": {"expectedCidrs": ["10.0.0.0/8"]}},
-                f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})",
-            ),
+            ({"route_overlap": expect("10.0.0.0/8")}, f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})"),
             ({"static_routes": None}, f"required=({STEPS[1]}) wanted=({STEPS[0]} {STEPS[2]})"),
         ],
         ids=["STRICT", "WARN", "only the reply route"],
     )
-    def test_steps(self, change: dict[str, object], line: str) -> None:
+    def test_steps(self, change: Any, line: str) -> None:
         """Routes are required, the check in STRICT; probes and the route for their replies are only wanted."""
         config = FULL._replace(**change)
         assert line in text_of(config, LAYOUT.gate_path).splitlines()
@@ -148,8 +147,9 @@ class TestValuesAreData:
     @given(st.text(max_size=20))
     def test_what_no_configuration_can_hold(self, text: str) -> None:
         """The renderer does not rely on its input: a letter that could mean something is a ValueError."""
-        config = HostRoutingConfig(route_overlap=RouteOverlapConfig(["10.0.0.0/8"], "", ["eth0"]))
-        object.__setattr__(config.route_overlap, "expected_devs", (text,))
+        section = expect("10.0.0.0/8", expected_devs=["eth0"])
+        broken = tuple.__new__(type(section), ((text,) if value == ("eth0",) else value for value in section))
+        config = tuple.__new__(HostRoutingConfig, (StaticRoutesConfig(), broken, *HostRoutingConfig()[2:]))
         try:
             script = render_check_script(config)
         except ValueError:
@@ -190,7 +190,7 @@ class TestReaders:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_damaged_step_fails(step: str, tmp_path: Path) -> None:
     """Cut before its last function ends, or without its settings, a step fails, and leaves no marker of a verdict ok."""
-    config = FULL._replace(route_overlap={"expectedCidrs": ["192.168.0.0/16"], "mode": "STRICT"})
+    config = FULL._replace(route_overlap=expect("192.168.0.0/16", mode="STRICT"))
     text, script = text_of(config, LAYOUT.step_path(step)), tmp_path / "script.sh"
     head, rest = text.split("configuration=(\n", 1)
     cuts = [text[: text.rindex("\n}\n") * part // 12] for part in range(13)]

@@ -143,7 +143,7 @@ class TestSystemd:
 
     def test_a_unit_that_cannot_start(self) -> None:
         """A unit that is not here yet, or is masked, is not open."""
-        wanted = WANTED._replace(gate=GateConfig(["kubelet.service"]))
+        wanted = WANTED._replace(gate=GateConfig(("kubelet.service",)))
         host = configured(wanted)
         assert faults(host, wanted) == []
         host.files.links[f"{UNITS}/kubelet.service"] = "/dev/null"

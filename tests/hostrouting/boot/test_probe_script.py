@@ -13,7 +13,7 @@ from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
-REWRITE = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
+REWRITE = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 SCRIPT = render_probe_script(HostRoutingConfig(probe_rewrite=REWRITE))
 OTHER = 'table ip6 other {\n chain c {\n  type filter hook input priority 0\n  counter comment "theirs"\n }\n}\n'
 
@@ -54,7 +54,7 @@ def put(node: Namespace, text: str) -> None:
         "",
         OTHER,
         f"table ip6 {TABLE} {{ }}",
-        render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=["eth1"])),
+        render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=("eth1",))),
         f"table ip6 {TABLE} {{ {probe_comments(REWRITE)[0]}; flags dormant; }}",
     ],
     ids=["nothing", "the table of others", "an empty one", "that of another configuration", "a dormant one"],

@@ -20,15 +20,16 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace
 from tests.support.own_routes import configured
 from tests.support.routes_script import HALVES, Ran, ours, words
+from tests.support.sections import static
 from tests.support.waiting import await_file, leaving_word, wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-PAIR = [HALVES[0], StaticRoute("fd00:16::/64")]
+PAIR = [HALVES[0], static("fd00:16::/64")]
 ETH0 = "via 10.0.0.1 dev eth0"
 ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
-REFUSED = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
-REPLY = ProbeRewriteConfig(enabled=True, interfaces=["eth1"])
+REFUSED = static("10.1.0.0/16", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
+REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
 IS_WRITING = '[[ "$*" == *-batch* && "$*" != *" -o "* ]]'  # whether `ip` is called to change routes
 
 
@@ -68,7 +69,7 @@ class TestWaiting:
         No lock is held meanwhile.
         """
         namespace.batch(["route del default", "route add default via 10.0.0.9 dev eth0 table 100"])
-        many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
+        many = [static(f"10.{number}.0.0/16") for number in range(1, 50)]
         come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1; exec sleep 0.1"
         ran = Ran(namespace, many, tmp_path, wait=60, tools={"sleep": come})
         assert (ran.status, len(ours(namespace))) == (0, 49)
@@ -81,7 +82,7 @@ class TestWaiting:
     def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each route says what it waited for; nothing of the other family or of another device is changed either."""
         namespace.batch([ROUTER, "route del default", "link set wg0 down"])
-        wanted = [*PAIR, StaticRoute("10.1.0.0/16", dev="wg0"), StaticRoute("10.2.0.0/16", dev="ib0")]
+        wanted = [*PAIR, static("10.1.0.0/16", dev="wg0"), static("10.2.0.0/16", dev="ib0")]
         ran = Ran(namespace, wanted, tmp_path, wait=2, tools={"sleep": leaving_word(tmp_path / "naps", "sleep")})
         waits = [
             "172.16.0.0/17 needs an IPv4 default route; last seen: none",
@@ -137,16 +138,16 @@ class TestWhichDefaultRoute:
         ("routes", "wish", "by"),
         [
             ([f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"], HALVES[0], ETH0),
-            (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
+            (["default dev wg0 table 51820"], static("172.16.0.0/17", dev="wg0"), "dev wg0"),
             ([f"default {ETH0}", "default dev wg0 tos 4"], HALVES[0], ETH0),
             (["unreachable default", f"default {ETH0} metric 9"], HALVES[0], ETH0),
-            (["10.9.0.0/24 dev wg0"], StaticRoute("172.16.0.0/17", "10.9.0.1", "wg0"), "via 10.9.0.1 dev wg0"),
+            (["10.9.0.0/24 dev wg0"], static("172.16.0.0/17", "10.9.0.1", "wg0"), "via 10.9.0.1 dev wg0"),
             (["default dev ib0 metric 9", f"default {ETH0} metric 9"], HALVES[0], ETH0),
             ([f"default nexthop {ETH0} nexthop dev ib0"], HALVES[0], ETH0),
             (["default nhid 10"], HALVES[0], f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7"),
             (
                 [f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"],
-                StaticRoute("172.16.0.0/17", "10.0.0.1"),
+                static("172.16.0.0/17", "10.0.0.1"),
                 f"{ETH0} onlink",
             ),
         ],
@@ -180,7 +181,7 @@ class TestWhichDefaultRoute:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
         for name in ("group", "UP", "inet", "altname"):
             assert namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode == 0
-        ran = Ran(namespace, [HALVES[0], StaticRoute("10.2.0.0/16", dev="inet")], tmp_path)
+        ran = Ran(namespace, [HALVES[0], static("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
             "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet to be up"
         ]
@@ -232,12 +233,7 @@ class TestConflicts:
         held = ["10.7.0.0/16 dev ib0", "172.16.0.0/17 dev ib0 metric 4000000000", "blackhole 10.8.0.0/16"]
         namespace.batch([f"route add {route}" for route in held])
         before = listed(namespace)
-        wanted = [
-            *HALVES,
-            StaticRoute("172.16.0.0/17", metric=4_000_000_000),
-            StaticRoute("10.8.0.0/16"),
-            StaticRoute("10.7.0.0/16"),
-        ]
+        wanted = [*HALVES, static("172.16.0.0/17", metric=4_000_000_000), static("10.8.0.0/16"), static("10.7.0.0/16")]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
         taken = "another program's route has the same destination and metric"
         out = "configure its two halves instead, which take precedence; gave up after N s"
@@ -256,7 +252,7 @@ class TestConflicts:
         """A next hop that has joined our route is a conflict: nothing is written."""
         held = ("via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird")
         namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
-        wanted = [StaticRoute("fd00:16::/64", gateway, "eth0"), HALVES[0]]
+        wanted = [static("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
         (line,) = ran.lines
@@ -304,7 +300,7 @@ class TestAllOrNothing:
         "fd00:19::/64 dev eth1 proto 213",
         "9.9.9.9 via 10.0.0.1 proto static",
     )
-    WANTED = (*HALVES, StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64"), StaticRoute("fd00:18::/64"))
+    WANTED = (*HALVES, static("fd00:16::/64"), static("fd00:17::/64"), static("fd00:18::/64"))
 
     @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
@@ -390,8 +386,8 @@ class TestTwoAtOnce:
         namespace.batch(
             [ROUTER, "route add 10.1.7.0/24 dev ib0 proto 213", "route add fd00:16:7::/64 dev ib0 proto 213"]
         )
-        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
-        routes += [StaticRoute(f"fd00:16:{number:x}::/64") for number in range(100)]
+        routes = [static(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
+        routes += [static(f"fd00:16:{number:x}::/64") for number in range(100)]
         fill = "mount -t tmpfs -o size=4k,nr_inodes=2 none /run && ! cat /dev/zero 2>&- >/run/all"
         before = {"writable": ":", "full": fill, "read-only": "mount -t tmpfs -o ro none /run"}[run]
         command = [*namespace.enter, *words(routes, tmp_path, wait=0, before=before)]

@@ -22,6 +22,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.own_routes import configured
 from tests.support.routes_script import Ran
+from tests.support.sections import static
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -41,7 +42,7 @@ def wishes(draw: st.DrawFn, block: Prefix) -> list[StaticRoute]:
     gateways = [None, None, None, *near]
     ways = st.tuples(prefixes(block), st.sampled_from(gateways)).filter(lambda way: way[0].ip != way[1])
     route = st.builds(
-        lambda way, dev, metric: StaticRoute(str(way[0]), way[1], dev, metric),
+        lambda way, dev, metric: static(way[0], way[1], dev, metric),
         ways,
         st.sampled_from([None, None, "eth0", "eth1", "ib0", "gone"]),
         st.sampled_from([0, 0, 100, 1024]),
@@ -191,7 +192,7 @@ def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
             for number, way in enumerate([exact, *others]):
                 destination = block.format(number)
                 namespace.batch([f"route add {way.format(destination)}"])
-                (held if number else same).append(StaticRoute(destination, dev=dev))
+                (held if number else same).append(static(destination, dev=dev))
         plan = plan_of([*same, *held], state_of(namespace))
         lines = [
             line
@@ -213,5 +214,5 @@ def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:
         old = "route append 172.16.0.0/30 proto 213 via"
         namespace.batch(["route add default via 10.0.0.1", f"{old} 10.0.0.9", f"{old} 10.0.0.1 mtu 1400"])
         before = state_of(namespace)
-        ran = Ran(namespace, [StaticRoute("172.16.0.0/30"), StaticRoute("172.16.0.0/28", "10.5.0.1")], tmp_path)
+        ran = Ran(namespace, [static("172.16.0.0/30"), static("172.16.0.0/28", "10.5.0.1")], tmp_path)
         assert (ran.status, state_of(namespace).routes) == (1, before.routes)

@@ -99,7 +99,7 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
         hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
         namespace.batch([f"route add {to} {hops}", "route append default via 10.0.0.1 dev eth0"])
         section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"]}
-        configuration = HostRoutingConfig(route_overlap=section)
+        configuration = HostRoutingConfig.from_mapping({"routeOverlap": section})
         assert check_host(backend, configuration).verdict == "overlap"
         namespace.batch(["link set ib0 down"])
         report = check_host(backend, configuration)
@@ -120,7 +120,7 @@ def test_each_family_has_a_verdict() -> None:
     """The worst decides; services are expected like the others."""
     snapshot = h200(dual_stack=True).snapshot()
     section = {"expectedCidrs": [CIDR], "serviceCidrs": ["fd96::/108"]}
-    report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
+    report = check_snapshot(snapshot, HostRoutingConfig.from_mapping({"routeOverlap": section}))
     assert [(family.family, family.verdict) for family in report.families] == [(4, "overlap"), (6, "ok")]
     assert report.verdict == "overlap"
     with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs: is empty, so there is nothing to check"):
@@ -161,7 +161,7 @@ class TestPods:
         kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7))
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
         section = {"expectedCidrs": [CIDR], "podCidrs": pods}
-        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
+        return check_snapshot(kernel.snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": section}))
 
     def test_only_theirs_escape(self) -> None:
         """The escape says whose packets it is about, and which rule; without podCidrs nothing is expected of them."""
@@ -187,4 +187,4 @@ class TestPods:
     def test_what_holds_for_all_is_said_once(self) -> None:
         """What the host's own packets suffer, too, is not repeated for pods."""
         section = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/16"]}
-        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap=section)).escapes
+        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": section})).escapes

@@ -34,7 +34,7 @@ import pytest
 from hostrouting.check.check import CheckReport, check_host
 from hostrouting.check.judge import ESCAPE
 from hostrouting.check.report import check_findings
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -43,6 +43,7 @@ from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.check_script import Checked, EnginesCheck, showing
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.sections import expect
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -123,7 +124,7 @@ class Field:
     def configuration(self) -> HostRoutingConfig:
         """The check of its networks."""
         cidrs = [cidr for said in self.families.values() for cidr in said.cidrs]
-        return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs, "STRICT", **self.config))
+        return HostRoutingConfig(route_overlap=expect(*cidrs, mode="STRICT", **self.config))
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -244,7 +245,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
-    section = StaticRoutesConfig(bool(report.routes), [route.to_mapping() for route in report.routes])
+    section = StaticRoutesConfig(bool(report.routes), report.routes)
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if report.routes else set(), ())
     after = snapshot.with_routes([change.route for change in plan.changes])

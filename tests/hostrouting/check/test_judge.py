@@ -30,7 +30,7 @@ def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] =
 def reported(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     """The check of these CIDRs."""
     return check_snapshot(
-        snapshot, HostRoutingConfig(route_overlap={"expectedCidrs": list(cidrs or [CIDR]), **section})
+        snapshot, HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
     )
 
 
@@ -177,7 +177,7 @@ def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
 )
 def test_a_router_with_a_preference(preference: Preference, verdict: str, devs: tuple[str, ...]) -> None:
     """Of IPv6 default routes with one metric, Linux uses the one whose router has the higher preference."""
-    other = Route.to("::/0", dev="eth1", gateway="fe80::2", metric=1024, protocol=9, preference=preference)
+    other = Route.to("::/0", dev="eth1", gateway="fe80::2", metric=1024, protocol=9)._replace(preference=preference)
     report = reported(node(BY_IPV6, other, links=(Link(name="eth1", index=9),)), "fd96::/108")
     assert (report.verdict, report.families[0].expected_devs) == (verdict, devs)
     assert [finding.name for finding in check_findings(report, mode="WARN")] == ["default-routes"]
@@ -319,7 +319,7 @@ def test_a_repair_is_never_a_default_route() -> None:
     routes = [str(route.destination) for route in report.routes]
     assert report.node_ips == {network.ip.version: network.ip}
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
-    assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
+    assert StaticRoutesConfig(True, report.routes).enabled
 
 
 def test_a_repair_names_the_device_where_table_main_has_another_default_route() -> None:

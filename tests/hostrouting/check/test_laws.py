@@ -28,7 +28,7 @@ _RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 def checked(snapshot: Snapshot, cidrs: Iterable[Prefix], *, pods: Iterable[Prefix] = ()) -> CheckReport:
     """The check of these CIDRs, for the host and for pods with these addresses."""
     networks, pod_cidrs = ([cidr.to_network() for cidr in blocks] for blocks in (cidrs, pods))
-    section = RouteOverlapConfig(networks, allowed_devs=(), pod_cidrs=pod_cidrs)
+    section = RouteOverlapConfig(tuple(networks), pod_cidrs=tuple(pod_cidrs))
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
 
 

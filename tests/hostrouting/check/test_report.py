@@ -14,6 +14,7 @@ from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, plain_vm, vpn_node
+from tests.support.sections import expect
 
 CIDR = "172.16.0.0/16"
 INSIDE = Prefix.parse("172.16.5.0/24")
@@ -148,7 +149,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
 
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
     """The findings of the check of these CIDRs."""
-    config = HostRoutingConfig(route_overlap={"expectedCidrs": list(cidrs or [CIDR]), **section})
+    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
     return check_findings(check_snapshot(snapshot, config), mode="STRICT", wait=60)
 
 
@@ -186,7 +187,7 @@ def test_the_gateway_of_an_escape() -> None:
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
-    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})).families
+    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap=expect(CIDR))).families
     assert verdict_sentence(family) == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
@@ -241,12 +242,12 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     """All of it escapes, and the devices are one list."""
     ways = [Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1")]
     host = plain_vm().snapshot().with_routes(ways)
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})).families
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect("172.16.0.0/16"))).families
     assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": cidrs[:2]})).families
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs[:2]))).families
     assert verdict_sentence(family).startswith("all of 172.16.0.0/16 leaves")
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap={"expectedCidrs": cidrs})).families
+    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs))).families
     assert verdict_sentence(family).startswith("a part of 172.16.0.0/12 leaves")
 
 
@@ -265,7 +266,7 @@ def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) 
 def test_an_equal_default_route_by_another_device() -> None:
     """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
     host = second_default(metric=100)()
-    (family,) = check_snapshot(host, named := HostRoutingConfig(route_overlap=EQUAL)).families
+    (family,) = check_snapshot(host, named := HostRoutingConfig.from_mapping({"routeOverlap": EQUAL})).families
     assert verdict_sentence(family) == "all of 10.96.0.0/12 may leave by eth1; expected: eth0"
     [escape] = [
         finding for finding in check_findings(check_snapshot(host, named), mode="WARN") if finding.name == "overlap"

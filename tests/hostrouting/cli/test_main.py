@@ -18,7 +18,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check
 from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
@@ -29,6 +29,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, ecmp_
 from tests.support.cli import say
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
+from tests.support.sections import expect
 
 CIDR = "172.16.0.0/16"
 ROOT = Path(__file__).resolve().parents[3]
@@ -215,7 +216,7 @@ def test_exit_codes_of_errors() -> None:
 def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: frozenset[str]) -> None:
     """The exit code is the verdict's if nothing is ignored, never worse for what is, and 0 if all is."""
     family, snapshot = node
-    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([str(block_of(family))]))
+    config = HostRoutingConfig(route_overlap=expect(block_of(family)))
     check = Check.of(check_snapshot(snapshot, config), config)
     order = [0, 3, 1]
     assert check.code() == {"ok": 0, "overlap": 1}.get(check.report.verdict, 3)
@@ -231,7 +232,7 @@ def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int) -> No
     family, snapshot = node
     block = block_of(family)
     address = str(ip_at(family, block.first + place % (block.last - block.first + 1)))
-    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([address + f"/{width_of(family)}"]))
+    config = HostRoutingConfig(route_overlap=expect(address + f"/{width_of(family)}"))
     report = check_snapshot(snapshot, config)
     assume(report.families[0].expected_devs)
     said = say("explain", address, "--snapshot", "-", stdin=snapshot.to_json().encode())

@@ -8,19 +8,20 @@ from rich.console import Console
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.terminal import print_page
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import h200
 from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes
+from tests.support.sections import expect
 
 RED = "31"
 
 
 def config_of(*cidrs: str) -> HostRoutingConfig:
     """A check of these CIDRs."""
-    return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs, allowed_devs=()))
+    return HostRoutingConfig(route_overlap=expect(*cidrs))
 
 
 def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.reader import Section, path_of
+from hostrouting.model.reader import path_of
 from hostrouting.testing.strategies import configs, networks
 
 NETWORKS = networks().map(str) | st.sampled_from(
@@ -84,12 +84,13 @@ def test_every_field_is_drawn() -> None:
         while left:
             value = left.pop()
             left += value if isinstance(value, tuple) else []
-            for name in vars(value) if isinstance(value, Section) else ():
-                left.append(getattr(value, name))
-                seen.setdefault((type(value), name), set()).add(str(left[-1]))
+            for name in getattr(value, "_fields", ()):
+                seen.setdefault((type(value), name), set()).add(str(getattr(value, name)))
 
     look()
-    classes = [kind for kind in vars(sections).values() if isinstance(kind, type) and issubclass(kind, Section)]
+    classes = [
+        kind for kind in vars(sections).values() if isinstance(kind, type) and kind.__module__ == sections.__name__
+    ]
     fields = {(cls, name) for cls in classes for name in cls.__annotations__}
     assert {key for key, values in seen.items() if len(values) > 1} == fields
 

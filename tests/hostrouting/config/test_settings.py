@@ -1,9 +1,11 @@
 """The configuration: documents, keys and paths, single values, and rules about several."""
 
 import copy
+import inspect
 import json
+import pickle
 import re
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.config.settings import (
+    GateConfig,
     GuardConfig,
     HostRoutingConfig,
     RouteOverlapConfig,
@@ -19,6 +22,7 @@ from hostrouting.config.settings import (
     gated_units,
 )
 from hostrouting.errors import ConfigError
+from tests.support.sections import expect, static
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
 ROUTES = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}}
@@ -69,8 +73,8 @@ def test_documents_that_ask_for_nothing(document: dict[str, object]) -> None:
 
 def test_an_agents_file_where_ours_is_required() -> None:
     """Whoever needs our settings refuses a file that has none, by its name; an empty object is the empty configuration."""
-    with pytest.raises(ConfigError, match=f"^agent.json: has none of the keys {KEYS}; in an agent's larger file, put"):
-        HostRoutingConfig.from_json('{"kubelet": {}}', source="agent.json", is_ours=True)
+    with pytest.raises(ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"):
+        HostRoutingConfig.from_json('{"kubelet": {}}', is_ours=True)
     assert HostRoutingConfig.from_json("{}", is_ours=True) == HostRoutingConfig()
 
 
@@ -125,15 +129,14 @@ def test_rules_about_several_values_beside_other_faults() -> None:
 
 def test_what_is_written() -> None:
     """What has its default value is left out."""
-    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=[StaticRoute("10.0.0.0/8")]))
+    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=(static("10.0.0.0/8"),)))
     assert config.to_mapping() == ROUTES
 
 
 def test_defaults_do_not_change() -> None:
     """config.json leaves them out: with another default, what is installed on hosts would ask for something else."""
-    cleanup = {"managed": ["10.240.0.0/16"]}
-    sections = HostRoutingConfig({"routes": []}, {}, {}, cleanup, {}, manage_foreign=None)
-    assert [*map(str, (StaticRoute("10.0.0.0/8"), *vars(sections).values()))] == [
+    sections = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
+    assert [*map(str, (static("10.0.0.0/8"), *sections))] == [
         "10.0.0.0/8",
         "StaticRoutesConfig(enabled=False, routes=())",
         "RouteOverlapConfig(expected_cidrs=(), mode='WARN', expected_devs=(), allowed_devs=(), service_cidrs=(), pod_cidrs=(), intended_rules=())",
@@ -146,11 +149,10 @@ def test_defaults_do_not_change() -> None:
 
 def test_units_that_wait() -> None:
     """Those of the section, sorted; else machines, if a step or a check of service networks is there to wait for."""
-    units = {"units": ["kubelet.service", "a.service", "kubelet.service"]}
-    assert gated_units(HostRoutingConfig(gate=units)) == ("a.service", "kubelet.service")
-    assert gated_units(HostRoutingConfig(guard={"enabled": True}, route_overlap={"serviceCidrs": ["10.0.0.0/8"]})) == (
-        "systemd-nspawn@.service",
-    )
+    gate = GateConfig(("kubelet.service", "a.service", "kubelet.service"))
+    assert gated_units(HostRoutingConfig(gate=gate)) == ("a.service", "kubelet.service")
+    guarded = HostRoutingConfig(guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"]))
+    assert gated_units(guarded) == ("systemd-nspawn@.service",)
     assert gated_units(HostRoutingConfig()) == ()
 
 
@@ -209,19 +211,37 @@ def test_load(tmp_path: Path, name: str, said: str) -> None:
 
 
 def test_constructors_take_what_json_has() -> None:
-    """A section may be given as its JSON object, and the paths of its faults start there."""
-    config = HostRoutingConfig({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
-    assert config.static_routes.routes == (StaticRoute("10.0.0.0/8"),)
-    with pytest.raises(ConfigError, match=r"^staticRoute: unknown key; did you mean staticRoutes\?"):
-        HostRoutingConfig(static_route={})
-    with pytest.raises(TypeError, match="GuardConfig takes enabled, each of them once"):
-        GuardConfig(True, False)
-    with pytest.raises(TypeError, match="each of them once"):
-        GuardConfig(True, enabled=False)
-    with pytest.raises(AttributeError, match="enabled cannot be set"):
+    """A section may be given as its JSON object, and the paths of its faults start there; other names are refused."""
+    make: Any = HostRoutingConfig
+    config = make({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
+    assert config.static_routes.routes == (static("10.0.0.0/8"),)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'static_route'"):
+        make(static_route={})
+    with pytest.raises(AttributeError, match="can't set attribute"):
         config.guard.enabled = True
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
-        HostRoutingConfig({"enabled": True, "routes": [{}]})
+        make({"enabled": True, "routes": [{}]})
+    with pytest.raises(ConfigError, match=r"^staticRoutes\.routes: a Python StaticRoute is not a list; write \[...\]"):
+        make({"enabled": True, "routes": static("10.0.0.0/8")})
+    with pytest.raises(ConfigError, match=r"^manageForeign: true is not one of leave, keep"):
+        config._replace(manage_foreign=True)
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301  our own bytes
+
+
+def test_what_help_shows() -> None:
+    """The arguments of a section, with their types and defaults; the rules are left out."""
+    parameters = inspect.signature(StaticRoute).parameters
+    assert {name: value.annotation for name, value in parameters.items()} == {
+        "destination": IPv4Network | IPv6Network,
+        "gateway": IPv4Address | IPv6Address | None,
+        "dev": str | None,
+        "metric": int,
+    }
+    assert str(parameters["metric"]) == "metric: int = 0"
+
+
+def test_a_key_that_is_not_a_text() -> None:
+    """A mapping made in Python can have values that JSON cannot; they are faults like any other."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({1: 2, "manageForeign": {3}})  # type: ignore[dict-item] # the mistake under test
     assert [fault.path for fault in caught.value.faults] == ["[1]", "manageForeign"]
@@ -327,7 +347,7 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
     """A device name is accepted exactly if the pattern of the specification matches it; empty means none."""
     right = bool(re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", text)) and text not in {".", ".."}
     try:
-        route = StaticRoute("10.0.0.0/8", dev=text)
+        route = static("10.0.0.0/8", dev=text)
     except ConfigError:
         assert text
         assert not right
@@ -339,12 +359,12 @@ def test_dev_is_what_the_pattern_says(text: str) -> None:
 @pytest.mark.parametrize("text", ["WARN", "warn", "wArN", "STRICT", "strict", "Strict", ""])
 def test_mode(text: str) -> None:
     """A mode can be in upper or lower case; empty means the default."""
-    assert RouteOverlapConfig(mode=text).mode == (text.upper() or "WARN")
+    assert expect(mode=text).mode == (text.upper() or "WARN")
 
 
 def test_lists() -> None:
     """Host bits of expected CIDRs are masked; the order is that of the file."""
-    config = RouteOverlapConfig(["172.16.9.9/16", "10.0.0.0/8"], service_cidrs=["10.0.0.1/8", "fd00::/8"])
+    config = expect("172.16.9.9/16", "10.0.0.0/8", service_cidrs=["10.0.0.1/8", "fd00::/8"])
     assert [*map(str, config.expected_cidrs)] == ["172.16.0.0/16", "10.0.0.0/8"]
     assert [*map(str, config.cidrs)] == ["172.16.0.0/16", "10.0.0.0/8", "fd00::/8"]
 
@@ -352,6 +372,6 @@ def test_lists() -> None:
 def test_link_local_gateway() -> None:
     """A gateway with a link-local address needs a device; any other does not."""
     for values in (("fd00::/8", "fe80::1", "eth0"), ("fd00::/8", IPv6Address("2001:db8::1"))):
-        assert str(StaticRoute(*values)).startswith(f"{values[0]} via {values[1]}")
+        assert str(static(*values)).startswith(f"{values[0]} via {values[1]}")
     with pytest.raises(ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'):
-        StaticRoute("fd00::/8", "fe80::1")
+        static("fd00::/8", "fe80::1")

@@ -3,12 +3,13 @@
 import pytest
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
+from tests.support.sections import expect
 from tests.support.tasks import CIDR, config
 
 ELSEWHERE = Prefix.parse("10.99.0.0/16")
@@ -60,7 +61,7 @@ def test_a_default_route_that_is_not_judged() -> None:
 
 UPLINK = Route.to("::/0", dev="eth0", gateway="fe80::1")
 LOST = [Route(Prefix.parse("8000::/1"), type="blackhole", table=100)]
-FROM = Route.to("8000::/1", dev="eth0", source=Prefix.parse("fd00:16::/124"), table=100)
+FROM = Route.to("8000::/1", dev="eth0", table=100)._replace(source=Prefix.parse("fd00:16::/124"))
 JUMP = Rule(family=6, priority=40, action="goto", target=32766)
 FIRST = Rule(family=6, priority=51, table=100)
 
@@ -94,5 +95,5 @@ def test_an_escape_that_may_not_exist_is_none(things: list[Rule | Route], verdic
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(routes),
     )
-    section = RouteOverlapConfig(["8000::/4"], pod_cidrs=pods)
+    section = expect("8000::/4", pod_cidrs=pods)
     assert check_snapshot(snapshot, HostRoutingConfig(route_overlap=section)).verdict == verdict

@@ -62,7 +62,7 @@ def faulty() -> FaultyBackend:
 
 def by(prefix: Prefix, hop: NextHop) -> StaticRoute:
     """The configuration of a route by this next hop."""
-    return StaticRoute(str(prefix), gateway=hop.gateway, dev=hop.dev)
+    return StaticRoute(prefix.to_network(), gateway=hop.gateway, dev=hop.dev)
 
 
 def planned(backend: RouteBackend, wanted: list[StaticRoute]) -> tuple[RoutePlan, Snapshot]:
@@ -360,7 +360,7 @@ def test_in_which_order() -> None:
 def test_nothing_to_do() -> None:
     """A plan that changes nothing is done without a write and without reading back; one that waits is refused."""
     kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(str(prefix)) for prefix in EVERY[:2]])
+    plan, before = planned(kernel, [StaticRoute(prefix.to_network()) for prefix in EVERY[:2]])
     with pytest.raises(ValueError, match=r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"):
         apply_plan(plan, kernel, before=before)
     for moment in ("change", "snapshot"):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
@@ -14,6 +14,7 @@ from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
 from tests.support.own_routes import HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
+from tests.support.sections import static
 
 
 @given(hosts(), wishes(), st.data())
@@ -90,7 +91,7 @@ def test_what_holds_a_key(
     kernel = fake()
     default = [] if wanted is None else [made(wanted, 9)._replace(prefix=Prefix(family, 0, 0))]
     host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
-    plan = plan_static_routes(configured(*([] if wanted is None else [StaticRoute(str(prefix))])), host)
+    plan = plan_static_routes(configured(*([] if wanted is None else [static(str(prefix))])), host)
     assert [
         f"{step.action} {''.join(str(hops.index(hop)) for hop in step.route.next_hops)}" for step in plan.steps
     ] == steps
@@ -102,9 +103,9 @@ def test_what_an_operator_reads() -> None:
         Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
         for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"), (5, "10.0.0.1"))
     ]
-    wanted = [StaticRoute(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
-    wanted += [StaticRoute(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
-    plan = plan_static_routes(configured(*wanted, StaticRoute("172.16.0.0/16")), h200().snapshot().with_routes(ours))
+    wanted = [static(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
+    wanted += [static(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
+    plan = plan_static_routes(configured(*wanted, static("172.16.0.0/16")), h200().snapshot().with_routes(ours))
     why = (
         "another program's route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src "
         "172.16.1.10]"
@@ -145,7 +146,7 @@ def test_what_an_operator_reads() -> None:
 )
 def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
     """A single address has no halves, and in IPv6 one route with a lower metric is enough."""
-    wish = StaticRoute(prefix)
+    wish = static(prefix)
     theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
     with pytest.raises(RouteConflict) as caught:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
@@ -164,19 +165,19 @@ def test_what_is_compared_of_next_hops() -> None:
         ours = Route(PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family])
         host = h200().snapshot()
         there = host._replace(routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
-        plan = plan_static_routes(configured(StaticRoute(str(ours.prefix))), there)
+        plan = plan_static_routes(configured(static(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
 
 
 class TestReplyRoute:
     """The route for replies to probes is one of ours: on the link, without a gateway, and optional."""
 
-    config = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+    config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
     prefix = Prefix.of(config.probe_rewrite.global_address)
 
     def test_steps(self) -> None:
         """It is installed and kept like any other, also beside a route by the device that has a gateway."""
-        near = configured(StaticRoute("fd00::/64", dev="eth0"))._replace(probe_rewrite=self.config.probe_rewrite)
+        near = configured(static("fd00::/64", dev="eth0"))._replace(probe_rewrite=self.config.probe_rewrite)
         plan = plan_static_routes(near, ipv6_host())
         reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
         assert [step.route for step in plan.changes if step.route.prefix == self.prefix] == [reply]
@@ -191,7 +192,7 @@ class TestReplyRoute:
     )
     def test_left_out(self, routes: list[Route], dev: str, name: str) -> None:
         """Where it cannot be installed, nothing waits and nothing fails: a warning says why."""
-        config = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": [dev]})
+        config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=(dev,)))
         plan = plan_static_routes(config, ipv6_host(*routes))
         assert (plan.changes, plan.conflicts, plan.pending) == ((), (), ())
         assert [(finding.name, finding.severity) for finding in plan.findings()] == [(name, "warning")]
@@ -201,7 +202,7 @@ class TestReplyRoute:
         rewrite = self.config.probe_rewrite
         assert not reply_routes(HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False)))
         assert not reply_routes(HostRoutingConfig())
-        same = StaticRoute(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)
+        same = static(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)
         assert not reply_routes(configured(same)._replace(probe_rewrite=rewrite))
 
 

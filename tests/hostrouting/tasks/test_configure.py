@@ -10,6 +10,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.model.route import Route
+from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -128,3 +129,10 @@ def test_times_of_a_task(task: type[Configure]) -> None:
     for wait in (-40, float("nan"), float("inf"), 86_401):
         with pytest.raises(ValueError, match=rf"'wait' must be .*: {wait}"):
             task(config(), host=FakeHost(), wait=wait)
+
+
+@pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
+def test_what_is_not_a_configuration(task: type[Any]) -> None:
+    """A mapping or a path is refused when the task is made, with the function that reads it."""
+    with pytest.raises(TypeError, match=r"not a dict: HostRoutingConfig.from_mapping and .load read one$"):
+        task({}, host=FakeHost())

@@ -12,7 +12,14 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config.settings import MACHINES, HostRoutingConfig, gated_units
+from hostrouting.config.settings import (
+    MACHINES,
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    ProbeRewriteConfig,
+    gated_units,
+)
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.programs import Rights
@@ -26,11 +33,12 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
+from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, ours, run
 
 NOTHING = HostRoutingConfig()
 WANTED = config(*REPAIR, cidrs=(CIDR,))
-GUARDED = WANTED._replace(guard={"enabled": True})
+GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 KUBE1, PROBE_UNIT = (f"systemd-nspawn@{name}.service" for name in ("kube1", "hostrouting-probe"))
 FOREIGN = {
     "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",
@@ -214,7 +222,7 @@ class TestRoad:
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
-        run(Configure(GUARDED._replace(route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
+        run(Configure(GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16")), host=host))
         assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
         host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
         run(Configure(GUARDED, host=host))
@@ -246,7 +254,7 @@ class TestRoad:
 
     def test_a_reload_that_fails(self) -> None:
         """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
-        gated = [WANTED._replace(gate={"units": units}) for units in (["a.service", "b.service"], ["a.service"])]
+        gated = [WANTED._replace(gate=GateConfig(units)) for units in (("a.service", "b.service"), ("a.service",))]
         host, mishaps = mishap_host()
         run(Configure(gated[0], host=host))
         mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
@@ -412,7 +420,7 @@ class TestForeignSteps:
         """Configure keeps them, whatever else it changes."""
         host = configured(WANTED)
         host.files.texts[self.PATH] = "true\n"
-        run(Configure(config()._replace(gate={"units": ["kubelet.service"]}), host=host))
+        run(Configure(config()._replace(gate=GateConfig(("kubelet.service",))), host=host))
         assert self.PATH in host.files.texts
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
@@ -438,10 +446,10 @@ class TestLock:
         before = dict(host.files.texts)
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
-        later = later._replace(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+        later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
         with caplog.at_level("INFO"):
             failure_of(run, make(later, host=host), of=NotReady, match=r"locked this host for more than 150 s")
-        assert "waiting up to 150 s for it" in caplog.text
+        assert "waiting up to 150 s" in caplog.text
         assert host.files.texts == before
 
     def test_another_configuration_meanwhile(self) -> None:
@@ -457,7 +465,7 @@ class TestLock:
 
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""
-        host, probe = FakeHost(kernel=h200(dual_stack=True)), {"enabled": True, "interfaces": ["eth0"]}
+        host, probe = FakeHost(kernel=h200(dual_stack=True)), ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
         other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probe), host=host)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=2)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))

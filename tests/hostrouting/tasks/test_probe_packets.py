@@ -45,7 +45,7 @@ from tests.support.balancer import (
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 PORT = 8080
-CONFIG = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=["eth0"]))
+CONFIG = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
 RULES = render_probe_table(CONFIG.probe_rewrite)
 
 

@@ -24,7 +24,7 @@ REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
 
 def rewrite(**settings: Any) -> HostRoutingConfig:
     """A configuration with the rewrite, on eth0."""
-    return HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"], **settings})
+    return HostRoutingConfig.from_mapping({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], **settings}})
 
 
 def apply(host: FakeHost, **settings: Any) -> Effects:

@@ -6,8 +6,9 @@ from ipaddress import IPv4Network
 import pytest
 from hypothesis import given, strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.tasks.requirements import find_losses
+from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
 
 # Few enough that routes often cover each other, as a whole or by halves.
@@ -19,7 +20,7 @@ ROUTES = st.lists(NETWORKS, max_size=6, unique=True)
 
 def routes(networks: list[IPv4Network]) -> HostRoutingConfig:
     """A configuration with routes to these networks."""
-    return HostRoutingConfig({"enabled": bool(networks), "routes": [{"destination": str(to)} for to in networks]})
+    return HostRoutingConfig(StaticRoutesConfig(bool(networks), tuple(map(StaticRoute, networks))))
 
 
 @given(before=ROUTES, after=ROUTES)
@@ -36,25 +37,28 @@ def test_law_a_route_is_lost_where_no_other_that_is_as_long_takes_its_place(
     assert ("staticRoutes.routes" in faults) is is_lost
 
 
-OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard={"enabled": True})
+OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard=GuardConfig(enabled=True))
 LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
     "routes": (
-        lambda old: old._replace(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
+        lambda old: old._replace(static_routes=config(REPAIR[0]).static_routes),
         "staticRoutes.routes: takes away the route to 172.16.128.0/17",
     ),
     "CIDRs": (
-        lambda old: old._replace(route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
+        lambda old: old._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ),
     "STRICT": (
-        lambda old: old._replace(route_overlap={"expectedCidrs": [CIDR]}),
+        lambda old: old._replace(route_overlap=expect(CIDR)),
         "routeOverlap.mode: STRICT is installed; with WARN, units start even if addresses escape",
     ),
     "units": (
-        lambda old: old._replace(gate={"units": ["kubelet.service"]}),
+        lambda old: old._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",
     ),
-    "guard": (lambda old: old._replace(guard=None), "guard.enabled: the guard that repairs routes would be removed"),
+    "guard": (
+        lambda old: old._replace(guard=GuardConfig()),
+        "guard.enabled: the guard that repairs routes would be removed",
+    ),
 }
 
 
@@ -68,9 +72,8 @@ def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sen
 
 def test_no_loss() -> None:
     """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new host."""
-    more = {"enabled": True, "routes": [{"destination": prefix} for prefix in (*REPAIR, "10.9.0.0/16")]}
-    halves = {"expectedCidrs": [*REPAIR, "10.0.0.0/8"], "mode": "STRICT"}
-    units = {"units": ["kubelet.service", "systemd-nspawn@.service"]}
-    new = HostRoutingConfig(more, halves, gate=units, guard={"enabled": True})
-    instance = OLD._replace(gate={"units": ["systemd-nspawn@kube.1.service"]})  # the template gates it, too
+    more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
+    units = GateConfig(("kubelet.service", "systemd-nspawn@.service"))
+    new = more._replace(gate=units, guard=GuardConfig(enabled=True))
+    instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))  # the template gates it, too
     assert [*find_losses(OLD, new), *find_losses(instance, new), *find_losses(None, OLD)] == []
