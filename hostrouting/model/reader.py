@@ -84,15 +84,15 @@ def section(cls: type[T]) -> type[T]:
     default. If several values can be wrong together, `faults_between` returns these faults; a value that has a fault of
     its own is None there.
     """
-    made: Any = cls
-    make = made.__new__
-    make.__annotations__ = get_type_hints(cls)  # without the rules: help() shows them
+    kind: Any = cls
+    unchecked = kind.__new__
+    unchecked.__annotations__ = get_type_hints(cls)  # without the rules: help() shows them
 
-    @wraps(make)
+    @wraps(unchecked)
     def checked(cls: Any, *values: Any, **settings: Any) -> Any:
-        return read(cls, dict(zip(map(camel, cls._fields), make(cls, *values, **settings), strict=True)))
+        return read(cls, dict(zip(map(camel, cls._fields), unchecked(cls, *values, **settings), strict=True)))
 
-    made.__new__, made._make = checked, classmethod(lambda cls, values: cls(*values))
+    kind.__new__, kind._make = checked, classmethod(lambda cls, values: cls(*values))  # `_replace` calls `_make`
     _SECTIONS.add(cls)
     return cls
 

@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies as st
 
-from hostrouting.config.settings import (
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    RouteOverlapConfig,
-    StaticRoute,
-    StaticRoutesConfig,
-    gated_units,
-)
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig, StaticRoute
+from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
 from tests.support.sections import expect, static
 

@@ -12,14 +12,8 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config.settings import (
-    MACHINES,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    ProbeRewriteConfig,
-    gated_units,
-)
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.programs import Rights
