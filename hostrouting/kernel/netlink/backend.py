@@ -31,7 +31,6 @@ _KINDS: dict[int, tuple[str, str]] = {
     errno.ENOBUFS: ("unsettled", "answers were lost"),
     errno.EINTR: ("unsettled", "the tables kept changing"),
     errno.EMSGSIZE: ("failed", "a route has more next hops than fit into an answer"),
-    errno.EBADF: ("unusable", "this backend was closed"),
 }
 _UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
 _KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT), _UNAVAILABLE)
