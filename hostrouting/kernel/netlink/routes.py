@@ -26,7 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from socket import if_indextoname, if_nametoindex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, Verb
 from hostrouting.kernel.netlink import numbers as n
@@ -118,12 +118,15 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-def _hops(attributes: Mapping[int, bytes], flags: int) -> list[tuple[Mapping[int, bytes], int, int, int]]:
-    """The attributes of each next hop, its device, its flags and its weight."""
+_Hop: TypeAlias = tuple[Mapping[int, bytes], int, int, int]
+"""The attributes of a next hop, its device, its flags and its weight."""
+
+
+def _hops(attributes: Mapping[int, bytes], flags: int) -> list[_Hop]:
     if _MULTIPATH not in attributes:
         index = n.number_in(attributes, _OIF) or 0
         return [(attributes, index, flags, 1)] if index or _GATEWAY in attributes or _VIA in attributes else []
-    hops: list[tuple[Mapping[int, bytes], int, int, int]] = []
+    hops: list[_Hop] = []
     packed, at = attributes[_MULTIPATH], 0
     while at + _NEXTHOP.size <= len(packed):
         length, flags, weight, index = _NEXTHOP.unpack_from(packed, at)
@@ -145,11 +148,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     return ticks < 0 if ticks else None
 
 
-def _unread(
-    attributes: Mapping[int, bytes],
-    metrics: Mapping[int, bytes],
-    hops: Iterable[tuple[Mapping[int, bytes], int, int, int]],
-) -> Iterator[str]:
+def _unread(attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_Hop]) -> Iterator[str]:
     """What is only named; zeros are as good as none."""
     if any(any(value) for number, value in metrics.items() if number not in {_MTU, _ADVMSS}):
         yield "metrics"
