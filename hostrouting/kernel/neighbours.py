@@ -17,7 +17,7 @@ from typing import Protocol
 import attrs
 
 from hostrouting.kernel.netlink.backend import kernel_errors
-from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, list_messages, parts_of, text_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of, text_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
 from hostrouting.kernel.netlink.routes import index_of
 from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, attribute, is_error, message
@@ -116,7 +116,7 @@ class KernelLinkLayer:
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
-    listed = (parts_of(link, LINK) for link in list_messages(netlink, RTM_GETLINK, bytes(LINK.size)))
+    listed = (parts_of(link, LINK) for link in netlink.dump(RTM_GETLINK, bytes(LINK.size)))
     links = {index: attributes for (_, index, _), attributes in listed}
     names = {index: text_of(link[IFNAME]) for index, link in links.items()}
     peers = {names[index]: _peer(netlink, link) for index, link in links.items() if kind_of(link) == "veth"}
@@ -141,7 +141,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
 def _entries(netlink: NetlinkSocket, family: int) -> list[tuple[int, bytes, str, bool]]:
     """Each entry: the number of its device, its address, its MAC address, and whether it is permanent."""
     entries = []
-    for entry in list_messages(netlink, _RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
+    for entry in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_, index, state, flags), attributes = parts_of(entry, _NEIGHBOUR)
         is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
         entries.append((index, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"), is_permanent))

@@ -29,7 +29,6 @@ _REFUSALS: dict[int, tuple[str, str]] = {
     errno.EOPNOTSUPP: ("invalid", ""),
     errno.EAFNOSUPPORT: ("invalid", ""),
     errno.EACCES: ("refused", "IPv6 is disabled on its device, or a rule or route prohibits its gateway"),
-    errno.EPERM: ("refused", "this process may not change routes"),
 }
 
 _BYTE, _WORD = 0xFF, 0xFFFFFFFF

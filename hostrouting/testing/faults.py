@@ -95,11 +95,16 @@ class FaultyBackend(RouteBackend):
         """
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
-        self._moments[moment].fail(error, nth=nth, done=done)
+        self._faults(moment).fail(error, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to delete a device."""
-        self._moments[moment].meanwhile(happening, nth=nth)
+        self._faults(moment).meanwhile(happening, nth=nth)
+
+    def _faults(self, moment: str) -> Faulty[BackendError | int]:
+        if moment not in self._moments:
+            raise ValueError(f"{moment!r} is not one of {', '.join(self._moments)}")
+        return self._moments[moment]
 
     @property
     def waiting(self) -> int:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
@@ -223,6 +223,8 @@ class FakeKernel(RouteBackend):
     def _refusal(self, request: RouteRequest) -> BackendError | None:
         """Carry out the request; the error if it is refused."""
         route = request.route
+        if request.verb not in get_args(Verb):
+            raise ValueError(f"{request.verb!r} is not one of {', '.join(get_args(Verb))}")
         try:
             for dev in route.devs:
                 self._link(dev)

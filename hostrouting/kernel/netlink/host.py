@@ -8,7 +8,6 @@ number and its bytes. So a rule is never read as one for all packets.
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
@@ -16,7 +15,7 @@ from sys import byteorder
 from typing import TYPE_CHECKING
 
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, attribute, attributes_of
+from hostrouting.kernel.netlink.socket import HEADER, NUMBER, attribute, attributes_of
 from hostrouting.model.prefix import IPV6
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink.socket import NetlinkSocket
 
 _UNSET = 0xFFFFFFFF
-
-
-def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
-    """Each message of a list; of none if the kernel was built without it."""
-    try:
-        yield from netlink.dump(kind, body)
-    except KernelError as error:
-        if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
-            raise
 
 
 def parts_of(
@@ -62,7 +52,7 @@ _INET6_CONF, _DISABLE_IPV6 = 2, 26  # an array inside the attributes of AF_INET6
 def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
     """The devices by their numbers."""
     body = bytes(LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
-    return decode_links(list_messages(netlink, n.RTM_GETLINK, body))
+    return decode_links(netlink.dump(n.RTM_GETLINK, body))
 
 
 def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
@@ -110,7 +100,7 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family, by the numbers of their devices."""
     body = struct.pack("=B7x", n.AF_OF[family])
-    return decode_addresses(list_messages(netlink, n.RTM_GETADDR, body), names)
+    return decode_addresses(netlink.dump(n.RTM_GETADDR, body), names)
 
 
 def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
@@ -148,7 +138,7 @@ _NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # of ports an
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
     """The rules of one family, in the kernel's order."""
     body = struct.pack("=B11x", n.AF_OF[family])
-    return tuple(decode_rule(message) for message in list_messages(netlink, n.RTM_GETRULE, body))
+    return tuple(decode_rule(message) for message in netlink.dump(n.RTM_GETRULE, body))
 
 
 def decode_rule(message: bytes) -> Rule:

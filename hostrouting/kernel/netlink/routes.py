@@ -13,20 +13,20 @@ attributes with numbers of their own (RTAX_…).
 
 Lists are long, and most of their routes differ only in the destination. The kernel writes the table first, then the
 destination. So the bytes around the destination are the kind of a route: one route of each kind is decoded, the others
-are that one with another destination. Whether a kind was asked for is decided once, too, and then a route that was not
-asked for costs three comparisons of bytes. Routes that are added are encoded in the same way.
+are that one with another destination. Which networks of a kind were asked for is decided once, too. Where a list has
+one kind for long, and in order, what was not asked for is not looked at: it lies between two places that are found by
+bisection. Routes that are added are encoded by kind, too.
 """
 
 from __future__ import annotations
 
 import errno
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from operator import length_hint
+from functools import cache, lru_cache, partial
 from socket import if_indextoname, if_nametoindex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, Verb
 from hostrouting.kernel.netlink import numbers as n
@@ -118,12 +118,15 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-def _hops(attributes: Mapping[int, bytes], flags: int) -> list[tuple[Mapping[int, bytes], int, int, int]]:
-    """The attributes of each next hop, its device, its flags and its weight."""
+_Hop: TypeAlias = tuple[Mapping[int, bytes], int, int, int]
+"""The attributes of a next hop, its device, its flags and its weight."""
+
+
+def _hops(attributes: Mapping[int, bytes], flags: int) -> list[_Hop]:
     if _MULTIPATH not in attributes:
         index = n.number_in(attributes, _OIF) or 0
         return [(attributes, index, flags, 1)] if index or _GATEWAY in attributes or _VIA in attributes else []
-    hops: list[tuple[Mapping[int, bytes], int, int, int]] = []
+    hops: list[_Hop] = []
     packed, at = attributes[_MULTIPATH], 0
     while at + _NEXTHOP.size <= len(packed):
         length, flags, weight, index = _NEXTHOP.unpack_from(packed, at)
@@ -145,11 +148,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     return ticks < 0 if ticks else None
 
 
-def _unread(
-    attributes: Mapping[int, bytes],
-    metrics: Mapping[int, bytes],
-    hops: Iterable[tuple[Mapping[int, bytes], int, int, int]],
-) -> Iterator[str]:
+def _unread(attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_Hop]) -> Iterator[str]:
     """What is only named; zeros are as good as none."""
     if any(any(value) for number, value in metrics.items() if number not in {_MTU, _ADVMSS}):
         yield "metrics"
@@ -169,8 +168,10 @@ class _Kind:
         """Of one of them, and where wanted networks begin and end, in turn; the last border is behind every address."""
         (self.family, _, self.length), *self.fields = route
         self.borders = borders
-        self.low, self.high = b"", b""
-        """The last range that was skipped, as its first message and the next border, both up to the destination."""
+
+    def to(self, destination: bytes) -> Route:
+        """The route of this kind to a destination."""
+        return Route._make((Prefix(self.family, int.from_bytes(destination, "big"), self.length), *self.fields))
 
 
 class RouteReader:
@@ -179,7 +180,8 @@ class RouteReader:
     def __init__(self, names: Mapping[int, str], near: Collection[Prefix] | None = None) -> None:
         """`near` is that of `RouteBackend.snapshot`."""
         self._names, self._near = names, Near(near)
-        self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
+        self._kinds: dict[bytes, _Kind] = {}
+        """By the bytes behind the destination, and those before it."""
 
     def read(self, part: bytes, size_at: Callable[[bytes, int], int]) -> Iterator[Route]:
         """The wanted routes of a part of a list; `size_at` is that of its socket."""
@@ -187,38 +189,26 @@ class RouteReader:
         while size := size_at(part, at):
             # As if all that follow had this header: the first message that has another one ends the loop.
             header, number = part[at : at + HEADER.size], part[at + HEADER.size]
-            end = len(part) - (len(part) - at) % size
-            messages = _layout(_WIDTHS[number], size).iter_unpack(memoryview(part)[at:end])
-            at = end
-            low, high, last_tail = b"", b"", b""
-            for begin, tail in messages:
-                # Neighbours are mostly of one kind, and lie between the same borders. Both of these have the head of
-                # the kind, so whatever lies between them has it, too, in any order: that takes three comparisons, and
-                # no search (10,000 routes for 100 networks are read in 1.3 ms, not in 5.7).
-                if low <= begin < high and tail == last_tail:
-                    continue
-                if not begin.startswith(header):
-                    at = end - size * (length_hint(messages) + 1)
-                    break
-                head = begin[:_BEFORE]
-                kind = self._kinds.get((head, tail))
-                if kind is None:
-                    route = decode(begin + tail, self._names)
+            end, width = at + min((len(part) - at) // size, _AT_ONCE) * size, _WIDTHS[number]
+            messages = memoryview(part)[at:end]
+            if (run := _run(messages, size, width)) and (kind := self._kinds.get(run[0][:-width])):
+                yield from _wanted(kind, run, width)
+                at = end
+                continue
+            for head, destination, tail in _layout(size, width).iter_unpack(messages):
+                kind = self._kinds.get(tail + head)
+                if kind is not None:
+                    if bisect_right(kind.borders, destination) & 1:
+                        yield kind.to(destination)
+                elif head.startswith(header):
+                    route = decode(head + destination + tail, self._names)
                     if head.startswith(_TABLE_HEAD, HEADER.size + _RTMSG.size) and head.endswith(_DST_HEADS[number]):
-                        self._kinds[head, tail] = _Kind(route, self._packed_borders(route))
+                        self._kinds[tail + head] = _Kind(route, self._packed_borders(route))
                     if self._near.leaves(route):  # messages that differ may be of one kind
                         yield route
-                    continue
-                low, high, last_tail = kind.low, kind.high, tail
-                if low <= begin < high:  # kinds that alternate (100,000 routes of 16 kinds: 33 ms, not 55)
-                    continue
-                destination = begin[_BEFORE:]
-                place = bisect_right(kind.borders, destination)
-                if place & 1:
-                    prefix = Prefix(kind.family, int.from_bytes(destination, "big"), kind.length)
-                    yield Route._make((prefix, *kind.fields))
                 else:
-                    low, high = kind.low, kind.high = begin, head + kind.borders[place]
+                    break
+                at += size
 
     def _packed_borders(self, route: Route) -> list[bytes]:
         borders, bits = self._near.borders_for(route), width_of(route.prefix.family)
@@ -247,13 +237,47 @@ _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}
 _TABLE_HEAD = ATTRIBUTE.pack(8, _TABLE)
 _DST_HEADS = {number: ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for number, width in _WIDTHS.items()}
 _BEFORE = HEADER.size + _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size  # the usual place of a destination
+_AT_ONCE = 192  # messages: more would seldom be of one kind
+
+
+def _run(messages: memoryview, size: int, width: int) -> list[bytes]:
+    """The destinations of these messages, each behind the bytes around it, if only they differ, and ascend; or nothing.
+
+    Cut behind each destination, a list is the end of one message and the beginning of the next one, again and again;
+    the first message gets the end of the last one. If such pieces ascend, and the first and the last begin alike, all
+    of them do. So sorting is enough to prove it (10,000 routes for 100 networks are read in 1.0 ms, not in 3.0).
+    """
+    begin = _BEFORE + width
+    if size < begin:
+        return []
+    first, *others, end = _layout_of_run(size, begin, len(messages) // size).unpack(messages)
+    run = [end + first, *others]
+    return run if run[-1].startswith(run[0][:-width]) and run == sorted(run) else []
+
+
+def _wanted(kind: _Kind, run: Sequence[bytes], width: int) -> Iterator[Route]:
+    """The wanted routes of a run of this kind."""
+    place, around = 0, run[0][:-width]
+    while place < len(run):
+        destination = run[place][-width:]
+        border = bisect_right(kind.borders, destination)
+        if border & 1:
+            yield kind.to(destination)
+            place += 1
+        else:
+            place = bisect_left(run, around + kind.borders[border], place)
+
+
+@lru_cache
+def _layout_of_run(size: int, begin: int, count: int) -> struct.Struct:
+    return struct.Struct(f"{begin}s" + f"{size}s" * (count - 1) + f"{size - begin}s")
 
 
 @cache
-def _layout(width: int, size: int) -> struct.Struct:
-    """What stands up to and behind the destination in a message of this size, which may be too short for one."""
+def _layout(size: int, width: int) -> struct.Struct:
+    """What stands up to, in and behind the destination in a message of this size, which may be too short for one."""
     behind = size - _BEFORE - width
-    return struct.Struct(f"{_BEFORE + width}s{behind}s" if behind >= 0 else f"{size}s0s")
+    return struct.Struct(f"{_BEFORE}s{width}s{behind}s" if behind >= 0 else f"{size}s0s0s")
 
 
 def list_routes(
@@ -286,32 +310,24 @@ def change_routes(netlink: NetlinkSocket, requests: Iterable[RouteRequest]) -> d
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
     indexes = cache(index_of)
-    packed: Callable[[int, int, int], bytes] | None = None
-    last_verb, last_family = "", 0
-    last_fields: tuple[object, ...] = ()
+    last_kind, width, pack = None, 0, struct.Struct("").pack
+    begin = middle = before = end = b""
     for place, (verb, route) in enumerate(requests):
         family, network, length = route.prefix
-        fields = route[1:]  # all but the prefix
-        if packed is None or fields != last_fields or verb != last_verb or family != last_family:
-            packed, last_verb, last_family, last_fields = None, verb, family, fields
+        kind = verb, family, route[1:]  # all but the destination
+        if kind != last_kind:
+            last_kind = None
             try:
-                packed = _packer(_encoded(verb, route, indexes), width_of(family) // 8)
+                encoded = _encoded(verb, route, indexes)
             except KernelError as error:
                 refused[place] = error
                 continue
-        messages.append(packed(place, length, network))
+            last_kind, width = kind, width_of(family) // 8
+            # What stands around the message's number, and the length and the first address of the destination.
+            begin, middle, before, end = encoded[:8], encoded[12:17], encoded[18:_DST_AT], encoded[_DST_AT + width :]
+            pack = struct.Struct(f"=8sI5sB{len(before)}s{width}s{len(end)}s").pack
+        messages.append(pack(begin, place, middle, length, before, network.to_bytes(width, "big"), end))
     return refused | netlink.batch(messages)
-
-
-def _packer(encoded: bytes, width: int) -> Callable[[int, int, int], bytes]:
-    """What makes messages like this one, with their own number, and length and first address of the destination."""
-    begin, middle, before, end = encoded[:8], encoded[12:17], encoded[18:_DST_AT], encoded[_DST_AT + width :]
-    pack = struct.Struct(f"=8sI5sB{len(before)}s{width}s{len(end)}s").pack
-
-    def packed(number: int, length: int, network: int) -> bytes:
-        return pack(begin, number, middle, length, before, network.to_bytes(width, "big"), end)
-
-    return packed
 
 
 def _encoded(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:

@@ -26,7 +26,7 @@ _ERROR = struct.Struct("=i")
 
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _REQUEST, _ACK, _DUMP_INTR, _DUMP = 0x1, 0x4, 0x10, 0x300
-_CAPPED, _ACK_TLVS = 0x100, 0x200
+_ACK_TLVS = 0x200
 _ERROR_WORDS = 1  # NLMSGERR_ATTR_MSG
 _KIND = 0x3FFF  # of an attribute, without the flags for nesting and byte order
 
@@ -81,8 +81,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
     words = b""
     if kind == _NLMSG_ERROR and flags & _ACK_TLVS:
-        (refused,) = NUMBER.unpack_from(data, at + 20)  # the length of the refused message, which follows
-        begin = at + 20 + (HEADER.size if flags & _CAPPED else (refused + 3) & ~3)
+        begin = at + HEADER.size + _ERROR.size + HEADER.size  # behind the header of the refused message
         words = attributes_of(data[begin : at + length]).get(_ERROR_WORDS, b"").rstrip(b"\0")
     return KernelError(-code, words.decode(errors="replace"))
 
@@ -102,11 +101,9 @@ class NetlinkSocket:
     def _opened(self) -> socket.socket:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         try:
-            try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            with suppress(OSError):
                 opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-            except OSError:
-                with suppress(OSError):
-                    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
             for option in (_CAP_ACK, _EXT_ACK, _STRICT_CHECK):
                 opened.setsockopt(_SOL_NETLINK, option, 1)
             # One system call for each answer, where Python's own time-out takes two.
@@ -169,12 +166,16 @@ class NetlinkSocket:
         return errors
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The messages of the kernel's list of something."""
-        for part in self.parts(kind, body):
-            at = 0
-            while size := self.size_at(part, at):
-                yield part[at : at + size]
-                at += size
+        """The messages of the kernel's list of something; none if the kernel was built without it."""
+        try:
+            for part in self.parts(kind, body):
+                at = 0
+                while size := self.size_at(part, at):
+                    yield part[at : at + size]
+                    at += size
+        except KernelError as error:
+            if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
+                raise
 
     def parts(self, kind: int, body: bytes) -> Iterator[bytes]:
         """The kernel's list of something, as messages back to back, which end where `size_at` says so."""

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
@@ -91,3 +92,13 @@ class TestFaults:
         assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
         with pytest.raises(ValueError, match="the next call is 1"):
             backend.meanwhile("change", list, nth=0)
+
+    def test_a_word_that_does_not_exist(self) -> None:
+        """It is refused at once, with those that exist."""
+        kernel, moment, verb = h200(), cast("Any", "chang"), cast("Any", "replace")
+        with pytest.raises(ValueError, match="'chang' is not one of change, snapshot, lookup, watch"):
+            FaultyBackend(kernel).fail(moment, errno.ENOBUFS)
+        with pytest.raises(ValueError, match="'chang' is not one of change, snapshot, lookup, watch"):
+            FaultyBackend(kernel).meanwhile(moment, list)
+        with pytest.raises(ValueError, match="'replace' is not one of add, append, delete"):
+            kernel.ip_route(verb, CHANGES[0].route)

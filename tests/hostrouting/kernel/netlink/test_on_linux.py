@@ -13,10 +13,10 @@ import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Outcome, RouteRequest, Verb, part_of
+from hostrouting.kernel.base import KIND_OF_ERRNO, Near, Outcome, RouteRequest, Verb, part_of
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
-from hostrouting.kernel.netlink.routes import Names, RouteReader
+from hostrouting.kernel.netlink.routes import RouteReader, decode
+from hostrouting.kernel.netlink.socket import attribute, message
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, SCOPE_LINK, NextHop, Route, RouteType
@@ -79,7 +79,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
 
 
 def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
-    """Among routes of another kind, ours are read, and of the others those in one of the blocks, and the first, in any order."""
+    """Among routes of another kind, ours are read, and of the others those in one of the blocks, and the first."""
     wanted = [
         Route.to(f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=12 if place % 8 else OURS)
         for place in range(64)
@@ -89,12 +89,40 @@ def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
     near = [*map(Prefix.parse, ("20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"))]
     read = [route for route in backend.snapshot(family=4, near=near).routes if route in wanted]
     assert read == [route for place, route in enumerate(wanted) if not place % 8 or place in {1, 4, 5, 7, 14, 20, 35}]
-    netlink = backend._netlink
-    turned = b"".join([*netlink.dump(RTM_GETROUTE, bytes([2, *bytes(11)]))][::-1])
-    read = [route for route in RouteReader(Names(), near).read(turned, netlink.size_at) if route in wanted]
-    assert read[::-1] == [
-        route for place, route in enumerate(wanted) if not place % 8 or place in {4, 5, 7, 14, 20, 35, 63}
-    ]
+
+
+def listed_message(family: int, number: int, kind: tuple[int, int, int, int]) -> bytes:
+    """A route as the kernel lists it; one of length 0 has no destination."""
+    length, protocol, metric, device = kind
+    network = (20 << 24 | number << 8) << (family == 6) * 96
+    destination = attribute(1, Prefix.around(family, network, length).ip.packed) if length else b""
+    numbers = ((6, metric), (4, device)) if metric else ((4, device),)
+    others = b"".join(attribute(each, struct.pack("=I", value)) for each, value in numbers)
+    gateway = attribute(5, as_ip("10.0.0.1" if family == 4 else "fd00::1").packed)
+    fixed = bytes([{4: 2, 6: 10}[family], length, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0])
+    return message(24, 2, fixed + attribute(15, struct.pack("=I", 254)) + destination + gateway + others)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@settings(properties, max_examples=scaled(60))
+@given(data=st.data())
+def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.DataObject) -> None:
+    """Whatever kinds follow each other, in whatever order and number, what is read of a list is what it promises."""
+    kinds = st.tuples(*map(st.sampled_from, ([0, 20, 24, 28], [12, OURS], [0, 7], [1, 9])))
+    stretches = st.lists(st.tuples(kinds, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0])), max_size=4)
+    messages: list[bytes] = []
+    for mixed, count in data.draw(st.lists(st.tuples(stretches, st.integers(1, 400)), max_size=4)):
+        for place in range(count):
+            messages += (listed_message(family, start + place * step & 255, kind) for kind, start, step in mixed)
+    around = st.builds(lambda number: (20 << 24 | number << 8) << (family == 6) * 96, st.integers(0, 255))
+    some = st.lists(st.builds(Prefix.around, st.just(family), around, st.integers(8, 30)), max_size=4)
+    near = data.draw(st.none() | some)
+    names, left = {1: "eth0", 9: "eth1"}, Near(near)
+    expected = [route for route in (decode(each, names) for each in messages) if left.leaves(route)]
+    reader, size_at = RouteReader(names, near), backend._netlink.size_at
+    cut = data.draw(st.integers(0, len(messages)))
+    parts = (b"".join(messages[:cut]), b"".join(messages[cut:]))
+    assert [route for part in parts for route in reader.read(part, size_at)] == expected
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
