@@ -121,7 +121,7 @@ class Judge:
 
     def __init__(self, fib: Fib, check: RouteOverlapConfig) -> None:
         """Use these tables, and what the configuration says about them."""
-        self.fib, self._check = fib, check
+        self.fib, self.check = fib, check
         self.named = frozenset(check.expected_devs)
         """The devices that the configuration expects."""
         self.services = of_family(check.service_cidrs, fib.family)
@@ -130,10 +130,6 @@ class Judge:
         self.addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
         """By the identity of a route, which is held: to hash a route takes longer than to judge most of them."""
-
-    def with_routes(self, routes: Iterable[Route]) -> Judge:
-        """The same judge of a host that also has these routes in table main."""
-        return Judge(self.fib.with_routes(routes), self._check)
 
     def packets(self) -> Iterator[Packet]:
         """A plain packet of this host, and a packet of each kind that pods send.
@@ -200,7 +196,7 @@ class Judge:
         return tuple({dev: None for route in routes for dev in Decision(decision.kind, route).devs})
 
     def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
-        uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
+        uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self.check.allowed_devs)
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
         if dev in uplinks.doubtful:
@@ -340,7 +336,7 @@ class Judge:
                 if self._is_by_source(rule.src, decision):
                     return _FINE
         is_bound = end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
-        is_intended = rule.selection in self._check.intended_rules
+        is_intended = rule.selection in self.check.intended_rules
         if is_bound or is_intended or (is_marked and self._is_of_vpn(decision)):
             return _FINE
         return _FINE if self.opinion(decision, is_marked=is_marked).grade == FINE else opaque

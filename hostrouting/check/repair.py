@@ -157,7 +157,7 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[tuple[Part, 
 
 def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]) -> Repair:
     """The repair, with what stays lost; without any route if they would make anything worse."""
-    after, firsts = judge.with_routes(repair.resolved), [part.first for part in parts]
+    after, firsts = Judge(judge.fib.with_routes(repair.resolved), judge.check), [part.first for part in parts]
     now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
     before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # routes only add borders
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
