@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
 
         parser = make_parser(words)
         arguments = parser.parse_args(words)
-        if words.count("-") > 1:
-            parser.error("only one argument can be standard input (-)")
+        if twice := [word for word in ("--config", "--snapshot", "-") if words.count(word) > 1]:
+            parser.error(f"{twice[0]} can be given only once")
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 

@@ -153,10 +153,10 @@ class Host:
         while (release := self.files.try_lock(path)) is None:
             who = "another run, or the start of a gated unit, has locked this host"
             if ctx.clock.now() >= until:
-                remedy = "wait for it, or stop it if it hangs; to see which it is: lslocks"
+                remedy = "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
                 raise NotReady(f"{who} for more than {_LOCK_WAIT:g} s; {remedy}", kind="busy")
             if is_first:
-                ctx.log.info("%s; waiting up to %g s for it (to see which it is: lslocks)", who, _LOCK_WAIT)
+                ctx.log.info("%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT)
             is_first = False
             ctx.sleep(0.1)
         return release
