@@ -79,13 +79,16 @@ class NodeGroup(NamedTuple):
 def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """The files at these paths, each once: a directory stands for the *.json files in it.
 
-    Raises ConfigError, which lists every path without a snapshot.
+    Raises ConfigError, which lists every path without a snapshot, or names a directory that cannot be read.
     """
     files: list[str] = []
     faults: list[Fault] = []
     for path in [os.fspath(path) for path in paths]:
         is_directory = os.path.isdir(path)
-        inside = sorted(os.listdir(path)) if is_directory else []
+        try:
+            inside = sorted(os.listdir(path)) if is_directory else []
+        except OSError as error:
+            raise ConfigError([Fault("", "", f"cannot be read: {error.strerror}")], path) from error
         new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
         new = [file for file in new if os.path.isfile(file) or not os.path.exists(file)]  # not a fifo, which may block
         if os.path.exists(path) and not is_directory:

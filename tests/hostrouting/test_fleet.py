@@ -119,6 +119,9 @@ def test_the_command(nodes: Path) -> None:
             assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
         said = say("check", CIDR, "--snapshots", str(nodes), "--snapshots", "/nowhere")
         assert (said.code, "'/nowhere' does not exist" in said.err) == (2, True)
+        with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
+            said = say("check", CIDR, "--snapshots", str(nodes))
+        assert said == (3, "", f"hostrouting: {nodes}: cannot be read: Permission denied\n")
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:

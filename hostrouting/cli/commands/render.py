@@ -17,7 +17,7 @@ ARGUMENTS = ("--config required", "--root")
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, root = read_config(arguments.config), os.path.abspath(arguments.root)
-    if not os.path.isdir(root):
+    if not os.path.isdir(arguments.root):
         raise bad_input("--root", "is not a directory", "mount the image there first", typed_name(arguments.root))
     if os.path.samefile(root, "/") and host.running_manager is not None:
         remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"

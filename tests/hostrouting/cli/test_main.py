@@ -131,6 +131,13 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     assert (said.code, said.err) == (3, "hostrouting: file.json: cannot be read: Permission denied\n")
 
 
+def test_an_empty_root(tmp_path: Path) -> None:
+    """An empty --root, as of an unset variable, is not the current directory."""
+    (tmp_path / "config.json").write_text("{}")
+    said = say("render", "--config", str(tmp_path / "config.json"), "--root", "")
+    assert (said.code, said.err) == (2, "hostrouting: --root: '' is not a directory; mount the image there first\n")
+
+
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize("words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"])
 def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
