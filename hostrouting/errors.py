@@ -11,8 +11,8 @@
     └── BackendError        kernel: routes could not be read or changed
 
 The word before the colon says where the fault is. `kind` is more precise than the class, where that is needed;
-`can_retry` says whether the same call may succeed later without any action. `findings` are what to tell an operator:
-what led to the error, or the error itself; none for the faults of an input.
+`can_retry` says whether the same call may succeed later without any action. `findings` are messages for an operator:
+what led to the error, or the error itself. An error about an input has none, but its faults.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HostRoutingError(Exception):
 
     @property
     def repair(self) -> tuple[dict[str, Any], ...]:
-        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if nothing does."""
+        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if there are none."""
         return tuple(
             route for finding in self.findings if finding.name == "action" for route in finding.facts["routes"]
         )
@@ -72,7 +72,7 @@ class Fault(NamedTuple):
     path: str
     """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; empty for the whole document."""
     value: str
-    """The value found there, as printable JSON, shortened; empty if the fault is that it is missing."""
+    """The value at this path, as printable JSON, shortened; empty if the value is missing."""
     rule: str
     """What is wrong with the value."""
     remedy: str = ""
