@@ -443,7 +443,7 @@ class TestLock:
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
         with caplog.at_level("INFO"):
             failure_of(run, make(later, host=host), of=NotReady, match=r"locked this host for more than 150 s")
-        assert "waiting up to 150 s" in caplog.text
+        assert "waiting up to 150 s (to see the process: lslocks)" in caplog.text
         assert host.files.texts == before
 
     def test_another_configuration_meanwhile(self) -> None:
