@@ -119,12 +119,11 @@ class Step:
 
     def find(self, name: str) -> Step:
         """The first step with this name (`routes`, or `network/routes`); without one, a KeyError names all steps."""
-        for step in self.walk():
-            if f"/{'/'.join(step.path)}".endswith(f"/{name}"):
+        steps = [("/".join(step.path), step) for step in self.walk()]
+        for path, step in steps:
+            if f"/{path}".endswith(f"/{name}"):
                 return step
-        raise KeyError(
-            f"there is no step {name!r}; the steps are {', '.join('/'.join(step.path) for step in self.walk())}"
-        )
+        raise KeyError(f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}")
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; of a plan, what each would do."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
@@ -89,9 +89,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     name, do, fault = getattr(candidate, "name", None), getattr(candidate, "do", None), ""
     if isinstance(candidate, type) or not callable(do):
         fault = "it needs a method do(ctx): put @phases.task('name') above a function, or pass an instance of a class"
-    elif any(
-        kind(do) for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    ):
+    elif iscoroutinefunction(do) or isasyncgenfunction(do) or isgeneratorfunction(do):
         fault = "its do is not an ordinary function: a call of it runs nothing; write `def` without `async` and `yield`"
     elif not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         fault = f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are made of names)"
