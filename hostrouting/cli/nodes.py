@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fleet import NO_VERDICT, NodeGroup, check_snapshots, find_snapshots, group_nodes
+from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
 
 _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
@@ -21,10 +22,21 @@ def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
     with pool:
-        groups = group_nodes(check_snapshots(paths, config, pool))
+        groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
     return Answer(code, document, _lines(groups))
+
+
+def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
+    """The same results; on a terminal, rich shows how many of them have come, if it is installed."""
+    with suppress(ImportError):
+        from rich.console import Console  # noqa: PLC0415  may not be installed
+        from rich.progress import track  # noqa: PLC0415  as above
+
+        console = Console(stderr=True)
+        return track(results, "checking", total, transient=True, disable=not console.is_terminal, console=console)
+    return results
 
 
 def _lines(groups: tuple[NodeGroup, ...]) -> Iterator[str]:

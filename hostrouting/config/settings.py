@@ -219,8 +219,8 @@ class ProbeRewriteConfig(NamedTuple):
             yield Fault("enabled", "", "interfaces were provided but enabled=false", "set enabled=true")
         if interfaces == () and enabled:
             yield Fault("interfaces", "", "no interface is given but enabled=true", "name the uplink of the probes")
-        if enabled and self.ensure_route and interfaces and len({*interfaces}) > 1:
-            rule = f"true requires exactly one interface, but {len({*interfaces})} are given"
+        if enabled and self.ensure_route and interfaces and len(interfaces) > 1:
+            rule = f"true requires exactly one interface, but {len(interfaces)} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
 

@@ -41,14 +41,18 @@ def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
     path = os.fspath(place)
     # It cannot control the terminal.
     source = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
+    if path == "-" and not sys.stdin:
+        raise ConfigError([Fault("", "", "is closed")], source)
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            return make(stream.read())
-    except ConfigError as error:
-        raise ConfigError(error.faults, source) from error
+            text = stream.read()
     except (OSError, ValueError) as error:
         rule = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is not a path"
         raise ConfigError([Fault("", "", rule)], source) from error
+    try:
+        return make(text)
+    except ConfigError as error:
+        raise ConfigError(error.faults, source) from error
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:

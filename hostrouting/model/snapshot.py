@@ -3,10 +3,10 @@
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from os import PathLike
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -47,10 +47,15 @@ class Address(NamedTuple):
     """An address of this host, on one of its devices."""
 
     ip: IP
-    length: int
+    length: Annotated[int, range(129)]
     dev: str
     scope: int = 0
     peer: IP | None = None
+
+    def faults_between(self: Any) -> Iterator[Fault]:
+        """The length fits the address."""
+        if None not in (self.ip, self.length) and self.length > (bits := (self.peer or self.ip).max_prefixlen):
+            yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
 
     @property
     def network(self) -> Prefix:

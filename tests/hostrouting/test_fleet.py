@@ -120,7 +120,8 @@ def test_the_command(nodes: Path) -> None:
         }.items():
             paths = [word for name in names for word in ("--snapshots", str(nodes / f"{name}.json"))]
             assert say("check", CIDR, *paths).code == code
-        assert said.err == ""
+        shown = say("check", CIDR, "--snapshots", str(nodes), FORCE_COLOR="1", TERM="xterm")  # as on a terminal
+        assert (said.err, shown.out, "checking" in shown.err) == ("", said.out, True)
         for option in (("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")):
             assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
         said = say("check", CIDR, "--snapshots", str(nodes), "--snapshots", "/nowhere")

@@ -19,7 +19,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostError
+from hostrouting.errors import ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import ip_at, width_of
@@ -264,6 +264,8 @@ def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: py
     typed = shlex.split(said.lines[0].removeprefix("TO DO: as root: "))
     assert typed == ["hostrouting", "apply", "--config", "FILE" if name == "-" else name]
     assert say("plan", "--config", "-", stdin=b"7").err.startswith("hostrouting: standard input: ")
+    with mock.patch("sys.stdin", None), pytest.raises(ConfigError, match="standard input: is closed"):
+        HostRoutingConfig.load("-")
 
 
 def test_a_bug_and_an_interrupt() -> None:

@@ -99,6 +99,7 @@ TABLE = r"""
 {"probeRewrite": {"enabled": true}} | probeRewrite.interfaces: no interface is given but enabled=true; name the
 {"probeRewrite": {"interfaces": ["eth0"]}} | probeRewrite.enabled: interfaces were provided but enabled=false; set
 {"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth1"]}} | probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; set it to false and add the
+{"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth0"]}} | probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; set it to false and add the
 {"probeRewrite": {"enabled": true, "interfaces": ["eth;"]}} | probeRewrite.interfaces[0]: "eth;" is not a device
 """
 REFUSED = [row.split(" | ") for row in TABLE.strip().splitlines()]
