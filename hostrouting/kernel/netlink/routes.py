@@ -13,9 +13,9 @@ attributes with numbers of their own (RTAX_…).
 
 Lists are long, and most of their routes differ only in the destination. The kernel writes the table first, then the
 destination. So the bytes around the destination are the kind of a route: one route of each kind is decoded, the others
-are that one with another destination. Which networks of a kind were asked for is decided once, too. Where a list has
-one kind for long, and in order, what was not asked for is not looked at: it lies between two places that are found by
-bisection. Routes that are added are encoded by kind, too.
+are that one with another destination. Which networks of a kind were asked for is decided once, too. Where many routes
+of one kind follow each other in ascending order, those that were not asked for are skipped together: they lie between
+two places that bisection finds. Routes that are added are encoded once for each kind, too.
 """
 
 from __future__ import annotations
