@@ -13,9 +13,9 @@ attributes with numbers of their own (RTAX_…).
 
 Lists are long, and most of their routes differ only in the destination. The kernel writes the table first, then the
 destination. So the bytes around the destination are the kind of a route: one route of each kind is decoded, the others
-are that one with another destination. Which networks of a kind were asked for is decided once, too. Where a list has
-one kind for long, and in order, what was not asked for is not looked at: it lies between two places that are found by
-bisection. Routes that are added are encoded by kind, too.
+are that one with another destination. Which networks of a kind were asked for is decided once, too. Where many routes
+of one kind follow each other in ascending order, those that were not asked for are skipped together: they lie between
+two places that bisection finds. Routes that are added are encoded once for each kind, too.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class RouteReader:
                 yield from _wanted(kind, run, width)
                 at = end
                 continue
-            for head, destination, tail in _layout(size, width).iter_unpack(messages):
+            # Of a run of a new kind, only the first message is decoded.
+            for head, destination, tail in _layout(size, width).iter_unpack(messages[:size] if run else messages):
                 kind = self._kinds.get(tail + head)
                 if kind is not None:
                     if bisect_right(kind.borders, destination) & 1:
@@ -237,7 +238,7 @@ _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}
 _TABLE_HEAD = ATTRIBUTE.pack(8, _TABLE)
 _DST_HEADS = {number: ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for number, width in _WIDTHS.items()}
 _BEFORE = HEADER.size + _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size  # the usual place of a destination
-_AT_ONCE = 192  # messages: more would seldom be of one kind
+_AT_ONCE = 256  # messages: more would seldom be of one kind
 
 
 def _run(messages: memoryview, size: int, width: int) -> list[bytes]:
@@ -245,7 +246,7 @@ def _run(messages: memoryview, size: int, width: int) -> list[bytes]:
 
     Cut behind each destination, a list is the end of one message and the beginning of the next one, again and again;
     the first message gets the end of the last one. If such pieces ascend, and the first and the last begin alike, all
-    of them do. So sorting is enough to prove it (10,000 routes for 100 networks are read in 1.0 ms, not in 3.0).
+    of them do. So sorting is enough to prove it (10,000 routes for 100 networks are read in 0.9 ms, not in 3.0).
     """
     begin = _BEFORE + width
     if size < begin:
