@@ -8,7 +8,7 @@ import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -50,8 +50,7 @@ class Configure(InstallTask):
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
         files = phases.task("install-files")(lambda _ctx: done)
-        with having_changed(files=effects.files, operations=effects.operations):
-            steps = [phases.task(part.name)(part.work) for part in parts if part.has_work]
+        steps = (phases.task(part.name)(part.work) for part in parts)
         results = phases.serial(files, *steps, name=self.name).do(ctx)
         whole = sum(map(effects_of, results), Effects())
         report = next((result.report for result in results if isinstance(result, CheckResult)), None)

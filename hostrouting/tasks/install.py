@@ -265,14 +265,6 @@ class SectionTask(InstallTask):
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """The configuration that was installed before, if known: the work may have to undo it."""
 
-    @property
-    def has_work(self) -> bool:
-        """Whether its section asks for anything, or something of the section is left in the kernel."""
-        if getattr(self.config, self.section) != getattr(HostRoutingConfig(), self.section):
-            return True
-        plan = self.planned()
-        return not plan.is_empty or bool(plan.findings)
-
     def planned(self) -> Plan:
         """What would be done to the kernel now: nothing, unless the task says otherwise. An image has no kernel."""
         return Plan()

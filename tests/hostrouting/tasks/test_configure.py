@@ -96,15 +96,12 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
 
 
 def test_report() -> None:
-    """Files, routes, and the check last, which sees what the others did; no step for probes, which nobody asked for.
-
-    Each result is data, without a repr.
-    """
+    """Files, routes, probes, and the check last, which sees what the others did. Each result is data, without a repr."""
     host, seen = FakeHost(kernel=h200()), Recorder()
     report = phases.run(Configure(WANTED, host=host), observers=[seen])
-    names = ["install-files", "configure-static-routes", "check-route-overlap"]
+    names = ["install-files", "configure-static-routes", "rewrite-probe-source", "check-route-overlap"]
     assert seen.starts == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
-    files, routes, check = json.loads(report.to_json())["children"]
+    files, routes, _, check = json.loads(report.to_json())["children"]
     assert files["result"]["files"][0] == LAYOUT.config_path
     added = [f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR]
     assert routes["result"]["changes"] == added
