@@ -97,13 +97,13 @@ def verdict_sentence(family: FamilyReport) -> str:
     if family.verdict == "no-default-route":
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
-        lost_by: dict[str, dict[str, None]] = {}
-        for escape in family.escapes:
-            if escape.kind == "overlap":
-                lost_by.setdefault(_leaves(escape), {}).update(dict.fromkeys(escape.devs))
-        ways = [f"{leaves} {spoken([*devs])}" for leaves, devs in lost_by.items()]
+        overlaps = [escape for escape in family.escapes if escape.kind == "overlap"]
+        lost_by = _grouped((_leaves(escape), dev) for escape in overlaps for dev in escape.devs)
+        ways = [f"{leaves} {spoken(names)}" for leaves, names in lost_by.items()]
         ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
-        return f"{_size_of_escapes(family)} {spoken(ways)}; expected: {devs}"
+        sizes = _grouped((_size(cidr, family), str(cidr)) for cidr in {escape.cidr: None for escape in family.escapes})
+        whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
+        return f"{whole} {spoken(ways)}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
@@ -112,14 +112,10 @@ def verdict_sentence(family: FamilyReport) -> str:
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
 
 
-def _size_of_escapes(family: FamilyReport) -> str:
-    """The CIDRs of which something escapes: `all of` some, `a part of` others."""
-    cidrs: dict[str, dict[str, None]] = {}
-    for block in (escape.cidr for escape in family.escapes):
-        parts = [part for part in family.parts if block.first <= part.first <= block.last]
-        is_whole = all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in parts)
-        cidrs.setdefault("all of" if is_whole else "a part of", {})[str(block)] = None
-    return " and ".join(f"{size} {spoken([*names])}" for size, names in cidrs.items())
+def _size(cidr: Prefix, family: FamilyReport) -> str:
+    """How much of this CIDR escapes."""
+    parts = (part for part in family.parts if cidr.first <= part.first <= cidr.last)
+    return "all" if all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in parts) else "a part"
 
 
 def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
@@ -133,10 +129,15 @@ def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iter
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
     """By label: the ranges as text, each once."""
-    extents: dict[T, dict[str, None]] = {}
-    for label, first, last in ranges:
-        extents.setdefault(label, {})[extent(family, first, last)] = None
-    return {label: [*texts] for label, texts in extents.items()}
+    return _grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+def _grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
+    """By label: its texts, each once, in their order."""
+    groups: dict[T, dict[str, None]] = {}
+    for label, text in pairs:
+        groups.setdefault(label, {})[text] = None
+    return {label: [*texts] for label, texts in groups.items()}
 
 
 def _leaves(escape: Escape) -> str:
@@ -157,13 +158,13 @@ def phrase_of(packet: Packet) -> str:
 
 def escape_sentence(escape: Escape) -> str:
     """What happens to packets that escape, and by which route or rule."""
-    where, rule = extent(escape.cidr.family, escape.first, escape.last), f"[rule {escape.decision.rule}]"
+    where, way = extent(escape.cidr.family, escape.first, escape.last), _way(escape)
+    way += ", by a default route equal to" if way.startswith("may") else ""
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
     # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
-    causes += [rule] if escape.decision.rule and (of_pods or not causes) else []
-    equal = ", by a default route equal to" if escape.kind == "overlap" and _leaves(escape) != "leaves by" else ""
-    return " ".join([f"{where}{of_pods}", f"{_way(escape)}{equal}", " by ".join(causes)]).rstrip()
+    causes += [f"[rule {escape.decision.rule}]"] if escape.decision.rule and (of_pods or not causes) else []
+    return " ".join([f"{where}{of_pods}", way, " by ".join(causes)]).rstrip()
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:

@@ -151,9 +151,8 @@ class Route(NamedTuple):
     @property
     def way(self) -> str:
         """The next hops, as `ip route` prints them for a route of this family."""
-        hops = [
-            str(hop).replace("via inet6 ", "via ") if self.prefix.family == IPV6 else str(hop) for hop in self.next_hops
-        ]
+        hops = [str(hop) for hop in self.next_hops]
+        hops = [hop.replace("via inet6 ", "via ") for hop in hops] if self.prefix.family == IPV6 else hops
         if len(hops) < 2:
             return "".join(hops)
         return " ".join(f"nexthop {text} weight {hop.weight}" for text, hop in zip(hops, self.next_hops, strict=True))
@@ -198,10 +197,8 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
     joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _is_joined(entry)]
     if not joined:
         return tuple(entries)
-    next_hops = tuple(entries[place].next_hops[0] for place in joined)
-    first = entries[joined[0]]._replace(
-        next_hops=next_hops if len(next_hops) > 1 else (next_hops[0]._replace(weight=1),)
-    )
+    hops = tuple(entries[place].next_hops[0] for place in joined)
+    first = entries[joined[0]]._replace(next_hops=hops if len(hops) > 1 else (hops[0]._replace(weight=1),))
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
 
 

@@ -186,11 +186,9 @@ class BackendContract:
 
     def test_delete_takes_what_was_read_back(self) -> None:
         """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there is none."""
-        next_hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0", gateway=as_ip("172.16.0.1")))
+        hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0", gateway=as_ip("172.16.0.1")))
         with self.make() as backend:
-            _add(
-                backend, _ours("192.0.2.0/24"), _six(), Route(Prefix.parse("203.0.113.0/24"), next_hops, protocol=OURS)
-            )
+            _add(backend, _ours("192.0.2.0/24"), _six(), Route(Prefix.parse("203.0.113.0/24"), hops, protocol=OURS))
             for route in _installed(backend):
                 _equal(_do(backend, "delete", route), None, f"`delete` deletes what a snapshot shows: {route}")
                 _equal(_do(backend, "delete", route), "no-such-route", "`delete` of what is gone is refused")
