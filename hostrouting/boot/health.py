@@ -46,7 +46,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
             yield Finding("file", "note", f"{path} is not a step of the gate: the name of a step ends in .sh", path)
     writer = writer_of(files.read(HostLayout.config_path) or "")
     if writer != WRITER:
-        sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
+        sentence = f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
     needed = {
         HostLayout.gate_path,

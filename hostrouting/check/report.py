@@ -37,8 +37,8 @@ _DOUBTS: dict[str, tuple[str, str]] = {
         "name the devices that are meant in routeOverlap.expectedDevs",
     ),
     "two-cnis": (
-        "packets to {where} leave by a CNI's device that may be left behind, {reason}",
-        "remove what the CNI that is not used left behind",
+        "packets to {where} leave by a CNI's device that may be a leftover: {reason}",
+        "remove the leftovers of the CNI that is not used",
     ),
     "doubtful-route": (
         "packets to {where} may be lost: {reason}",
@@ -103,7 +103,7 @@ def verdict_sentence(family: FamilyReport) -> str:
         ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
         sizes = _grouped((_size(cidr, family), str(cidr)) for cidr in {escape.cidr: None for escape in family.escapes})
         whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
-        return f"{whole} {spoken(ways)}; expected: {devs}"
+        return f"{whole} {spoken(ways, last='or')}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
@@ -159,7 +159,7 @@ def phrase_of(packet: Packet) -> str:
 def escape_sentence(escape: Escape) -> str:
     """What happens to packets that escape, and by which route or rule."""
     where, way = extent(escape.cidr.family, escape.first, escape.last), _way(escape)
-    way += ", by a default route equal to" if way.startswith("may") else ""
+    way += ", whose default route has the same metric as" if way.startswith("may") else ""
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
     # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
@@ -184,10 +184,10 @@ def _deletion(decision: Decision) -> str:
     """How to take away what refuses packets, or keeps them here."""
     rule, route = decision.rule, decision.route
     if route is None:
-        return "" if rule is None else f"if it is not intended, as root: {rule_command('del', rule)}"
+        return "" if rule is None else f"if rule {rule.priority} is not intended, as root: {rule_command('del', rule)}"
     ip = "ip" if route.prefix.family == IPV4 else "ip -6"
     place = f"table {table_name(route.table)}{f' metric {route.metric}' if route.metric else ''} proto {route.protocol}"
-    return f"if it is not intended, as root: {ip} route del {route.prefix} {place}"
+    return f"if this route is not intended, as root: {ip} route del {route.prefix} {place}"
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -222,8 +222,8 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
     downs = {dev: "" if family.judge.links[dev].up else ", which is down" for dev in devs}
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
-    remedy = "add one, or name routeOverlap.expectedDevs"
-    remedy += f": it may be {spoken(candidates, last='or')}" if candidates else ""
+    remedy = "add one, or set routeOverlap.expectedDevs"
+    remedy += f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
 
 

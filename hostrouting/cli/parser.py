@@ -35,9 +35,9 @@ COMMANDS = {
 EXIT_CODES = """\
 exit codes:
   0  fine
-  1  a problem; for plan also: there is something to do
+  1  a problem
   2  bad input: the command line, the configuration or a snapshot
-  3  cannot decide: no default route, no permission, or something that is not judged
+  3  cannot decide: no default route, no permission, or a rule or route that is not judged
 """
 
 
@@ -57,8 +57,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "the longest wait for routes (60)"},
-    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 also for a warning"},
-    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "findings of this name do not count"},
+    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 on a warning as well"},
+    "--ignore": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "findings that do not affect the exit code",
+    },
     "--commands": {"action": "store_true", "help": "print the repair as commands, which last until the next boot"},
     "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},
     "--apply": {"action": "store_true", "help": "delete what is stale; without this option, nothing is changed"},

@@ -31,13 +31,13 @@ def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
     if not is_installed:
         yield "NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
     elif routes is not None and routes.conflicts:
-        yield f"CONFLICT: this host is not as {path} asks, and apply would fail; the lines that begin with ! say why"
+        yield f"CONFLICT: this host does not match {path}, and apply would fail; the lines that begin with ! say why"
     elif not plan.is_empty:
-        yield f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"
+        yield f"DIFFERENT: this host does not match {path}; as root: hostrouting apply --config {path}"
     elif routes is not None and routes.pending:
         yield f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why"
     elif is_fine:
-        yield f"INSTALLED: this host is as {path} asks"
+        yield f"INSTALLED: this host matches {path}"
 
 
 def _blocks(*blocks: Iterable[object]) -> Iterator[str]:

@@ -24,7 +24,7 @@ MACHINES = "systemd-nspawn@.service"
 """The template of the machines that systemd-nspawn runs."""
 
 _IN_AGENTS_FILE = "hostRouting"
-_REMEDY = "write a JSON object, {} for no settings: with double quotes, without comments and trailing commas, in UTF-8"
+_REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} means no settings"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _LENGTHS = {str(length): length for length in range(129)}  # int() also reads 08, and digits of other alphabets

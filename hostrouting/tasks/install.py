@@ -60,12 +60,12 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
         if not (ours := owned_paths(host.files)):
             return None
         if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
-            rule = f"is missing, and {ours[0]} is there, so the installed configuration is unknown"
+            rule = f"is missing although {ours[0]} is still there, so the installed configuration is unknown"
             raise ConfigError([Fault(path, "", rule, remedy)])
     try:
         return HostRoutingConfig.from_json(text, is_ours=True)
     except ConfigError as error:
-        rule = f"cannot be read by this release ({error.faults[0]})"
+        rule = f"cannot be used ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
 
 

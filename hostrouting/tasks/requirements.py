@@ -66,8 +66,10 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
     if HostLayout.gate_path in changes.removes:
         for path in foreign_steps(host.files):
-            sentence = f"{path} was not installed by hostrouting; gated units wait for it now, and would no longer wait"
-            yield Finding("file", "error", sentence, path, "remove it first")
+            sentence = (
+                f"{path} was not installed by hostrouting; gated units wait for this script, and would not after that"
+            )
+            yield Finding("file", "error", sentence, path, "move the script away first")
 
 
 def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:

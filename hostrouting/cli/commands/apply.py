@@ -1,8 +1,8 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
-Requires root. The file is complete: what is installed and not in the file is removed. A file that takes away a route, a
-CIDR, the mode STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If
-an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode WARN; the answer names the address.
+Requires root. The file describes the whole installation: anything installed that it does not have is removed. A file
+that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is refused without --allow-removal. A
+running unit is not touched. If an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode WARN.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         findings = [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
-    done = "this host is as the configuration asks"
+    done = "this host matches the configuration"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}

@@ -1,7 +1,7 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Type the networks that your cluster uses. Without a CIDR, those of the configuration are checked: of --config, or else
-of the installed one. The configuration can name the expected devices; otherwise they are those of the default route.
+Type the networks that your cluster uses. Without a CIDR, check uses those of --config, or else of the
+installed configuration. The configuration can name the expected devices; otherwise they are those of the default route.
 Only routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         plan = task.plan(phases.Context(observers=[]))
         code = PROBLEM if plan.deletions or plan.errors else FINE
         again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-        stale = f"STALE: to delete this, as root: {again}" if plan.deletions else f"NOTHING TO DO: {nothing}"
+        stale = f"STALE: to delete these entries, as root: {again}" if plan.deletions else f"NOTHING TO DO: {nothing}"
         lines = ["REFUSED: --apply would delete nothing" if plan.errors else stale]
     for fate in get_args(Fate):
         if not plan.errors and not (arguments.apply and fate == "delete"):  # what was deleted is shown already

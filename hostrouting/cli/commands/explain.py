@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         way = _way(decision)
         if not {*part.opinion.devs} <= {*decision.devs}:
-            way = f"may leave by {spoken(part.opinion.devs)}, by a default route equal to [{route}]"
+            way = f"may leave by {spoken(part.opinion.devs)}, whose default route has the same metric as [{route}]"
         yield _judged(f"{address} {way}", part.opinion, expected, is_open=bool(doubts or unseen))
         yield from finding_lines(find_doubts(fib.family, doubts))
         width = max((len(str(tried.rule)) for tried in rules), default=0)

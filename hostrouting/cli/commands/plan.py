@@ -1,6 +1,6 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host is as the configuration asks. 1: there is something to do, or apply would fail. 3: apply would
+Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail. 3: apply would
 wait, because a default route or a device is missing. With --snapshot, only routes are planned.
 """
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     elif routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
-        code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
+        code, answer = FINE, "NOTHING TO DO: this host matches the configuration"
     else:
         code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {typed_name(arguments.config)}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))

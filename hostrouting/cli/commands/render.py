@@ -26,6 +26,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = task.plan().findings
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
-    nothing = f"the image in {root} is as the configuration asks"
+    nothing = f"the image in {root} matches the configuration"
     lines = [*outcome.lines(done, nothing), *(finding_lines(findings) if outcome.report.ok else ())]
     return Answer(outcome.code, {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines)

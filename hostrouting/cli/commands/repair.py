@@ -1,9 +1,9 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The configuration is that of --config, or else the installed one, with routes added. Where the gateway and the device of
-the default route are right, the routes name neither, so the file fits other nodes with the same problem. Standard error
-says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is 1,
-or 3 if the check is undecided.
+The output is the file of --config, or else the installed configuration, with the routes added. A route that can use the
+gateway and the device of the default route names neither, so the file fits other nodes with the same problem. Standard
+error says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is
+1, or 3 if the check is undecided.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config file")
+        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or set routeOverlap.expectedDevs in a --config file")
     if report.escapes and not report.routes:
         reasons = [str(finding) for finding in unsafe] or ["a rule decides before table main does"]
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")

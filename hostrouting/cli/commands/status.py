@@ -1,4 +1,4 @@
-"""`status`: whether this host is as the installed configuration asks: files, routes, units, and the verdict now.
+"""`status`: whether this host matches the installed configuration: files, routes, units, and the verdict now.
 
 Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes now. 3: the verdict is
 undecided, or a part of the host does not answer; the other parts are shown.

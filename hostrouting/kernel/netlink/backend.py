@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP, Prefix
 
 _KINDS: dict[int, tuple[str, str]] = {
-    errno.EPERM: ("not-permitted", "this requires root or the capability CAP_NET_ADMIN"),
+    errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
     errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
     errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
     errno.ENOBUFS: ("unsettled", "answers were lost"),

@@ -73,7 +73,7 @@ class TestFiles:
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
             host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
-            assert faults(host) == [("file", "note", f"the files were written by {name}, and this is {WRITER}")]
+            assert faults(host) == [("file", "note", f"the files were written by {name}, but this is {WRITER}")]
 
     def test_somebody_elses_step(self, host: FakeHost) -> None:
         """A script in gate.d that is not ours holds units back, too."""

@@ -209,10 +209,9 @@ def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> 
 
 def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
     """The command that the report gives for what refuses packets, or keeps them here, deletes just that."""
-    remedies = [
-        finding.remedy.partition("if it is not intended, as root: ") for finding in check_findings(report, mode="WARN")
-    ]
-    for command in dict.fromkeys(command for *_, command in remedies if command):
+    findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in {"refused", "own-range"}]
+    remedies = [finding.remedy.partition(" is not intended, as root: ") for finding in findings if finding.remedy]
+    for command in dict.fromkeys(command for *_, command in remedies):
         before = backend.snapshot()
         done = namespace.ip(*command.split()[1:])
         assert done.returncode == 0, command + done.stderr

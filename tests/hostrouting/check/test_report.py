@@ -61,7 +61,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
         (
             "OWN-RANGE: 172.16.5.0/24 stays on this host [local 172.16.5.0/24 dev lo proto static]; expected: eth0; "
-            "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
+            "if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
     "no-route": (node(Route(INSIDE, type="throw")), "NO-ROUTE: 172.16.5.0/24 has no route; expected: eth0"),
@@ -69,21 +69,21 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         node(Route(INSIDE, type="blackhole", protocol=12)),
         (
             "REFUSED: 172.16.5.0/24 is dropped [blackhole 172.16.5.0/24 proto bird]; expected: eth0; "
-            "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 12"
+            "if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 12"
         ),
     ),
     "unreachable": (
         node(Route(INSIDE, type="unreachable", protocol=4)),
         (
             "REFUSED: 172.16.5.0/24 is refused as unreachable [unreachable 172.16.5.0/24 proto static]; "
-            "expected: eth0; if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
+            "expected: eth0; if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
     "no-default-route": (
         no_default,
         (
-            "NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s, so no device is expected; add one, or name "
-            "routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
+            "NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s, so no device is expected; add one, or set "
+            "routeOverlap.expectedDevs, perhaps to eth0 (10.0.0.4/24)"
         ),
     ),
     "on-link": (
@@ -272,7 +272,8 @@ def test_an_equal_default_route_by_another_device() -> None:
         finding for finding in check_findings(check_snapshot(host, named), mode="WARN") if finding.name == "overlap"
     ]
     default = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
-    assert escape.sentence == f"10.96.0.0/12 may leave by eth1, by a default route equal to {default}; expected: eth0"
+    sentence = f"10.96.0.0/12 may leave by eth1, whose default route has the same metric as {default}; expected: eth0"
+    assert escape.sentence == sentence
     assert [(str(route.destination), route.dev) for route in family.repair.routes] == [("10.96.0.0/12", "eth0")]
     other_order = host._replace(routes=host.routes[::-1])
     assert check_snapshot(other_order, named).routes == family.repair.routes

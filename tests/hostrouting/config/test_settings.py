@@ -164,9 +164,9 @@ def test_repeated_keys() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     {
-        "": "is empty; write a JSON object, {} for no settings",
-        b" \n": "is empty; write a JSON object",
-        '{"secret": "hunter2" "b"}': "is not JSON: Expecting ',' delimiter: line 1 column 22 (char 21); write a JSON object",
+        "": "is empty; write one JSON object in UTF-8",
+        b" \n": "is empty; write one JSON object",
+        '{"secret": "hunter2" "b"}': "is not JSON: Expecting ',' delimiter: line 1 column 22 (char 21); write one JSON object",
         b'{"\xe9": 1}': "is not JSON: 'utf-8' codec can't decode byte 0xe9 in position 2",
         "[" * 200_000: "is not JSON: maximum recursion depth",
         '{"a": 1' + "0" * 5000 + "}": "is not JSON: ",

@@ -170,7 +170,7 @@ class TestOnLinux:
 
         peers, kind, message = in_child(ask)
         assert (peers, kind) == ({}, "not-permitted")
-        assert message.startswith(f"cannot delete the neighbour {FIRST}: this requires root")
+        assert message.startswith(f"cannot delete the neighbour {FIRST}: run this as root")
 
     @pytest.mark.parametrize(("times", "kind"), [(4, ""), (5, "unsettled")])
     def test_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch, times: int, kind: str) -> None:

@@ -172,7 +172,7 @@ def test_without_rights(backend: NetlinkBackend) -> None:
         os.setuid(65534)
         with NetlinkBackend() as mine:
             before, [answer] = mine.snapshot(), mine.lookup([as_ip("10.0.0.9")])
-            with raises(BackendError, "not-permitted", match="requires root or the capability CAP_NET_ADMIN"):
+            with raises(BackendError, "not-permitted", match="run this as root, or with the capability CAP_NET_ADMIN"):
                 mine.change([RouteRequest("add", ROUTE)])
             return len(before.routes) > 3 and mine.snapshot() == before, answer.kind
 
