@@ -34,8 +34,8 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
 class LogObserver:
     """Logs each start and each end as one line with all facts of the step, and the fields of its result.
 
-    An error stands in one line, at ERROR: that of the task that raised it, not those of the groups around it. A task
-    that was not started is only logged at DEBUG.
+    An error stands in one line, at ERROR: that of the task that raised it, not those of the groups around it. If the
+    logger is at DEBUG, the traceback follows, and tasks that were not started are logged, too.
     """
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
@@ -54,7 +54,8 @@ class LogObserver:
         action = "" if step.action == "do" else f" ({step.action})"
         facts = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **facts}}
-        self.logger.log(level, "%s%s %s", "/".join(step.path), action, words, extra=extra)
+        raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
+        self.logger.log(level, "%s%s %s", "/".join(step.path), action, words, extra=extra, exc_info=raised)
 
 
 def live_tree(logger: logging.Logger) -> LiveTree | None:

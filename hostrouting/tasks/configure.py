@@ -10,7 +10,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
+from hostrouting.tasks.install import IS_HOST, InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.results import CheckResult
@@ -30,7 +30,7 @@ class Configure(InstallTask):
     unit starts only after its steps have succeeded; a running unit is never touched.
     """
 
-    name: ClassVar[str] = "configure-host-routing"
+    name = "configure-host-routing"
     nothing: ClassVar[str] = "nothing is configured, and nothing is installed"
 
     @property
@@ -65,8 +65,8 @@ class Remove:
     hold units back, so the removal is refused while there are any.
     """
 
-    name: ClassVar[str] = "remove-host-routing"
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    name = "remove-host-routing"
+    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""

@@ -18,7 +18,7 @@ run that is killed anywhere leaves a host that the next run completes: config.js
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -159,23 +159,30 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     return plan
 
 
-def require_config(_task: object, _field: object, value: Any) -> None:
-    """Raise TypeError if this is not a configuration: a task would fail later, and not say why."""
-    if not isinstance(value, HostRoutingConfig):
-        remedy = "HostRoutingConfig.from_mapping and .load read one"
-        raise TypeError(f"a task takes a HostRoutingConfig, not a {type(value).__name__}: {remedy}")
+def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
+    """A validator that raises TypeError for a value of another kind: the task would fail later, and not say why."""
+
+    def validate(_task: object, _field: object, value: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}")
+
+    return validate
+
+
+IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
+IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
 
 
 @attrs.frozen
 class InstallTask:
     """A task that brings a configuration onto a host, in the steps that the module describes."""
 
-    name: ClassVar[str]
+    name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     nothing: ClassVar[str]
     """The reason of a skip: nothing is configured, and nothing of ours is there."""
 
-    config: HostRoutingConfig = attrs.field(validator=require_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
+    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
     wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)

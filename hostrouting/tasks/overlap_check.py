@@ -29,7 +29,7 @@ class CheckRouteOverlap(SectionTask):
     no marker can be written, this is logged as a warning, because only the routes decide.
     """
 
-    name: ClassVar[str] = "check-route-overlap"
+    name = "check-route-overlap"
     section: ClassVar[str] = "route_overlap"
     step: ClassVar[str] = HostLayout.check_step
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"

@@ -27,7 +27,7 @@ class RewriteProbeSource(SectionTask):
     boot, this is logged as a warning.
     """
 
-    name: ClassVar[str] = "rewrite-probe-source"
+    name = "rewrite-probe-source"
     section: ClassVar[str] = "probe_rewrite"
     step: ClassVar[str] = HostLayout.probe_step
     nothing: ClassVar[str] = "the rewrite of probes is not enabled, and its table is not loaded"

@@ -27,7 +27,7 @@ class ConfigureStaticRoutes(SectionTask):
     Routes of hostrouting (protocol 213) that are not configured any more are deleted.
     """
 
-    name: ClassVar[str] = "configure-static-routes"
+    name = "configure-static-routes"
     section: ClassVar[str] = "static_routes"
     step: ClassVar[str] = HostLayout.routes_step
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"

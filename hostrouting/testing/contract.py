@@ -26,6 +26,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.kernel import FakeKernel
 
 if TYPE_CHECKING:
@@ -48,7 +49,13 @@ def contract_host() -> FakeKernel:
 
 
 def _equal(seen: object, promised: object, promise: str) -> None:
-    """Fail with the promise, and what was seen instead."""
+    """Fail with the promise, and what was seen instead; of snapshots, with the first field that differs."""
+    if isinstance(seen, Snapshot) and isinstance(promised, Snapshot) and seen != promised:
+        name, seen, promised = next(row for row in zip(seen._fields, seen, promised, strict=True) if row[1] != row[2])
+        promise = f"{promise} ({name})"
+    if isinstance(seen, tuple) and isinstance(promised, tuple) and {*seen} != {*promised}:
+        both = {*seen} & {*promised}
+        seen, promised = ([str(value) for value in values if value not in both] for values in (seen, promised))
     if seen != promised:
         raise AssertionError(f"{promise}; seen: {seen}; promised: {promised}")
 

@@ -77,8 +77,14 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
         "routes (undo) started",
         "routes (undo) ok after 0 ms",
     ]
-    failed = next(vars(record)["phases"] for record in records if record.levelname == "ERROR")
-    assert failed["error"] == "ValueError: bad"
+    failed = next(record for record in records if record.levelname == "ERROR")
+    assert vars(failed)["phases"]["error"] == "ValueError: bad"
+    traces = [record for record in records if record.exc_info]
+    assert traces == [failed], "at DEBUG, the error has its traceback, once"
+    with caplog.at_level(logging.INFO, logger="phases"):
+        caplog.clear()
+        phases.run(StubTask("x", errors=[ValueError("bad")]), observers=[phases.LogObserver()])
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:

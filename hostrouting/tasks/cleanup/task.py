@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 from shlex import quote
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
 
@@ -19,7 +19,7 @@ from hostrouting.kernel.ebtables import BridgeRule
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
-from hostrouting.tasks.install import require_config
+from hostrouting.tasks.install import IS_CONFIG, IS_HOST
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class CleanStaleAzureVnet:
     it deletes the neighbours, each after it was read once more, and the routes, and checks that nothing has come back.
     """
 
-    name: ClassVar[str] = "clean-stale-azure-vnet"
-    config: HostRoutingConfig = attrs.field(validator=require_config)
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    name = "clean-stale-azure-vnet"
+    config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
+    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""

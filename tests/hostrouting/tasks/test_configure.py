@@ -133,3 +133,5 @@ def test_what_is_not_a_configuration(task: type[Any]) -> None:
     """A mapping or a path is refused when the task is made, with the function that reads it."""
     with pytest.raises(TypeError, match=r"not a dict: HostRoutingConfig.from_mapping and .load read one$"):
         task({}, host=FakeHost())
+    with pytest.raises(TypeError, match=r"^a task takes a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"):
+        task(config(), host=h200())

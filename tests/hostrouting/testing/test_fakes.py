@@ -10,7 +10,7 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.testing import FakeKernel, FaultyBackend, h200
+from hostrouting.testing import FakeKernel, FaultyBackend, contract, h200
 from hostrouting.testing.contract import BackendContract, contract_host
 
 CHANGES = [RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213)) for number in (8, 9)]
@@ -40,6 +40,16 @@ def test_a_suite_says_what_is_wrong() -> None:
 
     with pytest.raises(AssertionError, match="a snapshot has each device with its state; seen: "):
         Suite().test_snapshot_holds_the_host()
+
+
+def test_a_suite_names_what_differs() -> None:
+    """Of two snapshots, the failure names the field that differs, and of lists what only one has."""
+    host = h200().snapshot()
+    more = host.with_routes([Route.to("10.9.0.0/16", dev="eth0")])
+    with pytest.raises(AssertionError) as caught:
+        contract._equal(more, host, "nothing was added")
+    said = str(caught.value)
+    assert said == "nothing was added (routes); seen: ['10.9.0.0/16 dev eth0 proto unspec scope link']; promised: []"
 
 
 def test_planned_changes() -> None:
