@@ -48,10 +48,8 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
         yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
-    needed = {
-        HostLayout.gate_path,
-        *(HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required),
-    }
+    required = [step for step, (_, is_required) in steps_of(config) if is_required]
+    needed = {HostLayout.gate_path, *map(HostLayout.step_path, required)}
     for file in files_of(config):
         if not files.look(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit

@@ -32,9 +32,8 @@ _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure is only logged."""
-    return HEAD + asset("gate.sh").replace(
-        "required=() wanted=()\n", f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n", 1
-    )
+    steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
+    return HEAD + asset("gate.sh").replace("required=() wanted=()\n", steps, 1)
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
@@ -61,7 +60,9 @@ def render_check_script(config: HostRoutingConfig) -> str:
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"service {_range(Prefix.of(cidr))}" for cidr in check.service_cidrs]
     settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]
-    settings += (*_device_settings(), *_refusal_settings(), *_protocol_settings())
+    settings += (*_device_settings(), *_refusal_settings())
+    names = {number: protocol_name(number) for number in range(256)}
+    settings += [f"protocol {number} {name}" for number, name in names.items() if name != str(number)]
     return filled("check-route-overlap.sh", settings)
 
 
@@ -124,10 +125,3 @@ def _refusal_settings() -> Iterator[str]:
             for family, (low, high) in row.lengths.items():
                 for kind in row.types:
                     yield f"refuse {family} {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {low} {high}"
-
-
-def _protocol_settings() -> Iterator[str]:
-    """The names of protocols."""
-    for number in range(256):
-        if (name := protocol_name(number)) != str(number):
-            yield f"protocol {number} {name}"
