@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -84,19 +84,15 @@ def as_listed(address: IP) -> str:
     return socket.inet_ntop(family, address.packed)
 
 
-def filled(name: str, settings: Iterable[str]) -> str:
+def filled(name: str, settings: Sequence[str]) -> str:
     """The asset with the settings in its data block."""
-    block = "".join(f"  '{_plain(line)}'\n" for line in settings)
+    if unsafe := [line for line in settings if not _LETTERS.issuperset(line)]:
+        raise ValueError(f"{unsafe[0]!r} has characters that are not allowed in a setting of a boot script")
+    block = "".join(f"  '{line}'\n" for line in settings)
     head, opening, tail = asset(name).partition(_BLOCK)
     if not opening:
         raise ValueError(f"the asset {name} has no data block")
     return f"{HEAD}{head}configuration=(\n{block})\n{tail}"
-
-
-def _plain(line: str) -> str:
-    if not _LETTERS.issuperset(line):
-        raise ValueError(f"{line!r} has characters that are not allowed in a setting of a boot script")
-    return line
 
 
 @cache
