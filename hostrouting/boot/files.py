@@ -66,10 +66,10 @@ def render_config(config: HostRoutingConfig) -> str:
     return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
 
 
-def writer_of(text: str) -> str:
-    """The release that wrote this config.json; empty if it does not say."""
+def writer_of(files: Files) -> str:
+    """The release that wrote config.json; empty if it does not say."""
     try:
-        return str(json.loads(text)["writtenBy"])
+        return str(json.loads(files.read(HostLayout.config_path) or "")["writtenBy"])
     except (ValueError, KeyError, TypeError):
         return ""
 

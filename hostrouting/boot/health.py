@@ -44,7 +44,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
             yield Finding("file", "note", f"{path} is not a step of the gate: the name of a step ends in .sh", path)
-    writer = writer_of(files.read(HostLayout.config_path) or "")
+    writer = writer_of(files)
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
         yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
