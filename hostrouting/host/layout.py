@@ -69,6 +69,6 @@ class HostLayout:
         return f"{cls.unit_directory}/{unit}.d/{DROP_IN}"
 
     @staticmethod
-    def undo_file(cni: str, number: int) -> str:
-        """The path of the nth undo file for this CNI, which survives a reboot: it restores what a clean-up deleted."""
-        return f"/var/lib/hostrouting/{cni}-{number}.undo"
+    def undo_file(number: int) -> str:
+        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had left behind."""
+        return f"/var/lib/hostrouting/azure-vnet-{number}.undo"
