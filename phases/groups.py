@@ -125,7 +125,7 @@ def retry(
         return isinstance(error, on) and getattr(error, "can_retry", True)
 
     def do(ctx: Context) -> T:
-        wait = delay
+        wait = min(delay, longest)
         for attempt in range(1, attempts):
             try:
                 return task.do(ctx)
@@ -133,15 +133,13 @@ def retry(
                 if not selects(error):
                     raise
                 ctx.check()
-                wait = min(wait, longest)
                 pause = wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-                left = ctx.remaining()
-                if left is not None and left <= pause:
+                if (left := ctx.remaining()) is not None and left <= pause:
                     raise
                 words = f"{'/'.join(ctx.path)}: attempt {attempt} of {attempts} failed: {describe_error(error)}"
                 ctx.log.warning("%s; again in %s", words, seconds_in_words(pause))
             ctx.sleep(pause)
-            wait *= factor
+            wait = min(wait * factor, longest)
             if ctx.step is not None:
                 ctx.step.attempts += 1
         return task.do(ctx)

@@ -43,7 +43,8 @@ class LogObserver:
 
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""
-        why = step.facts["error"] or step.reason
+        facts = {name: value for name, value in step.facts.items() if value is not None}
+        why = facts.get("error", step.reason)
         if step.status is Status.RUNNING:
             level, words = logging.INFO, "started"
         elif step.start is None:
@@ -52,10 +53,9 @@ class LogObserver:
             level = logging.INFO if step.ok else logging.ERROR if step.failure else logging.WARNING
             words = f"{step.status} after {seconds_in_words(step.seconds)}{f': {why}' if why else ''}"
         action = "" if step.action == "do" else f" ({step.action})"
-        facts = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **facts}}
         raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
-        self.logger.log(level, "%s%s %s", "/".join(step.path), action, words, extra=extra, exc_info=raised)
+        self.logger.log(level, "%s%s %s", facts["task"], action, words, extra=extra, exc_info=raised)
 
 
 def live_tree(logger: logging.Logger) -> LiveTree | None:
@@ -70,13 +70,12 @@ def live_tree(logger: logging.Logger) -> LiveTree | None:
 
 
 class LiveTree:
-    """An observer that shows the report as it grows, and removes it at the end.
+    """An observer that shows the report of one run as it grows, and removes it at the end.
 
-    Log handlers that write to the same terminal write above the tree while it is shown.
+    While it is shown, handlers of its logger and the root's that write to the same terminal write above it.
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:
-        """Show the tree of one run on this console; handlers of this logger and the root's then write above it."""
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
         self._console, self._logger = console, logger

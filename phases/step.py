@@ -78,8 +78,7 @@ class Step:
             return ()
         if isinstance(self.error, TaskFailed) and self.error.failures[0].run == self.run:
             return self.error.failures
-        inside = (child.failures for child in self.children if child.error is self.error)
-        return next(inside, (self,))
+        return next((child.failures for child in self.children if child.error is self.error), (self,))
 
     @property
     def failure(self) -> BaseException | None:

@@ -14,7 +14,7 @@ from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
-from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
 from hostrouting.routes.plan import reply_routes
 
@@ -49,7 +49,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     for unit in (*map(_UNIT_OF.__getitem__, steps), *[HostLayout.guard_unit] * config.guard.enabled):
         path = HostLayout.unit_path(unit)
         files.append(File(path, units.UNITS[unit]))
-        files += [File(HostLayout.enabled_path(unit), target=path)] if units.is_enabled(unit) else []
+        files += [File(HostLayout.enabled_path(unit), target=path)] if "[Install]" in units.UNITS[unit] else []
     if config.manage_foreign == "keep":
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
     files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
@@ -66,10 +66,10 @@ def render_config(config: HostRoutingConfig) -> str:
     return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
 
 
-def writer_of(text: str) -> str:
-    """The release that wrote this config.json; empty if it does not say."""
+def writer_of(files: Files) -> str:
+    """The release that wrote config.json; empty if it does not say."""
     try:
-        return str(json.loads(text)["writtenBy"])
+        return str(json.loads(files.read(HostLayout.config_path) or "")["writtenBy"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -91,7 +91,9 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 
 def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
-    paths = [*_drop_ins(files)]
+    units_with_drop_ins = [name[:-2] for name in files.names(HostLayout.unit_directory) if name.endswith(".d")]
+    drop_ins = map(HostLayout.drop_in_path, units_with_drop_ins)
+    paths = [path for drop_in in drop_ins for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
     unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
     for unit, path in zip(units.UNITS, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
@@ -112,11 +114,3 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
     names = [name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")]  # as in bash
     return tuple(f"{folder}/{name}" for name in names if name not in ours)
-
-
-def _drop_ins(files: Files) -> Iterator[str]:
-    folder = HostLayout.unit_directory
-    for name in files.names(folder):
-        path = f"{folder}/{name}/{DROP_IN}"
-        if name.endswith(".d"):
-            yield from (path for path in (path, leftover(path)) if is_ours(files, path))

@@ -44,14 +44,12 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
             yield Finding("file", "note", f"{path} is not a step of the gate: the name of a step ends in .sh", path)
-    writer = writer_of(files.read(HostLayout.config_path) or "")
+    writer = writer_of(files)
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
-    needed = {
-        HostLayout.gate_path,
-        *(HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required),
-    }
+    required = [step for step, (_, is_required) in steps_of(config) if is_required]
+    needed = {HostLayout.gate_path, *map(HostLayout.step_path, required)}
     for file in files_of(config):
         if not files.look(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,8 @@ _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure is only logged."""
-    return HEAD + asset("gate.sh").replace(
-        "required=() wanted=()\n", f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n", 1
-    )
+    steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
+    return HEAD + asset("gate.sh").replace("required=() wanted=()\n", steps, 1)
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
@@ -61,7 +60,9 @@ def render_check_script(config: HostRoutingConfig) -> str:
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"service {_range(Prefix.of(cidr))}" for cidr in check.service_cidrs]
     settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]
-    settings += (*_device_settings(), *_refusal_settings(), *_protocol_settings())
+    settings += (*_device_settings(), *_refusal_settings())
+    names = {number: protocol_name(number) for number in range(256)}
+    settings += [f"protocol {number} {name}" for number, name in names.items() if name != str(number)]
     return filled("check-route-overlap.sh", settings)
 
 
@@ -83,19 +84,15 @@ def as_listed(address: IP) -> str:
     return socket.inet_ntop(family, address.packed)
 
 
-def filled(name: str, settings: Iterable[str]) -> str:
+def filled(name: str, settings: Sequence[str]) -> str:
     """The asset with the settings in its data block."""
-    block = "".join(f"  '{_plain(line)}'\n" for line in settings)
+    if unsafe := [line for line in settings if not _LETTERS.issuperset(line)]:
+        raise ValueError(f"{unsafe[0]!r} has characters that are not allowed in a setting of a boot script")
+    block = "".join(f"  '{line}'\n" for line in settings)
     head, opening, tail = asset(name).partition(_BLOCK)
     if not opening:
         raise ValueError(f"the asset {name} has no data block")
     return f"{HEAD}{head}configuration=(\n{block})\n{tail}"
-
-
-def _plain(line: str) -> str:
-    if not _LETTERS.issuperset(line):
-        raise ValueError(f"{line!r} has characters that are not allowed in a setting of a boot script")
-    return line
 
 
 @cache
@@ -124,10 +121,3 @@ def _refusal_settings() -> Iterator[str]:
             for family, (low, high) in row.lengths.items():
                 for kind in row.types:
                     yield f"refuse {family} {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {low} {high}"
-
-
-def _protocol_settings() -> Iterator[str]:
-    """The names of protocols."""
-    for number in range(256):
-        if (name := protocol_name(number)) != str(number):
-            yield f"protocol {number} {name}"

@@ -132,8 +132,3 @@ UNITS = {
     ),
 }
 """The texts. The guard runs all steps again, and is stopped first; each oneshot runs one step, the check by hand."""
-
-
-def is_enabled(unit: str) -> bool:
-    """Whether this unit is started at boot."""
-    return "[Install]" in UNITS[unit]

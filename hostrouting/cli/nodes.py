@@ -20,8 +20,7 @@ def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
     """Check the snapshots in these folders in new processes, one for each processor."""
     paths = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
-    pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
-    with pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
         groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}

@@ -18,9 +18,8 @@ from hostrouting.tasks.results import Plan
 def plan_lines(plan: Plan) -> Iterator[str]:
     """What would be changed, and what there is to tell about it."""
     routes, files = plan.routes, plan.files
-    steps = () if routes is None else (*routes.conflicts, *routes.changes)
     writes, removes = (f"write {path}" for path in files.writes), (f"remove {path}" for path in files.removes)
-    yield from _blocks(steps, plan.operations, writes, removes)
+    yield from _blocks((*routes.conflicts, *routes.changes), plan.operations, writes, removes)
     yield from ["  have systemd read its files again"] if plan.needs_reload else []
     yield from finding_lines(finding for finding in plan.findings if finding.name != "route-conflict")  # a step
 
@@ -30,11 +29,11 @@ def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
     path, routes = HostLayout.config_path, plan.routes
     if not is_installed:
         yield "NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
-    elif routes is not None and routes.conflicts:
+    elif routes.conflicts:
         yield f"CONFLICT: this host does not match {path}, and apply would fail; the lines that begin with ! say why"
     elif not plan.is_empty:
         yield f"DIFFERENT: this host does not match {path}; as root: hostrouting apply --config {path}"
-    elif routes is not None and routes.pending:
+    elif routes.pending:
         yield f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why"
     elif is_fine:
         yield f"INSTALLED: this host matches {path}"

@@ -56,12 +56,6 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     return config._replace(route_overlap=section)
 
 
-def repair_command(arguments: argparse.Namespace) -> str:
-    """The command that prints the configuration which repairs what was checked."""
-    config = [] if arguments.config is None else ["--config", typed_name(arguments.config)]
-    return " ".join(["hostrouting repair", *map(shlex.quote, arguments.cidrs), *config])
-
-
 def read_host(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one."""
     if saved is None:

@@ -58,9 +58,7 @@ class Effects:
         }
 
     def __add__(self, other: Effects) -> Effects:
-        return Effects(
-            (*self.changes, *other.changes), (*self.files, *other.files), (*self.operations, *other.operations)
-        )
+        return Effects(self.changes + other.changes, self.files + other.files, self.operations + other.operations)
 
 
 def effects_of(outcome: object) -> Effects:

@@ -300,6 +300,5 @@ def _edge(verb: str, place: str) -> Iterator[None]:
         other = error.filename if error.filename not in {None, place} else ""
         reason = f"{other}: {error.strerror}" if other else error.strerror
         remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
-        raise HostError(
-            f"cannot {verb} {place}: {reason}; {remedy}", what="file", target=place, errno=error.errno
-        ) from error
+        sentence = f"cannot {verb} {place}: {reason}; {remedy}"
+        raise HostError(sentence, what="file", target=place, errno=error.errno) from error

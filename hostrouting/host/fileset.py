@@ -53,9 +53,8 @@ class File(NamedTuple):
         text, name = files.read(self.path), self.path.rpartition("/")[2]
         if not text:
             remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
-            raise HostError(
-                f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", what="file", target=self.path
-            )
+            rule = f"is masked: empty, or a link to /dev/null; {remedy}"
+            raise HostError(f"{self.path} {rule}", what="file", target=self.path)
         if not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
             raise HostError(f"{self.path} {rule}: move the file away, or rename it", what="file", target=self.path)

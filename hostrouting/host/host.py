@@ -122,9 +122,8 @@ class Host:
         """
         files, layout = self.files, HostLayout
         try:
-            drop_ins = [
-                layout.drop_in_path(name[:-2]) for name in files.names(layout.unit_directory) if name[-2:] == ".d"
-            ]
+            names = files.names(layout.unit_directory)
+            drop_ins = [layout.drop_in_path(name[:-2]) for name in names if name[-2:] == ".d"]
             folders = (layout.config_directory, layout.state_directory)
             return any(map(files.names, folders)) or any(map(files.look, (layout.networkd_path, *drop_ins)))
         except HostError:

@@ -43,16 +43,9 @@ class HostLayout:
     markers = (ok_path, detected_path)
     """The files that the check writes; at most one of them exists."""
 
-    original_links = tuple(
-        map(
-            "/".join,
-            product(
-                (unit_directory, "/run/systemd/system"),
-                (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires"),
-                (routes_unit, check_unit),
-            ),
-        )
-    )
+    _unit_folders = (unit_directory, "/run/systemd/system")
+    _link_folders = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
+    original_links = tuple(map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit))))
     """The links by which the Go original's installation makes running machines depend on the oneshots."""
 
     @classmethod
@@ -76,6 +69,6 @@ class HostLayout:
         return f"{cls.unit_directory}/{unit}.d/{DROP_IN}"
 
     @staticmethod
-    def undo_file(cni: str, number: int) -> str:
-        """The path of the nth undo file for this CNI, which survives a reboot: it restores what a clean-up deleted."""
-        return f"/var/lib/hostrouting/{cni}-{number}.undo"
+    def undo_file(number: int) -> str:
+        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had left behind."""
+        return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

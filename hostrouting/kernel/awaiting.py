@@ -24,26 +24,21 @@ def await_result(
     end, logged = ctx.clock.now() + wait, ""
     ctx.check()
     result, missing = attempt()
-    if result is not None or not wait:  # no need to listen
-        return _required(result, missing, wait)
-    with backend.watch() as watch, ctx.on_cancel(watch.wake):
-        while True:
-            ctx.check()
-            # Repeat once after listening has begun: the change may have come before that.
-            result, missing = attempt()
-            left = end - ctx.clock.now()
-            if result is not None or left <= 0:
-                return _required(result, missing, wait)
-            if missing != logged:
-                ctx.log.info("waiting for up to %g s: %s", round(left, 1), missing)
-                logged = missing
-            if not watch.wait(left, clock=ctx.clock):
-                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
-                # forever.
-                ctx.sleep(end - ctx.clock.now())
-
-
-def _required(result: T | None, missing: str, wait: float) -> T:
+    if result is None and wait:
+        with backend.watch() as watch, ctx.on_cancel(watch.wake):
+            while True:
+                ctx.check()
+                # Repeat once after listening has begun: the change may have come before that.
+                result, missing = attempt()
+                left = end - ctx.clock.now()
+                if result is not None or left <= 0:
+                    break
+                if missing != logged:
+                    ctx.log.info("waiting for up to %g s: %s", round(left, 1), missing)
+                    logged = missing
+                if not watch.wait(left, clock=ctx.clock):
+                    # The time is up. A run with a clock of its own must still advance it, or it would loop forever.
+                    ctx.sleep(end - ctx.clock.now())
     if result is None:
         raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; add it, or correct the configuration")
     return result

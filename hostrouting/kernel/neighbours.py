@@ -16,11 +16,10 @@ from typing import Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink.backend import kernel_errors
 from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of, text_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
 from hostrouting.kernel.netlink.routes import index_of
-from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, attribute, is_error, message
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, attribute, is_error, kernel_errors, message
 from hostrouting.model.prefix import IP, as_ip
 
 

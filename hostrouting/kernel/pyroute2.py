@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of, settled
-from hostrouting.kernel.netlink.backend import kernel_errors
 from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, ONLINK, decode, needs_no_gateway
-from hostrouting.kernel.netlink.socket import KernelError
+from hostrouting.kernel.netlink.socket import KernelError, kernel_errors
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Snapshot

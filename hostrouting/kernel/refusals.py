@@ -40,14 +40,9 @@ _MOST_HOPS = 0xFFFF // 28  # their attribute has two bytes for its length, and o
 def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
     """The error for a request that was refused with this errno; `words` are the kernel's own, if it gave any."""
     kind, problem = _REFUSALS.get(number, ("refused", ""))
-    message = f"cannot {request.verb} {request.route}"
-    return BackendError(
-        f"{message}: {problem}" if problem else message,
-        kind=kind,
-        route=str(request.route),
-        errno=number,
-        kernel=words or os.strerror(number),
-    )
+    message, kernel = f"cannot {request.verb} {request.route}", words or os.strerror(number)
+    message = f"{message}: {problem}" if problem else message
+    return BackendError(message, kind=kind, errno=number, kernel=kernel, route=str(request.route))
 
 
 def misfit(route: Route) -> str:

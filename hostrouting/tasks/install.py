@@ -148,11 +148,12 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
     return (Operation("start", unit, "its files are new" if is_new else "it is not running"),)
 
 
-def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
+def planned(parts: Parts) -> Plan:
     """What would become of the files, and what these tasks would do; nothing is changed."""
+    host, config = parts[0].host, parts[0].config
     changes, manager = file_changes(host, config), host.running_manager
     findings = tuple(find_requirements(host, config, changes))
-    needs_reload = manager is not None and is_unread(manager, config, *(part.former for part in parts[:1]))
+    needs_reload = manager is not None and is_unread(manager, config, parts[0].former)
     plan = Plan(changes, needs_reload, operations=_starts(manager, config, changes), findings=findings)
     for part in parts:
         plan += part.planned()
@@ -196,8 +197,7 @@ class InstallTask:
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now; changes nothing."""
-        parts = self.parts()
-        return planned(self.host, parts[0].config, parts)
+        return planned(self.parts())
 
     def do(self, ctx: phases.Context) -> object:
         raise NotImplementedError
@@ -240,14 +240,14 @@ class InstallTask:
     def _possible_plan(self, parts: Parts) -> Plan | None:
         """The plan of these parts; None if there is nothing to do. Raises the error of a run that must fail."""
         host, config = self.host, parts[0].config
-        plan, is_installed = planned(host, config, parts), bool(owned_paths(host.files))
+        plan, is_installed = planned(parts), bool(owned_paths(host.files))
         if not (is_installed or plan.files or plan.changes_kernel):
             return None
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
         if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
             raise ConfigError(losses)
-        if plan.routes is not None and is_installed:
+        if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:
             host.rights().require_network()

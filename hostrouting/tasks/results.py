@@ -10,11 +10,11 @@ from hostrouting.check.report import check_document
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import FileChanges
+from hostrouting.routes.plan import RoutePlan
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.model.prefix import IP
-    from hostrouting.routes.plan import RoutePlan
 
 
 @attrs.frozen
@@ -24,7 +24,7 @@ class Plan:
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
     """Whether one of our files has changed or gone since systemd last read it."""
-    routes: RoutePlan | None = None
+    routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Changes that concern neither routes nor files."""
     findings: tuple[Finding, ...] = ()
@@ -33,14 +33,13 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be changed."""
-        routes = self.routes is not None and bool(self.routes.changes or self.routes.conflicts)
+        routes = self.routes.changes or self.routes.conflicts
         return not (routes or self.files or self.needs_reload or self.operations)
 
     @property
     def changes_kernel(self) -> bool:
         """Whether routes or other state of the kernel would change, now or when what is missing has come."""
-        routes = self.routes
-        return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
+        return bool(self.operations or self.routes.changes or self.routes.pending)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -52,14 +51,14 @@ class Plan:
         return Plan(
             FileChanges((*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)),
             self.needs_reload or other.needs_reload,
-            self.routes or other.routes,
+            other.routes if self.routes == RoutePlan() else self.routes,
             (*self.operations, *other.operations),
             worst_first((*self.findings, *other.findings)),
         )
 
     def to_mapping(self) -> dict[str, object]:
         """The plan as plain values."""
-        steps = () if self.routes is None else self.routes.steps
+        steps = self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
             "operations": [operation._asdict() for operation in self.operations],
@@ -69,7 +68,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines = [str(self.routes)] if self.routes is not None and (self.routes.steps or self.routes.pending) else []
+        lines = [str(self.routes)] if self.routes.steps or self.routes.pending else []
         lines += map(str, self.operations)
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]

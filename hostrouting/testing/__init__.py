@@ -20,18 +20,6 @@ from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
-__all__ = [
-    "FakeKernel",
-    "FaultyBackend",
-    "FakeNftables",
-    "FakeEbtables",
-    "FakeLinkLayer",
-    "FakeFiles",
-    "FakeHost",
-    "FakeManager",
-    "plain_vm",
-    "h200",
-    "vpn_node",
-    "ecmp_node",
-    "cni_node",
-]
+__all__ = ["FakeKernel", "FakeNftables", "FakeEbtables", "FakeLinkLayer", "FaultyBackend"]  # kernels, with faults
+__all__ += ["FakeHost", "FakeFiles", "FakeManager"]  # a host in memory, and its parts
+__all__ += ["plain_vm", "h200", "vpn_node", "ecmp_node", "cni_node"]  # the kernels of ready-made hosts

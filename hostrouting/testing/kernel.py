@@ -184,8 +184,7 @@ class FakeKernel(RouteBackend):
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, also after `close`."""
-        error = self._refusal(RouteRequest(verb, route))
-        if error is not None:
+        if (error := self._refusal(RouteRequest(verb, route))) is not None:
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
@@ -405,10 +404,8 @@ class FakeWatch(Watch):
         if self._is_woken:
             self._is_woken = False
             return False
-        if not self._is_reported:
-            return False
-        self._is_reported = False
-        return True
+        is_changed, self._is_reported = self._is_reported, False
+        return is_changed
 
     def wake(self) -> None:
         self._is_woken = True

@@ -285,7 +285,8 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the default rules."""
     family = within.family
-    standing = default_rules(family)
+    standing, several = default_rules(family), st.lists(rules(within), max_size=4)
+    custom = several.map(lambda extra: tuple(sorted((*standing, *extra), key=lambda rule: rule.priority)))
     address = _made(
         Address,
         ip=st.just(ip_at(family, within.first + 1)),
@@ -296,11 +297,7 @@ def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
         Snapshot,
         links=st.just(tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))),
         addresses=st.tuples(address),
-        rules=st.just(standing) | st.lists(rules(within), max_size=4).map(lambda extra: _ordered(*standing, *extra)),
+        rules=st.just(standing) | custom,
         routes=st.lists(routes(within, only_ipv6=True), max_size=12).map(tuple),
         ipv6_forwarding=st.just(value=True),
     )
-
-
-def _ordered(*several: Rule) -> tuple[Rule, ...]:
-    return tuple(sorted(several, key=lambda rule: rule.priority))

@@ -1,6 +1,5 @@
 """Ready-made hosts, each a fake kernel with the routes that such a host has after boot."""
 
-from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
@@ -18,7 +17,7 @@ def plain_vm() -> FakeKernel:
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")
-    _install(kernel, Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=_DHCP, metric=100))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=_DHCP, metric=100))
     return kernel
 
 
@@ -35,7 +34,7 @@ def h200(*, dual_stack: bool = False) -> FakeKernel:
         kernel.add_address("eth0", "2001:db8::4/64")
         for number in range(8):
             kernel.add_address(f"ib{number}", f"fd16::{number + 10:x}/48")
-        _install(kernel, Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=_RA, metric=1024))
+        kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=_RA, metric=1024))
     return kernel
 
 
@@ -48,7 +47,7 @@ def vpn_node() -> FakeKernel:
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
     kernel.add_address("wg0", "10.8.0.2/32")
-    _install(kernel, Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=_STATIC))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="wg0", table=51820, protocol=_STATIC))
     kernel.add_rule(Rule(family=4, priority=32764, invert=True, fwmark=51820, fwmask=0xFFFFFFFF, table=51820))
     kernel.add_rule(Rule(family=4, priority=32763, table=254, suppress_prefixlength=0))
     return kernel
@@ -62,7 +61,7 @@ def ecmp_node() -> FakeKernel:
         kernel.add_link(f"eth{number}")
         kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
     next_hops = tuple(NextHop(f"eth{number}", gateway=as_ip(f"10.{number}.0.1")) for number in (0, 1))
-    _install(kernel, Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=_STATIC))
+    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), next_hops, protocol=_STATIC))
     return kernel
 
 
@@ -73,11 +72,6 @@ def cni_node() -> FakeKernel:
     kernel.add_address("cni0", "10.244.0.1/24")
     for pod in range(2):
         kernel.add_link(Link(name=f"veth{pod}", index=0, kind="veth", master="cni0"))
-    _install(kernel, *(Route.to(f"10.244.{node}.0/24", dev="eth0", gateway=f"10.0.0.{node + 4}") for node in (1, 2)))
+    for node in (1, 2):
+        kernel.ip_route("add", Route.to(f"10.244.{node}.0/24", dev="eth0", gateway=f"10.0.0.{node + 4}"))
     return kernel
-
-
-def _install(kernel: FakeKernel, *routes: Route) -> None:
-    for outcome in kernel.change(RouteRequest("add", route) for route in routes):
-        if outcome.error is not None:
-            raise outcome.error

@@ -6,10 +6,11 @@ Only routing tables and rules are checked, as they are now: not firewalls, IPsec
 """
 
 import argparse
+from shlex import quote
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import bad_input, find_config, repair_command, with_cidrs
+from hostrouting.cli.source import bad_input, find_config, typed_name, with_cidrs
 from hostrouting.host.host import Host
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
@@ -25,5 +26,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return check_nodes(arguments.snapshots, config)
     check = make_check(config, host, arguments.snapshot)
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
+    repair = ["hostrouting repair", *map(quote, arguments.cidrs)]
+    repair += [] if arguments.config is None else ["--config", typed_name(arguments.config)]
     there = "as root" if arguments.snapshot is None else "on that host as root"
-    return Answer(code, check.document(), check.lines(repair_command(arguments), there), check.report)
+    return Answer(code, check.document(), check.lines(" ".join(repair), there), check.report)

@@ -13,7 +13,7 @@ from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import read_config, read_host, typed_name
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
@@ -32,14 +32,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     else:
         steps = plan_static_routes(config, before)
         plan = Plan(routes=steps, findings=tuple(steps.findings()))
-    routes = plan.routes or RoutePlan()
-    if config.route_overlap.cidrs and not (routes.conflicts or routes.pending):
-        check = Check.of(check_snapshot(routes.apply_to(before), config), config)
+    if config.route_overlap.cidrs and not (plan.routes.conflicts or plan.routes.pending):
+        check = Check.of(check_snapshot(plan.routes.apply_to(before), config), config)
     code_after = check.code(arguments.ignore) if check else FINE
     is_lost = code_after == PROBLEM and config.route_overlap.mode == "STRICT"
     if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
         code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
-    elif routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
+    elif plan.routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host matches the configuration"

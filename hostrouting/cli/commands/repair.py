@@ -13,11 +13,9 @@ from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
 from hostrouting.cli.source import find_config, with_cidrs
-from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.model.snapshot import Snapshot
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 
@@ -33,7 +31,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
-    config, conflicts = _repaired(config, report.families[0].judge.fib.snapshot)
+    missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
+    gone = {finding.target for finding in conflicts}  # another program's route has their place
+    keys, routes = {route.key for route in missing}, config.static_routes.routes
+    kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]
+    config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
     is_decided = report.verdict != "undecided"
     for line in () if is_decided else check.verdicts():
@@ -46,12 +48,3 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
     return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines if is_decided else ())
-
-
-def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The configuration with the routes that repair the host; a finding for each route whose place is taken."""
-    missing, conflicts = missing_routes(config, snapshot)
-    left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
-    kept = [route for route in config.static_routes.routes if str(route.destination) not in left_out]
-    routes = (*(route for route in kept if route.key not in keys), *missing)
-    return config._replace(static_routes=StaticRoutesConfig(bool(routes), routes)), conflicts

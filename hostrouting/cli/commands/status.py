@@ -19,7 +19,6 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.results import Plan
@@ -41,7 +40,7 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
 
     if (config := read_installed(host)) is not None:
         plan = ask(Configure(config, host=host).plan, plan)
-        if writer_of(host.files.read(HostLayout.config_path) or "") != WRITER:
+        if writer_of(host.files) != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
         plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(host, config), none), *plan.findings))
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None

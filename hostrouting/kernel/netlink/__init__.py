@@ -2,7 +2,7 @@
 
 From the bottom:
 
-    socket    messages, and the socket that carries them
+    socket    messages, the socket that carries them, and its errors
     routes    the codec of routes: lists, changes and lookups
     host      devices, addresses, rules and settings
     watch     listening for changes

@@ -1,9 +1,8 @@
-"""NetlinkBackend, the routing edge to Linux: the verbs of the contract, and errors as the contract names them."""
+"""NetlinkBackend, the routing edge to Linux: the verbs of the contract."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -14,7 +13,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest,
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
 from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes
-from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, kind_of, messages_in
+from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors, kind_of, messages_in
 from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.kernel.refusals import refusal
 from hostrouting.model.prefix import IPV4, IPV6
@@ -23,30 +22,6 @@ from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP, Prefix
-
-_KINDS: dict[int, tuple[str, str]] = {
-    errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
-    errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
-    errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
-    errno.ENOBUFS: ("unsettled", "answers were lost"),
-    errno.EINTR: ("unsettled", "the tables kept changing"),
-    errno.EMSGSIZE: ("failed", "a route has more next hops than fit into an answer"),
-}
-_UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
-_KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT), _UNAVAILABLE)
-
-
-@contextmanager
-def kernel_errors(attempt: str) -> Iterator[None]:
-    """Raise errors of the kernel and its sockets as a BackendError."""
-    try:
-        yield
-    except (KernelError, OSError) as error:
-        number = error.number if isinstance(error, KernelError) else error.errno or errno.EIO
-        words = error.words if isinstance(error, KernelError) else ""
-        kind, reason = _KINDS.get(number, ("failed", ""))
-        message = f"cannot {attempt}: {reason}" if reason else f"cannot {attempt}"
-        raise BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number)) from error
 
 
 class NetlinkBackend(RouteBackend):

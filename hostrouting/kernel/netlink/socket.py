@@ -1,4 +1,4 @@
-"""A conversation with the kernel by netlink: messages, and the socket that carries them.
+"""A conversation with the kernel by netlink: messages, the socket that carries them, and its errors.
 
 A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
 loading pyroute2 takes a tenth of a second, which is more than a whole check, and a device takes it 140 µs.
@@ -17,7 +17,9 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+
+from hostrouting.errors import BackendError
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length with this header, number
@@ -36,6 +38,17 @@ _BUFFER = 1 << 22  # for dumps and bursts of reports; without privilege, the hos
 _ROOM = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _AT_ONCE, _ANSWERS_AT_ONCE = 128, 32  # messages in one call: an error takes up to 1 KiB, an answer up to 5
 
+_KINDS: dict[int, tuple[str, str]] = {
+    errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
+    errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
+    errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
+    errno.ENOBUFS: ("unsettled", "answers were lost"),
+    errno.EINTR: ("unsettled", "the tables kept changing"),
+    errno.EMSGSIZE: ("failed", "a route has more next hops than fit into an answer"),
+}
+_UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
+_KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT), _UNAVAILABLE)
+
 
 class KernelError(Exception):
     """The answer of the kernel is an error: its number, and the kernel's own words if it gave any.
@@ -47,6 +60,19 @@ class KernelError(Exception):
         """Keep both."""
         self.number, self.words = number, words
         super().__init__(number, words or os.strerror(number))
+
+
+@contextmanager
+def kernel_errors(attempt: str) -> Iterator[None]:
+    """Raise errors of the kernel and its sockets as a BackendError."""
+    try:
+        yield
+    except (KernelError, OSError) as error:
+        number = error.number if isinstance(error, KernelError) else error.errno or errno.EIO
+        words = error.words if isinstance(error, KernelError) else ""
+        kind, reason = _KINDS.get(number, ("failed", ""))
+        message = f"cannot {attempt}: {reason}" if reason else f"cannot {attempt}"
+        raise BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number)) from error
 
 
 def attributes_of(data: bytes, at: int = 0, wanted: Collection[int] | None = None) -> dict[int, bytes]:

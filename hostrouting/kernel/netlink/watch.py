@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Watch
 from hostrouting.kernel.netlink.numbers import groups_of
-from hostrouting.kernel.netlink.socket import NetlinkSocket
+from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
 
 if TYPE_CHECKING:
     from phases import Clock
@@ -46,13 +46,9 @@ class NetlinkWatch(Watch):
             if self._waker in ready:
                 os.eventfd_read(self._waker)
                 return False
-            try:
+            with kernel_errors("listen to changes of routes any more"):
                 if ready and list(self._socket.reports()):
                     return True
-            except OSError as error:
-                raise BackendError(
-                    "cannot listen to changes of routes any more", errno=error.errno, kernel=error.strerror or ""
-                ) from error
             if time.monotonic() >= deadline:
                 return False
 

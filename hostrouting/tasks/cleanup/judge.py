@@ -85,9 +85,8 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     if name := active_file(facts.conflists):
         path = f"{CONFLISTS}/{name}"
         sentence = f"{path} says that azure-vnet manages this node's pods"
-        findings.append(
-            Finding("azure-vnet", "error", sentence, path, "remove the file if another CNI manages the pods")
-        )
+        remedy = "remove the file if another CNI manages the pods"
+        findings.append(Finding("azure-vnet", "error", sentence, path, remedy))
     try:
         pods = read_state("{}" if facts.state is None else facts.state)
     except ValueError as error:
@@ -182,10 +181,8 @@ class _Judge:
         self._alive = {mac: f"a device behind {dev}" for mac, dev in view.learned if dev not in self._uplinks}
         self._alive |= {mac: f"a pod behind {dev}" for dev, mac in view.peers.items()}
         self._alive |= {mac: f"the device {dev}" for dev, mac in view.macs.items()}
-        gateways = (
-            hop.gateway for route in facts.snapshot.routes if not route.prefix.length for hop in route.next_hops
-        )
-        self._local = {gateway: "a default gateway" for gateway in gateways if gateway is not None}
+        hops = (hop for route in facts.snapshot.routes if not route.prefix.length for hop in route.next_hops)
+        self._local = {hop.gateway: "a default gateway" for hop in hops if hop.gateway is not None}
         self._local |= {own.ip: f"an address of this host, on {own.dev}" for own in facts.snapshot.addresses}
         self._listed = {ip: pod for pod in pods if pod.device in self._links for ip in pod.ips}
         self._rules = [(rule, pod) for rule in facts.rules or () if (pod := pod_rule(rule.text)) is not None]

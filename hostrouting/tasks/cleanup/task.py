@@ -134,7 +134,7 @@ class CleanStaleAzureVnet:
 
     def _delete(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""
-        paths = (HostLayout.undo_file("azure-vnet", number) for number in count(1))
+        paths = map(HostLayout.undo_file, count(1))
         undo_file = next(path for path in paths if not self.host.files.look(path))
         plan = self._delete_rules(ctx, undo_file)
         if not plan.deletions:

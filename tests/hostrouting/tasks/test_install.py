@@ -156,7 +156,7 @@ class TestLaws:
         effects = [effects_of(step.result) for step in report.walk()]
         assert {path for effect in effects for path in effect.files} == {*plan.files.writes, *plan.files.removes}
         assert {str(operation) for effect in effects for operation in effect.operations} == {*map(str, plan.operations)}
-        routes = () if plan.routes is None else plan.routes.changes
+        routes = plan.routes.changes
         assert {change.route.key for effect in effects for change in effect.changes} == {
             step.route.key for step in routes
         }
