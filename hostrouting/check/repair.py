@@ -112,7 +112,9 @@ def _length(fib: Fib, part: Part) -> int | None:
         if step.table is not None and step.rule.table == TABLE_MAIN and step.is_for_plain(part.first):
             best = step.table.best(part.first)
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not longer.
-            return best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0
+            length = best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0
+            limit = step.rule.suppress_prefixlength
+            return length if limit is None else max(length, limit + 1)
         if step.rule is part.decision.rule:
             break
     return None

@@ -7,7 +7,9 @@ escapes, the repair, what cannot be repaired, how to allow it, and what limits t
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.judge import ESCAPE, SOME_POD, ranges_of
@@ -114,7 +116,8 @@ def verdict_sentence(family: FamilyReport) -> str:
 
 def _size(cidr: Prefix, family: FamilyReport) -> str:
     """How much of this CIDR escapes."""
-    parts = (part for part in family.parts if cidr.first <= part.first <= cidr.last)
+    begin, end = (bisect_left(family.parts, border, key=attrgetter("first")) for border in (cidr.first, cidr.last + 1))
+    parts = family.parts[begin:end]
     return "all" if all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in parts) else "a part"
 
 

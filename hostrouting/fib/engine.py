@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import Prefix, borders_of, width_of
-from hostrouting.model.route import PREFERENCES, REFUSING, TABLE_MAIN
+from hostrouting.model.route import PREFERENCES, REFUSING
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -154,13 +154,16 @@ class Fib:
         self._steps: dict[Packet, tuple[Step, ...]] = {}
 
     def with_routes(self, added: Iterable[Route]) -> Fib:
-        """The same host with further routes in table main."""
-        others = {number: table for number, table in self.tables.items() if number != TABLE_MAIN}
-        return Fib(self.snapshot.with_routes(added), self.family, others)
+        """The same host with further routes; the other tables are shared."""
+        snapshot = self.snapshot.with_routes(added)
+        changed = {route.table for route in snapshot.routes[len(self.snapshot.routes) :]}
+        same = {number: table for number, table in self.tables.items() if number not in changed}
+        return Fib(snapshot, self.family, same)
 
     def equals(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: it uses any of the default routes that are equal."""
-        others = [] if route.prefix.length else self.tables[route.table].defaults[route.prefix]
+        table = None if route.prefix.length else self.tables.get(route.table)
+        others = table.defaults.get(route.prefix, []) if table else []
         rank = ("unicast", route.metric, route.preference)
         return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 

@@ -1,4 +1,4 @@
-"""A host's routing at one moment, with its devices and their addresses; and the JSON form `hostrouting/snapshot/1`.
+"""A host's routing at one moment, with its devices and their addresses; and the JSON form `hostrouting/snapshot/2`.
 
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
@@ -16,7 +16,7 @@ from hostrouting.model.rule import Rule
 
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 
-SCHEMA = "hostrouting/snapshot/1"
+SCHEMA = "hostrouting/snapshot/2"
 SAVE = "save one with: hostrouting snapshot > FILE"
 
 

@@ -49,10 +49,11 @@ class Configure(InstallTask):
             return phases.Skip(self.nothing)
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
-        files = phases.task("install-files")(lambda _ctx: done)
+        with ctx.shielded() as safe:  # also if the run was cancelled meanwhile: the files are there
+            phases.execute(phases.task("install-files")(lambda _ctx: done), safe)
         steps = (phases.task(part.name)(part.work) for part in parts)
-        results = phases.serial(files, *steps, name=self.name).do(ctx)
-        whole = sum(map(effects_of, results), Effects())
+        results = phases.serial(*steps, name=self.name).do(ctx)
+        whole = sum(map(effects_of, results), effects)
         report = next((result.report for result in results if isinstance(result, CheckResult)), None)
         return CheckResult(whole.changes, whole.files, whole.operations, report=report)
 

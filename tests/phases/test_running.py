@@ -10,6 +10,7 @@ import pytest
 
 import phases
 from phases import Context, Status, Step
+from phases.tasks import FunctionTask
 from phases.testing import FakeClock, Recorder, StubTask
 
 
@@ -69,8 +70,10 @@ def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
 @pytest.mark.parametrize("function", [_asynchronous, _yields])
 def test_functions_that_a_call_does_not_run(function: Callable[[Context], object]) -> None:
     """An async function or a generator would be a step that is ok and did nothing, so it is refused."""
-    with pytest.raises(phases.InvalidTask, match="is not an ordinary function"):
-        phases.task("a")(function)
+    make: Callable[..., object] = partial(FunctionTask, "a")
+    for verb in ("do", "plan", "undo"):
+        with pytest.raises(phases.InvalidTask, match="is not an ordinary function"):
+            make(**{"do": print, verb: function})
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]
     config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
-    is_decided = report.verdict != "undecided"
-    for line in () if is_decided else check.verdicts():
-        say(line)
+    if not (is_decided := report.verdict != "undecided"):
+        say("whether a repair is needed cannot be decided:")
+        limits = [doubt for family in report.families for doubt in family.doubts]
     for finding in limits:
         say(str(finding))
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()

@@ -191,7 +191,8 @@ class RouteReader:
             header, number = part[at : at + HEADER.size], part[at + HEADER.size]
             end, width = at + min((len(part) - at) // size, _AT_ONCE) * size, _WIDTHS[number]
             messages = memoryview(part)[at:end]
-            if (run := _run(messages, size, width)) and (kind := self._kinds.get(run[0][:-width])):
+            run = _run(messages, size, width) if part.startswith(header, end - size) else []
+            if run and (kind := self._kinds.get(run[0][:-width])):
                 yield from _wanted(kind, run, width)
                 at = end
                 continue

@@ -76,7 +76,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check --js", "usage: hostrouting check [-h]"),
         ("status all", "hostrouting status: error: unrecognized arguments: all"),
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
-        ("check --snapshot a --snapshot b", "--snapshot can be given only once"),
+        ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
         ("check --fail-on note", "invalid choice: 'note'"),

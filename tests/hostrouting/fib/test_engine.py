@@ -7,6 +7,7 @@ from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import ip_at
+from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -78,6 +79,15 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
 def bare(rule: Rule) -> Rule:
     """The rule without its conditions, as a packet sees it that meets them."""
     return rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
+
+
+def test_further_routes() -> None:
+    """An engine with further routes decides like that of the host with these routes, in any table."""
+    host = plain_vm().snapshot()
+    host = host._replace(rules=(*host.rules, Rule(family=4, priority=9, table=7)))
+    for more in ([Route.to("8.8.8.8/32", dev="eth1", table=table)] for table in (7, TABLE_MAIN, 99)):
+        shared, fresh = Fib(host, 4).with_routes(more), Fib(host.with_routes(more), 4)
+        assert [*shared.cells(0, 2**32 - 1)] == [*fresh.cells(0, 2**32 - 1)]
 
 
 def test_the_other_family() -> None:

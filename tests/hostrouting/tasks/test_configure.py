@@ -9,6 +9,7 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
+from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet
 from hostrouting.tasks.configure import TASKS, Configure, Remove
@@ -107,6 +108,24 @@ def test_report() -> None:
     assert routes["result"]["changes"] == added
     assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
     assert "=" not in json.dumps([files["result"], routes["result"], check["result"]])
+
+
+def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written is in the report, as the step that wrote it; and with `only`, also in the result."""
+    host, other = FakeHost(kernel=h200()), FakeHost(kernel=h200())
+
+    @phases.task("whole")
+    def whole(ctx: phases.Context) -> None:
+        monkeypatch.setattr(type(host.manager), "reload", lambda _: ctx.cancel("SIGTERM"))
+        phases.execute(Configure(WANTED, host=host), ctx)
+
+    report = phases.run(whole, observers=[])
+    monkeypatch.undo()
+    assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
+    stopped = report.status, report.find(ConfigureStaticRoutes.name).status
+    assert stopped == (phases.Status.CANCELLED, phases.Status.CANCELLED)
+    result = phases.run(Configure(WANTED, host=other), only=ConfigureStaticRoutes.name, observers=[]).result
+    assert LAYOUT.config_path in effects_of(result).files
 
 
 def test_result() -> None:
