@@ -295,6 +295,6 @@ _AT_BOOT = {
     "flannel-stale-route-over-cni0 microk8s-in-the-lan netbird-and-vrf networkd-took-the-local-rule on-link-by-mistake "
     "pods-through-a-vpn policy-routing-hides-pods vpn-for-one-user",
     "undecided": "bgp-halves canal-own-block tailscale-exit-node-and-flannel vpn-for-all-but-private "
-    "vpn-for-all-but-private-elsewhere wg-quick-full-tunnel-own-subnet",
+    "wg-quick-full-tunnel-own-subnet",
     "no-default-route": "ipv6-source-specific-default",
 }
