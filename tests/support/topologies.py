@@ -23,6 +23,13 @@ def host(interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), li
     return there._replace(routes=(*routes, *there.routes))
 
 
+def vm_with(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = ()) -> Snapshot:
+    """A plain VM with these things; rules stand in the order of their priorities."""
+    vm = topologies.plain_vm().snapshot()
+    every = tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority))
+    return vm.with_routes(routes)._replace(rules=every, links=(*vm.links, *links))
+
+
 def marked_vm() -> FakeKernel:
     """A plain VM that sends packets with a mark by eth1: nobody can know which packets these are."""
     kernel = topologies.plain_vm()

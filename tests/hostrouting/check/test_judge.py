@@ -1,5 +1,6 @@
 """hostrouting.check.judge: rows that no node of tests/hosts has, each an opinion that was wrong once."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Preference, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing import plain_vm
+from tests.support.sections import expect
+from tests.support.topologies import vm_with
 
 CIDR = "172.16.0.0/16"
 IB0 = Link(name="ib0", index=9, type=32)
@@ -20,18 +22,12 @@ ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 
 
-def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = (IB0,)) -> Snapshot:
-    """A plain VM with these things."""
-    host = plain_vm().snapshot()
-    every = tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority))
-    return host.with_routes(routes)._replace(rules=every, links=(*host.links, *links))
+node = partial(vm_with, links=(IB0,))
 
 
 def reported(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     """The check of these CIDRs."""
-    return check_snapshot(
-        snapshot, HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
-    )
+    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or [CIDR]), **section)))
 
 
 @pytest.mark.parametrize(
@@ -81,11 +77,11 @@ def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     vpn = Route.to("0.0.0.0/0", dev="wg1", table=100)
     for taken, verdict in ((CIDR, "undecided"), ("10.9.0.0/16", "ok")):
         host = node(vpn, Route.to(taken, dev="docker0"), rules=rules, links=links)
-        assert reported(host, expectedDevs=["wg1"]).verdict == verdict
+        assert reported(host, expected_devs=["wg1"]).verdict == verdict
     marked = Rule(family=4, priority=90, table=200, fwmark=1, fwmask=1)
     by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
     host = node(vpn, by_card, rules=(marked, *rules), links=links)
-    assert reported(host, expectedDevs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
+    assert reported(host, expected_devs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
 
 
 @pytest.mark.parametrize(("widest", "wider"), [("172.16.0.0/20", "172.16.0.0/19"), ("fd16::/64", "fd16::/63")])
@@ -124,7 +120,7 @@ def test_halves_beside_a_default_route_are_a_capture() -> None:
 def test_a_partition_of_infiniband_is_no_tunnel() -> None:
     """Where it is named, it hides no card, whose own subnet would be right then."""
     host = node(links=(Link(name="ib0.8001", index=9, kind="ipoib", type=32),))
-    assert reported(host, "10.0.0.128/25", expectedDevs=["ib0.8001"]).verdict == "overlap"
+    assert reported(host, "10.0.0.128/25", expected_devs=["ib0.8001"]).verdict == "overlap"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +213,7 @@ def test_packets_of_pods_with_a_mark() -> None:
     """For packets of pods, the source and the device of a rule are known; the rest of it can still lead elsewhere."""
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128)
     marked = node(ELSEWHERE, rules=(rule,))
-    assert reported(marked, podCidrs=["10.244.1.0/24"]).verdict == "undecided"
+    assert reported(marked, pod_cidrs=["10.244.1.0/24"]).verdict == "undecided"
     assert reported(marked).verdict == "ok"
 
 
@@ -274,7 +270,7 @@ def test_addresses_of_services_on_dummy_devices() -> None:
     link = Link(name="kube-ipvs0", index=12, kind="dummy")
     host = node(links=(link,))
     service = Address(ip=as_ip("10.96.0.10"), length=32, dev="kube-ipvs0")
-    report = reported(host._replace(addresses=(*host.addresses, service)), serviceCidrs=["10.96.0.0/16"])
+    report = reported(host._replace(addresses=(*host.addresses, service)), service_cidrs=["10.96.0.0/16"])
     assert report.families[0].flaws == ()
 
 
@@ -306,7 +302,7 @@ def test_a_repair_waits_until_the_device_is_named() -> None:
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
     repair = reported(host).families[0].repair
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
-    assert [route.dev for route in reported(host, expectedDevs=["eth0", "eth9"]).routes] == ["eth0"] * 2
+    assert [route.dev for route in reported(host, expected_devs=["eth0", "eth9"]).routes] == ["eth0"] * 2
 
 
 def test_a_repair_is_never_a_default_route() -> None:
@@ -315,7 +311,7 @@ def test_a_repair_is_never_a_default_route() -> None:
     ways = [Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=100), Route.to(network.network, dev="eth1")]
     host = node(*ways, links=(eth1,))
     host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.table != 254))
-    report = reported(host._replace(addresses=(network,)), "0.0.0.0/0", expectedDevs=["eth1"])
+    report = reported(host._replace(addresses=(network,)), "0.0.0.0/0", expected_devs=["eth1"])
     routes = [str(route.destination) for route in report.routes]
     assert report.node_ips == {network.ip.version: network.ip}
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
@@ -381,7 +377,7 @@ def test_the_uplink_leads_to_no_pod() -> None:
     refused = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=4)
     host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(CALI1,))
     assert reported(host).verdict == "undecided"
-    assert reported(host, "172.16.5.0/24", expectedDevs=["cali1"]).verdict == "overlap"
+    assert reported(host, "172.16.5.0/24", expected_devs=["cali1"]).verdict == "overlap"
 
 
 def test_packets_of_users_with_any_source_but_some() -> None:
@@ -434,7 +430,7 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
     )
     ways = Route.to("0.0.0.0/0", dev="ib0", table=200), Route.to(CIDR, dev="wg1", table=300)
     host = node(*ways, rules=rules, links=(IB0, Link(name="wg1", index=10, kind="wireguard", type=65534)))
-    report = reported(host, allowedDevs=["wg1"])
+    report = reported(host, allowed_devs=["wg1"])
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]
 
 
@@ -454,6 +450,6 @@ def test_a_repair_that_is_not_proven() -> None:
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
     ways = ELSEWHERE, sourced, Route.to("0.0.0.0/0", dev="wg1", table=400), Route.to("10.9.0.0/24", dev="ib0")
     repair = (
-        reported(node(*ways, rules=rules, links=links), CIDR, "10.9.0.0/16", allowedDevs=["wg1"]).families[0].repair
+        reported(node(*ways, rules=rules, links=links), CIDR, "10.9.0.0/16", allowed_devs=["wg1"]).families[0].repair
     )
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"] * 2)
