@@ -137,14 +137,6 @@ def test_what_may_be_the_card_below_a_tunnel(number: int, others: list[NextHop],
     assert reported(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
-@pytest.mark.parametrize(("protocol", "verdict"), [(9, "undecided"), (4, "ok")])
-def test_a_default_route_by_two_cards(protocol: int, verdict: str) -> None:
-    """One that an operator made is meant; one that is made of what several routers advertise may not be."""
-    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
-    default = Route(Prefix.parse("::/0"), hops, metric=1024, protocol=protocol)
-    assert reported(node(default, links=(Link(name="eth1", index=9),)), "fd00::/48").verdict == verdict
-
-
 @pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
 def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     """A default route by one hides the card's: which is meant is in doubt."""
@@ -347,13 +339,6 @@ def test_a_repair_of_the_last_address() -> None:
     """One address at the end of a CIDR is repaired by one route."""
     report = reported(node(Route.to("172.16.255.255/32", dev="ib0", metric=100)))
     assert [str(route.destination) for route in report.routes] == ["172.16.255.255/32"]
-
-
-def test_a_repair_is_never_a_reserved_range() -> None:
-    """The configuration takes no route to one, so what escapes there stays lost, whatever else is repaired."""
-    report = reported(node(Route.to("240.0.0.0/5", dev="ib0"), Route.to(CIDR, dev="ib0")), "240.0.0.0/4", CIDR)
-    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-    assert [unsafe.reason for unsafe in report.families[0].repair.unsafe] == ["host-route"]
 
 
 def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
