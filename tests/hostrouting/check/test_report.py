@@ -1,5 +1,6 @@
 """hostrouting.check.report: each finding in words, as an operator reads it, on a node that has it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from tests.support.sections import expect
 from tests.support.topologies import vm_with
 
 CIDR = "172.16.0.0/16"
-INSIDE = Prefix.parse("172.16.5.0/24")
+ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
 ETH1 = Link(name="eth1", index=9)
 VM = plain_vm().snapshot()
+HOLDER = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
 
 
 def without(priority: int) -> Snapshot:
@@ -35,25 +37,11 @@ def second_default(metric: int) -> Snapshot:
 
 NO_DEFAULT = VM._replace(routes=tuple(route for route in VM.routes if route.prefix.length))
 DOCKER = Link(name="docker0", index=9, kind="bridge")
-HOSTS = {
-    "own range": vm_with(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
-    "no route": vm_with(Route(INSIDE, type="throw")),
-    "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
-    "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
-    "no default route": NO_DEFAULT,
-    "on link": vm_with(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
-    "a repair of one route": vm_with(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
-    "not proven": vm_with(
-        Route(INSIDE, (NextHop("docker0"),)),
-        Route(Prefix.parse("0.0.0.0/0"), (NextHop("docker0"),), table=100),
-        rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
-        links=(DOCKER,),
-    ),
-    "competing defaults": second_default(200),
-    "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
-    "no local rule": without(0),
-    "no main rule": without(32766),
-}
+
+
+def only_default(route: Route, link: Link) -> Snapshot:
+    """A plain VM with this default route alone, which does not count, so it is named."""
+    return NO_DEFAULT.with_routes([route])._replace(links=(*NO_DEFAULT.links, link))
 
 
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
@@ -62,27 +50,45 @@ def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Findin
     return check_findings(check_snapshot(snapshot, config), mode="STRICT", wait=60)
 
 
+HOSTS = {
+    "own range": vm_with(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
+    "no route": vm_with(Route(INSIDE, type="throw")),
+    "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
+    "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
+    "no default route": NO_DEFAULT,
+    "by InfiniBand": only_default(Route.to(ANYWHERE, dev="ib0", protocol=16), Link("ib0", index=9, type=32)),
+    "by the loopback device": only_default(Route.to(ANYWHERE, dev="lo"), Link("lo", index=1, type=772)),
+    "by a dead end": only_default(Route.to(ANYWHERE, dev="ifb0"), Link("ifb0", index=9, kind="ifb")),
+    "in a table without a rule": only_default(Route.to(ANYWHERE, dev="eth1", table=7), ETH1),
+    "on link": vm_with(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
+    "a repair of one route": vm_with(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
+    "not proven": vm_with(
+        Route(INSIDE, (NextHop("docker0"),)),
+        Route(ANYWHERE, (NextHop("docker0"),), table=100),
+        rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
+        links=(DOCKER,),
+    ),
+    "competing defaults": second_default(200),
+    "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
+    "services that hold the host": HOLDER,
+    "pods that hold the host": HOLDER,  # for the uplink's address a note
+    "no local rule": without(0),
+    "no main rule": without(32766),
+}
+SECTIONS = {
+    "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
+    "pods that hold the host": {"pod_cidrs": ["10.0.0.0/16"]},
+}
+
+
+def lines() -> Iterator[tuple[str, Finding]]:
+    """What the check says of each host."""
+    return ((name, finding) for name, host in HOSTS.items() for finding in findings(host, **SECTIONS.get(name, {})))
+
+
 def test_each_line(snapshot: object) -> None:
-    """The line names the thing, the reason and the remedy: __snapshots__ has the lines of each host."""
-    assert snapshot == "\n".join(
-        f"{name}: {finding.line}" for name, host in HOSTS.items() for finding in findings(host)
-    )
-
-
-@pytest.mark.parametrize(
-    ("route", "link"),
-    [
-        (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32)),
-        (Route.to("0.0.0.0/0", dev="lo"), Link(name="lo", index=1, type=772)),
-        (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb")),
-        (Route.to("0.0.0.0/0", dev="eth1", table=7), ETH1),
-    ],
-)
-def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
-    """The only default route is named, if no device is expected for it."""
-    host = NO_DEFAULT.with_routes([route])._replace(links=(*NO_DEFAULT.links, link))
-    [finding] = findings(host)
-    assert f"default route that counts (there is [{route}]) within 60 s, so no device" in finding.sentence
+    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host, and the severities."""
+    assert snapshot == "\n".join(f"{name}: {finding.severity}: {finding.line}" for name, finding in lines())
 
 
 def test_the_gateway_of_an_escape() -> None:
@@ -115,22 +121,6 @@ def test_a_tunnel_does_not_compete() -> None:
     assert findings(vm_with(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))) == ()
 
 
-def test_services_that_hold_the_host() -> None:
-    """An address, a gateway and a name server inside a service network are errors, beside the verdict.
-
-    The uplink's address inside a network of pods is a note.
-    """
-    host = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
-    holders = findings(host, service_cidrs=["10.0.0.0/16"])
-    assert [(finding.name, finding.target) for finding in holders] == [
-        ("service-network-holds-host", "10.0.0.2"),
-        ("service-network-holds-host", "10.0.0.1"),
-        ("service-network-holds-host", "10.0.0.4"),
-    ]
-    [note] = findings(host, pod_cidrs=["10.0.0.0/16"])
-    assert (note.name, note.severity, note.target) == ("service-network-holds-host", "note", "10.0.0.4")
-
-
 def test_the_same_thing_is_said_once() -> None:
     """One doubt about several CIDRs is one finding, and so is one reason for several ranges."""
     doubts = findings(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
@@ -139,7 +129,7 @@ def test_the_same_thing_is_said_once() -> None:
 
 def test_no_line_is_long_without_a_need() -> None:
     """Sentences without the text of a route or a rule stay below 160 characters."""
-    for finding in (finding for host in HOSTS.values() for finding in findings(host)):
+    for _, finding in lines():
         assert len(finding.sentence) < 160 or "[" in finding.sentence or "rule" in finding.sentence
 
 
