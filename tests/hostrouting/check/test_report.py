@@ -37,6 +37,7 @@ def second_default(metric: int) -> Snapshot:
 
 NO_DEFAULT = VM._replace(routes=tuple(route for route in VM.routes if route.prefix.length))
 DOCKER = Link(name="docker0", index=9, kind="bridge")
+WG0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
 
 
 def only_default(route: Route, link: Link) -> Snapshot:
@@ -69,6 +70,7 @@ HOSTS = {
         links=(DOCKER,),
     ),
     "competing defaults": second_default(200),
+    "a tunnel, which does not compete": vm_with(Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)),
     "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
     "services that hold the host": HOLDER,
     "pods that hold the host": HOLDER,  # for the uplink's address a note
@@ -113,12 +115,6 @@ def test_the_commands_of_a_repair() -> None:
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
     assert single == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
-
-
-def test_a_tunnel_does_not_compete() -> None:
-    """A tunnel's default route that is not used is no card's that may be meant."""
-    wg0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
-    assert findings(vm_with(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))) == ()
 
 
 def test_the_same_thing_is_said_once() -> None:
