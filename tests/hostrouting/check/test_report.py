@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.check import check_snapshot
 from hostrouting.check.report import check_findings, repair_commands, verdict_sentence
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm, vpn_node
-from tests.support.sections import expect
-from tests.support.topologies import vm_with
+from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
 ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
@@ -46,9 +43,8 @@ def only_default(route: Route, link: Link) -> Snapshot:
 
 
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
-    """The findings of the check of these CIDRs."""
-    config = HostRoutingConfig(route_overlap=expect(*(cidrs or [CIDR]), **section))
-    return check_findings(check_snapshot(snapshot, config), mode="STRICT", wait=60)
+    """The findings of that check."""
+    return check_findings(checked(snapshot, *cidrs, **section), mode="STRICT", wait=60)
 
 
 HOSTS = {
@@ -70,6 +66,7 @@ HOSTS = {
         links=(DOCKER,),
     ),
     "competing defaults": second_default(200),
+    "equal defaults": second_default(100),
     "a tunnel, which does not compete": vm_with(Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)),
     "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
     "services that hold the host": HOLDER,
@@ -77,7 +74,9 @@ HOSTS = {
     "no local rule": without(0),
     "no main rule": without(32766),
 }
+EQUAL = {"expected_devs": ["eth0"]}
 SECTIONS = {
+    "equal defaults": EQUAL,
     "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
     "pods that hold the host": {"pod_cidrs": ["10.0.0.0/16"]},
 }
@@ -103,8 +102,8 @@ def test_the_gateway_of_an_escape() -> None:
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
-    [family] = check_snapshot(vm_with(rules=rules), HostRoutingConfig(route_overlap=expect(CIDR))).families
-    assert verdict_sentence(family) == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
+    sentence = verdict_sentence(checked(vm_with(rules=rules)).families[0])
+    assert sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
 def test_the_commands_of_a_repair() -> None:
@@ -131,15 +130,12 @@ def test_no_line_is_long_without_a_need() -> None:
 
 def test_a_network_that_escapes_by_several_devices() -> None:
     """All of it escapes, and the devices are one list."""
-    ways = [Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1")]
-    host = vm_with(*ways)
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect("172.16.0.0/16"))).families
-    assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs[:2]))).families
-    assert verdict_sentence(family).startswith("all of 172.16.0.0/16 leaves")
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs))).families
-    assert verdict_sentence(family).startswith("a part of 172.16.0.0/12 leaves")
+    one, two, three = (verdict_sentence(checked(host, *some).families[0]) for some in (cidrs[1:2], cidrs[:2], cidrs))
+    assert one == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    assert two.startswith("all of 172.16.0.0/16 leaves")
+    assert three.startswith("a part of 172.16.0.0/12 leaves")
 
 
 @pytest.mark.parametrize(
@@ -157,14 +153,7 @@ def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) 
 def test_an_equal_default_route_by_another_device() -> None:
     """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
     host = second_default(metric=100)
-    named = HostRoutingConfig(route_overlap=expect("10.96.0.0/12", expected_devs=["eth0"]))
-    (family,) = check_snapshot(host, named).families
-    assert verdict_sentence(family) == "all of 10.96.0.0/12 may leave by eth1; expected: eth0"
-    [escape] = [
-        finding for finding in check_findings(check_snapshot(host, named), mode="WARN") if finding.name == "overlap"
-    ]
-    default = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
-    assert escape.sentence == f"10.96.0.0/12 may leave by eth1, by a default route equal to {default}; expected: eth0"
-    assert [(str(route.destination), route.dev) for route in family.repair.routes] == [("10.96.0.0/12", "eth0")]
-    other_order = host._replace(routes=host.routes[::-1])
-    assert check_snapshot(other_order, named).routes == family.repair.routes
+    report, other_order = (checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1])))
+    assert verdict_sentence(report.families[0]) == "all of 172.16.0.0/16 may leave by eth1; expected: eth0"
+    assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
+    assert other_order.routes == report.routes
