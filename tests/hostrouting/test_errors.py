@@ -6,40 +6,27 @@ import pickle
 import pytest
 
 from hostrouting import errors
-from hostrouting.errors import (
-    ApplyError,
-    BackendError,
-    ConfigError,
-    Fault,
-    HostError,
-    HostRoutingError,
-    NotReady,
-    RequirementError,
-    RouteConflict,
-    RouteOverlapError,
-    is_denied,
-)
 from hostrouting.finding import Finding
 from hostrouting.host.effects import having_changed
 
-MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
-DEV = Fault("dev", "", "missing")
+MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
+DEV = errors.Fault("dev", "", "missing")
 FINDINGS = [
     Finding("no-default-route", "error", "there is none", "IPv4 default route", can_retry=True),
     Finding("action", "warning", "add it", facts={"routes": [{"destination": "10.0.0.0/8"}]}),
 ]
 EVERY = [
-    HostRoutingError("wrong"),
-    ConfigError([MODE, DEV], "/etc/agent.json"),
-    RequirementError(findings=[Finding("requirement", "error", "one"), FINDINGS[0]]),
-    RouteConflict(findings=[Finding("route-conflict", "error", "one"), FINDINGS[1]]),
-    ApplyError("no", "never", after="nothing was changed"),
-    RouteOverlapError("it escapes", report=("a", "report"), findings=FINDINGS),
-    NotReady("no default route"),
-    NotReady("process 7 has the lock", kind="busy"),
-    HostError("cannot be read", what="file", target="/etc/x", errno=28),
-    HostError("no", what="nft", kind="refused", output="it cannot", lines=["-j DROP"]),
-    BackendError("no", kind="exists", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists"),
+    errors.HostRoutingError("wrong"),
+    errors.ConfigError([MODE, DEV], "/etc/agent.json"),
+    errors.RequirementError(findings=[Finding("requirement", "error", "one"), FINDINGS[0]]),
+    errors.RouteConflict(findings=[Finding("route-conflict", "error", "one"), FINDINGS[1]]),
+    errors.ApplyError("no", "never", after="nothing was changed"),
+    errors.RouteOverlapError("it escapes", report=("a", "report"), findings=FINDINGS),
+    errors.NotReady("no default route"),
+    errors.NotReady("process 7 has the lock", kind="busy"),
+    errors.HostError("cannot be read", what="file", target="/etc/x", errno=28),
+    errors.HostError("no", what="nft", kind="refused", output="it cannot", lines=["-j DROP"]),
+    errors.BackendError("no", kind="exists", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists"),
 ]
 
 
@@ -48,27 +35,27 @@ EVERY = [
     [
         ([MODE], "", 'mode: "LOUD" is not a mode; write WARN'),
         ([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing"),
-        ([Fault("", "", "is empty")], "", "the configuration: is empty"),
+        ([errors.Fault("", "", "is empty")], "", "the configuration: is empty"),
         ([MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}"),
         ([MODE, DEV], "a.json", f"a.json has 2 faults:\n  {MODE}\n  {DEV}"),
     ],
 )
-def test_faults_of_an_input(faults: list[Fault], source: str, message: str) -> None:
+def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:
     """One fault is the message; several are counted and listed, one a line; the file is named once."""
-    assert str(ConfigError(faults, source)) == message
+    assert str(errors.ConfigError(faults, source)) == message
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:
     """The docstring of the module draws every class, and there are eight below the root, which all catch."""
     classes = {cls.__name__ for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, Exception)}
     assert classes == {word for word in (errors.__doc__ or "").split() if word in classes}
-    assert {cls.__name__ for cls in HostRoutingError.__subclasses__()} == classes - {"HostRoutingError"}
+    assert {cls.__name__ for cls in errors.HostRoutingError.__subclasses__()} == classes - {"HostRoutingError"}
     assert len(classes) == 9
     assert {type(error).__name__ for error in EVERY} == classes
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
-def test_every_error_is_data(error: HostRoutingError) -> None:
+def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     """An error survives the way to another process; its document has its class and each plain fact that it carries."""
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is type(error)
@@ -81,9 +68,10 @@ def test_every_error_is_data(error: HostRoutingError) -> None:
 
 def test_facts_that_are_not_plain() -> None:
     """Faults are mappings; earlier changes are included; what is as large as a table is left out."""
-    assert ConfigError([DEV]).to_mapping()["faults"] == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
-    overlap = RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
-    with pytest.raises(RouteOverlapError), having_changed(files=["/etc/x"]):
+    faults = errors.ConfigError([DEV]).to_mapping()["faults"]
+    assert faults == [{"path": "dev", "value": "", "rule": "missing", "remedy": ""}]
+    overlap = errors.RouteOverlapError("it escapes", report=object(), check={"verdict": "overlap"})
+    with pytest.raises(errors.RouteOverlapError), having_changed(files=["/etc/x"]):
         raise overlap
     assert overlap.to_mapping() == {
         "error": "RouteOverlapError",
@@ -96,20 +84,20 @@ def test_facts_that_are_not_plain() -> None:
 
 def test_an_error_as_a_finding() -> None:
     """An error of the host or the kernel is a finding by itself, about its file, unit or program."""
-    file = HostError("cannot be read", what="file", target="/etc/x")
+    file = errors.HostError("cannot be read", what="file", target="/etc/x")
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     late = Finding("requirement", "error", "late", can_retry=True)
-    assert BackendError("late", kind="timeout").findings == (late,)
-    refused = HostError("no", what="nft", output="it cannot").findings[0]
+    assert errors.BackendError("late", kind="timeout").findings == (late,)
+    refused = errors.HostError("no", what="nft", output="it cannot").findings[0]
     assert (refused.name, refused.sentence, refused.target) == ("requirement", "no (nft: it cannot)", "nft")
-    assert str(BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
-    assert NotReady("held", kind="busy").findings[0].name == "lock"
-    assert ConfigError([MODE]).findings == ()
+    assert str(errors.BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
+    assert errors.NotReady("held", kind="busy").findings[0].name == "lock"
+    assert errors.ConfigError([MODE]).findings == ()
 
 
 def test_findings_say_whether_to_try_again() -> None:
     """The error can be retried if all findings that are errors can; the findings have the routes of the repair."""
-    cls = RouteOverlapError
+    cls = errors.RouteOverlapError
     late, lost = cls("late", findings=FINDINGS), cls("lost", findings=[*FINDINGS, Finding("overlap", "error", "x")])
     assert (late.can_retry, lost.can_retry, cls("x", findings=FINDINGS[1:]).can_retry) == (True, False, False)
     assert late.repair == ({"destination": "10.0.0.0/8"},)
@@ -118,15 +106,15 @@ def test_findings_say_whether_to_try_again() -> None:
 
 def test_many_reasons() -> None:
     """The first ten reasons are in the sentence, with the number of the others; each is also on its own."""
-    error = ApplyError(*(f"route {number}" for number in range(12)), after="nothing was changed")
+    error = errors.ApplyError(*(f"route {number}" for number in range(12)), after="nothing was changed")
     assert "route 8; route 9; and 2 more; nothing was changed" in str(error)
     assert len(error.reasons) == 12
 
 
 def test_a_permission_that_lacks() -> None:
     """A permission lacks if the error says so, or one that caused it."""
-    outer = HostError("x", what="systemd")
-    outer.__cause__ = HostError("x", what="file", errno=13)
-    assert is_denied(outer)
-    assert is_denied(BackendError("x", kind="not-permitted"))
-    assert not is_denied(HostError("x", what="file", errno=28))
+    outer = errors.HostError("x", what="systemd")
+    outer.__cause__ = errors.HostError("x", what="file", errno=13)
+    assert errors.is_denied(outer)
+    assert errors.is_denied(errors.BackendError("x", kind="not-permitted"))
+    assert not errors.is_denied(errors.HostError("x", what="file", errno=28))

@@ -1,12 +1,16 @@
-"""Hosts for tests, by name, each a snapshot as the kernel would list it."""
+"""Hosts for tests, by name, each a snapshot as the kernel would list it, and the check of one."""
 
 from collections.abc import Iterable
+from typing import Any
 
+from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, topologies
+from tests.support.sections import expect
 
 
 def host(interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()) -> Snapshot:
@@ -21,6 +25,18 @@ def host(interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), li
         kernel.add_address(dev, address)
     there = kernel.snapshot(family=4)._replace(family=None)
     return there._replace(routes=(*routes, *there.routes))
+
+
+def vm_with(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = ()) -> Snapshot:
+    """A plain VM with these things; rules stand in the order of their priorities."""
+    vm = topologies.plain_vm().snapshot()
+    every = tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority))
+    return vm.with_routes(routes)._replace(rules=every, links=(*vm.links, *links))
+
+
+def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
+    """The check of these CIDRs, or of the usual one."""
+    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), **section)))
 
 
 def marked_vm() -> FakeKernel:

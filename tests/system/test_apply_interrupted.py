@@ -7,31 +7,16 @@ from threading import Thread
 import pytest
 
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
-from tests.support.gate import (
-    HALVES,
-    LAYOUT,
-    apply,
-    begin_start,
-    config,
-    end,
-    gate_tests,
-    has_started,
-    host,
-    is_starting,
-    markers,
-    ours,
-    pid,
-    remove,
-    start,
-)
+from tests.support import gate
+from tests.support.gate import HALVES, LAYOUT, gate_tests
 from tests.support.sections import static
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-OVERLAPS = config(mode="STRICT")
-ALLOWS, REFUSES = config(*HALVES, mode="STRICT"), config(static("10.77.0.0/16"), mode="STRICT")
+OVERLAPS = gate.config(mode="STRICT")
+ALLOWS, REFUSES = gate.config(*HALVES, mode="STRICT"), gate.config(static("10.77.0.0/16"), mode="STRICT")
 # It stands in for systemctl, and keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh
@@ -54,19 +39,19 @@ def systemctl(system: System, text: str) -> Iterator[None]:
 @pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)])
 def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
     """A start that falls together with an apply waits for it, and is judged by the new configuration alone."""
-    with host() as system:
-        apply(system, before, code=int(before is REFUSES))  # the first call, which no other thread may make
+    with gate.host() as system:
+        gate.apply(system, before, code=int(before is REFUSES))  # the first call, which no other thread may make
         with systemctl(system, SLOW):
             wanted = after._replace(guard=GuardConfig(enabled=True))  # a new unit, which systemd has to read
-            applying = Thread(target=apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)})
+            applying = Thread(target=gate.apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)})
             applying.start()
             wait_for("the apply to be halfway through", lambda: system.outside("/run/waits").exists())
-            begin_start(system)
-            wait_for("the start", lambda: is_starting(system))
+            gate.begin_start(system)
+            wait_for("the start", lambda: gate.is_starting(system))
             system.lay("/run/go", "")
             applying.join()
-        assert has_started(system) is (after is ALLOWS)
-        assert len(ours(system)) == len(after.static_routes.routes)
+        assert gate.has_started(system) is (after is ALLOWS)
+        assert len(gate.ours(system)) == len(after.static_routes.routes)
 
 
 UNITS = LAYOUT.unit_directory
@@ -80,18 +65,18 @@ OBSTACLES = {
 
 def test_whether_a_machine_starts_is_said() -> None:
     """An apply that cannot write says if a machine starts unchecked now; without the obstacle all is well."""
-    with host() as system:
+    with gate.host() as system:
         for name, obstacle in OBSTACLES.items():
             system.must("sh", "-c", obstacle)
             system.must("systemctl", "daemon-reload")
-            page = apply(system, OVERLAPS, code=1)
+            page = gate.apply(system, OVERLAPS, code=1)
             assert _OPEN in page, name
-            assert start(system) == 0, name
-            assert pid(system), name
-            end(system)
+            assert gate.start(system) == 0, name
+            assert gate.pid(system), name
+            gate.end(system)
             system.must("umount", UNITS)
             system.must("systemctl", "daemon-reload")
-            assert _OPEN not in apply(system, OVERLAPS, code=1), name
-            assert start(system) == 1, name
-            assert markers(system) == {LAYOUT.detected_path}, name
-            remove(system)
+            assert _OPEN not in gate.apply(system, OVERLAPS, code=1), name
+            assert gate.start(system) == 1, name
+            assert gate.markers(system) == {LAYOUT.detected_path}, name
+            gate.remove(system)

@@ -5,27 +5,8 @@ import json
 import pytest
 
 from hostrouting.config.settings import HostRoutingConfig
-from tests.support.gate import (
-    CIDR,
-    HALVES,
-    KUBE1,
-    LAYOUT,
-    LET_ROUTE,
-    apply,
-    begin_start,
-    config,
-    end,
-    gate_tests,
-    has_started,
-    host,
-    hostrouting,
-    is_starting,
-    markers,
-    ours,
-    pid,
-    remove,
-    start,
-)
+from tests.support import gate
+from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, LET_ROUTE, gate_tests
 from tests.support.sections import expect, static
 from tests.support.waiting import wait_for
 
@@ -42,57 +23,57 @@ ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 
 def test_strict() -> None:
     """STRICT: every machine starts if no address escapes at that moment, and otherwise none; the reason is logged."""
-    with host(machines=("kube1", "kube2")) as system:
-        apply(system, config(mode="STRICT"), code=1)
+    with gate.host(machines=("kube1", "kube2")) as system:
+        gate.apply(system, gate.config(mode="STRICT"), code=1)
         names = ("kube1", "kube2")
-        begin_start(system, *names)  # at one moment: all of them get the same answer
-        assert [has_started(system, name) for name in names] == [False, False]
+        gate.begin_start(system, *names)  # at one moment: all of them get the same answer
+        assert [gate.has_started(system, name) for name in names] == [False, False]
         errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", KUBE1)
         assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in errors
         assert f"{KUBE1} must not start: {LAYOUT.check_step} failed" in errors
-        assert markers(system) == {LAYOUT.detected_path}
+        assert gate.markers(system) == {LAYOUT.detected_path}
 
         # The repair is right: with its routes, each machine starts.
-        repair = json.loads(hostrouting(system, "check", "--json", CIDR).stdout)["repair"]
+        repair = json.loads(gate.hostrouting(system, "check", "--json", CIDR).stdout)["repair"]
         repaired = HostRoutingConfig.from_mapping(
             {"staticRoutes": {"enabled": True, "routes": repair}}
         ).static_routes.routes
         assert [str(route.destination) for route in repaired] == ["172.16.0.0/17", "172.16.128.0/17"]
-        apply(system, config(*repaired, mode="STRICT"))
-        begin_start(system, *names)
-        assert [has_started(system, name) for name in names] == [True, True]
-        assert markers(system) == {LAYOUT.ok_path}
+        gate.apply(system, gate.config(*repaired, mode="STRICT"))
+        gate.begin_start(system, *names)
+        assert [gate.has_started(system, name) for name in names] == [True, True]
+        assert gate.markers(system) == {LAYOUT.ok_path}
 
         # What was right at an earlier start counts for nothing: routes are put back, and a new overlap refuses.
-        end(system)
+        gate.end(system)
         system.must("ip", "route", "flush", "proto", "213")
-        assert start(system) == 0
-        assert len(ours(system)) == 2
-        end(system)
+        assert gate.start(system) == 0
+        assert len(gate.ours(system)) == 2
+        gate.end(system)
         for verb, code in (("add", 1), ("del", 0)):
             system.must("ip", "address", verb, "172.16.200.5/24", "dev", "ib0")
-            assert start(system) == code
-            assert markers(system) == {LAYOUT.detected_path if code else LAYOUT.ok_path}
-            end(system)
+            assert gate.start(system) == code
+            assert gate.markers(system) == {LAYOUT.detected_path if code else LAYOUT.ok_path}
+            gate.end(system)
 
 
 def test_warn_and_undecided() -> None:
     """WARN starts a machine that overlaps, with a marker; UNDECIDED starts it in STRICT, without one; both are logged."""
-    with host() as system:
-        assert "OVERLAP" in apply(system, config(mode="WARN"))
+    with gate.host() as system:
+        assert "OVERLAP" in gate.apply(system, gate.config(mode="WARN"))
         system.must("rm", LAYOUT.detected_path)
-        assert start(system) == 0
-        assert pid(system)
+        assert gate.start(system) == 0
+        assert gate.pid(system)
         marker = system.read(LAYOUT.detected_path) or ""
         assert marker.startswith(f"OVERLAP: expected CIDR {RANGE}")
         assert marker in system.journal(KUBE1)
-        end(system)
+        gate.end(system)
         # Two cards share the default route: nobody but an operator knows whether both are right.
         system.must("ip", "route", "append", "default", "via", "172.16.0.1", "dev", "ib0")
-        apply(system, config(mode="STRICT"))
-        assert start(system) == 0
-        assert pid(system)
-        assert not markers(system)
+        gate.apply(system, gate.config(mode="STRICT"))
+        assert gate.start(system) == 0
+        assert gate.pid(system)
+        assert not gate.markers(system)
         warnings = system.must("journalctl", "--quiet", "--priority=warning", "--output=cat", "-u", KUBE1)
         assert "UNDECIDED: default routes compete" in warnings
 
@@ -100,43 +81,43 @@ def test_warn_and_undecided() -> None:
 @pytest.mark.parametrize("mode", [None, "WARN", "STRICT"])
 def test_routes_that_cannot_be_installed(mode: str | None) -> None:
     """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
-    with host(config(static(CIDR), *HALVES, mode=mode)) as system:
-        assert start(system) == 1
+    with gate.host(gate.config(static(CIDR), *HALVES, mode=mode)) as system:
+        assert gate.start(system) == 1
         assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto 2 " in system.journal(KUBE1)
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
-        assert not ours(system)
-        remove(system)
-        assert start(system) == 0
-        end(system)
+        assert not gate.ours(system)
+        gate.remove(system)
+        assert gate.start(system) == 0
+        gate.end(system)
         system.must("ip", "route", "del", "default")
-        apply(system, config(*HALVES, mode=mode), code=3)
-        begin_start(system)
+        gate.apply(system, gate.config(*HALVES, mode=mode), code=3)
+        gate.begin_start(system)
         wait_for("the gate to wait", lambda: "needs an IPv4 default route" in system.journal(KUBE1))
-        assert is_starting(system)
+        assert gate.is_starting(system)
         system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
-        assert has_started(system)
+        assert gate.has_started(system)
 
 
 def test_boot() -> None:
     """At every boot the routes of both families are back before the machine starts; a late default route is awaited."""
-    wanted = config(*HALVES, static("fd16::/48", metric=1))
+    wanted = gate.config(*HALVES, static("fd16::/48", metric=1))
     wanted = wanted._replace(route_overlap=expect(CIDR, "fd16::/48", mode="STRICT"))
-    with host(is_late=True, then=IPV6) as system:
+    with gate.host(is_late=True, then=IPV6) as system:
         system.lay(LET_ROUTE, "")
-        apply(system, wanted, wait=60)
+        gate.apply(system, wanted, wait=60)
         system.link(f"/etc/systemd/system/machines.target.wants/{KUBE1}", "/lib/systemd/system/systemd-nspawn@.service")
         system.must("systemctl", "enable", "machines.target")
         for _ in range(2):
             system.reboot()
             wait_for("the routes to be awaited", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
-            assert not pid(system)
-            assert not ours(system)
+            assert not gate.pid(system)
+            assert not gate.ours(system)
             system.lay(LET_ROUTE, "")
             system.settled()
-            assert pid(system)
-            assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
-            assert ours(system, family=6) == ["fd16::/48"]
+            assert gate.pid(system)
+            assert gate.ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
+            assert gate.ours(system, family=6) == ["fd16::/48"]
             assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in system.must("ip", "-N", "route")
             assert "via fe80::1 dev eth0" in system.must("ip", "-6", "route", "show", "proto", "213")
             # The check says so if routes still change while it looks, as they may at boot.
-            assert markers(system) == {LAYOUT.ok_path} or "UNDECIDED" in system.journal(KUBE1)
+            assert gate.markers(system) == {LAYOUT.ok_path} or "UNDECIDED" in system.journal(KUBE1)

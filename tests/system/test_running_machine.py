@@ -1,28 +1,14 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
 from hostrouting.config.settings import GuardConfig
-from tests.support.gate import (
-    CIDR,
-    HALVES,
-    KUBE1,
-    LAYOUT,
-    apply,
-    config,
-    end,
-    gate_tests,
-    host,
-    markers,
-    ours,
-    pid,
-    remove,
-    start,
-)
+from tests.support import gate
+from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, gate_tests
 from tests.support.sections import static
 from tests.support.systemd import System
 
 pytestmark = gate_tests
 
-STRICT = config(*HALVES, mode="STRICT")
+STRICT = gate.config(*HALVES, mode="STRICT")
 UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit)
 
 
@@ -31,8 +17,8 @@ class Running:
 
     def __init__(self, system: System) -> None:
         """Start it."""
-        assert start(system) == 0
-        self._system, self._pid = system, pid(system)
+        assert gate.start(system) == 0
+        self._system, self._pid = system, gate.pid(system)
         assert self._pid
 
     def untouched(self, after: str) -> None:
@@ -43,8 +29,8 @@ class Running:
 
 def test_whatever_is_done() -> None:
     """Another configuration, one that fails, units restarted, the manager reloaded, removal: the machine runs on."""
-    with host() as system:
-        apply(system, STRICT)
+    with gate.host() as system:
+        gate.apply(system, STRICT)
         machine = Running(system)
         for routes, mode, code in (
             (HALVES, "STRICT", 0),
@@ -53,9 +39,9 @@ def test_whatever_is_done() -> None:
             ([static("172.16.0.0/18")], "STRICT", 1),
             ([static(CIDR)], "STRICT", 1),
         ):
-            apply(system, config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)), code=code)
+            gate.apply(system, gate.config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)), code=code)
             if [route.destination for route in routes] != [static(CIDR).destination]:
-                assert len(ours(system)) == len(routes)
+                assert len(gate.ours(system)) == len(routes)
             machine.untouched(f"{routes} {mode}")
         for command in ("restart", "stop"):
             for unit in (*UNITS, LAYOUT.guard_unit):
@@ -64,15 +50,15 @@ def test_whatever_is_done() -> None:
         for command in ("daemon-reload", "daemon-reexec"):
             system.must("systemctl", command)
             machine.untouched(command)
-        remove(system)
+        gate.remove(system)
         machine.untouched("remove")
-        assert not ours(system)
-        assert not markers(system)
+        assert not gate.ours(system)
+        assert not gate.markers(system)
         left = "find /etc /run -path '*hostrouting*' -o -name '*host-routing*' | grep -v '^/run/hostrouting/*[a-z]*$'"
         assert system.run("sh", "-c", left).stdout == ""
         assert system.run("systemctl", "cat", *UNITS).returncode != 0
-        end(system)
-        assert start(system) == 0, "nothing of ours holds it back any more"
+        gate.end(system)
+        assert gate.start(system) == 0, "nothing of ours holds it back any more"
 
 
 ORIGINAL = """\
@@ -97,22 +83,22 @@ def test_the_original_gives_way() -> None:
 
     The units are active and the machine requires them: nothing may touch it, and no later check may pass for made.
     """
-    with host() as system:
+    with gate.host() as system:
         for unit in UNITS:
             system.lay(f"{LAYOUT.unit_directory}/{unit}", ORIGINAL)
             system.must("systemctl", "enable", unit)
         machine = Running(system)
         assert required(system) == set(UNITS)
-        apply(system, STRICT)
+        gate.apply(system, STRICT)
         machine.untouched("apply")
         assert not required(system)
         system.must("systemctl", "restart", *UNITS)
         machine.untouched("units restarted")
-        end(system)
-        assert start(system) == 0
-        end(system)
+        gate.end(system)
+        assert gate.start(system) == 0
+        gate.end(system)
         system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
-        assert start(system) == 1
+        assert gate.start(system) == 1
         system.must("ip", "address", "del", "172.16.200.5/24", "dev", "ib0")
-        remove(system)
-        assert start(system) == 0
+        gate.remove(system)
+        assert gate.start(system) == 0

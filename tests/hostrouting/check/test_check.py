@@ -19,6 +19,7 @@ from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
+from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
 
 CIDR6 = "fd16::/48"
@@ -98,8 +99,7 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
         furnish(namespace)
         hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
         namespace.batch([f"route add {to} {hops}", "route append default via 10.0.0.1 dev eth0"])
-        section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"]}
-        configuration = HostRoutingConfig.from_mapping({"routeOverlap": section})
+        configuration = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth0"]))
         assert check_host(backend, configuration).verdict == "overlap"
         namespace.batch(["link set ib0 down"])
         report = check_host(backend, configuration)
@@ -116,15 +116,10 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
     assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near)]
 
 
-def test_each_family_has_a_verdict() -> None:
-    """The worst decides; services are expected like the others."""
-    snapshot = h200(dual_stack=True).snapshot()
-    section = {"expectedCidrs": [CIDR], "serviceCidrs": ["fd96::/108"]}
-    report = check_snapshot(snapshot, HostRoutingConfig.from_mapping({"routeOverlap": section}))
-    assert [(family.family, family.verdict) for family in report.families] == [(4, "overlap"), (6, "ok")]
-    assert report.verdict == "overlap"
+def test_nothing_to_check() -> None:
+    """Without an expected CIDR there is no verdict."""
     with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs: is empty, so there is nothing to check"):
-        check_snapshot(snapshot, HostRoutingConfig())
+        check_snapshot(h200().snapshot(), HostRoutingConfig())
 
 
 def test_what_a_configuration_lacks() -> None:
@@ -140,15 +135,6 @@ def test_what_a_configuration_lacks() -> None:
     assert conflict.target == REPAIR[0]
 
 
-def test_own_addresses_split_no_escape() -> None:
-    """An own address inside an escape, and the first one that Linux answers for the network, are parts of it."""
-    for cidr in (CIDR, CIDR6):
-        [escape] = check_snapshot(h200(dual_stack=True).snapshot(), config(cidrs=(cidr,))).escapes
-        assert (escape.first, escape.last, escape.devs) == (escape.cidr.first, escape.cidr.last, ("ib0",))
-    [whole] = check_snapshot(h200().snapshot(), config(cidrs=("172.16.0.0/17", CIDR))).escapes  # a part is not repeated
-    assert whole.cidr == Prefix.parse(CIDR)
-
-
 class TestPods:
     """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their source and device."""
 
@@ -160,8 +146,7 @@ class TestPods:
         kernel.add_link(Link(name="cali1", index=0, kind="veth"))
         kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7))
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
-        section = {"expectedCidrs": [CIDR], "podCidrs": pods}
-        return check_snapshot(kernel.snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": section}))
+        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=pods)))
 
     def test_only_theirs_escape(self) -> None:
         """The escape says whose packets it is about, and which rule; without podCidrs nothing is expected of them."""
@@ -186,5 +171,5 @@ class TestPods:
 
     def test_what_holds_for_all_is_said_once(self) -> None:
         """What the host's own packets suffer, too, is not repeated for pods."""
-        section = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/16"]}
-        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig.from_mapping({"routeOverlap": section})).escapes
+        section = expect(CIDR, pod_cidrs=["10.244.0.0/16"])
+        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap=section)).escapes

@@ -1,194 +1,109 @@
 """hostrouting.check.report: each finding in words, as an operator reads it, on a node that has it."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from hostrouting.check.check import check_snapshot
 from hostrouting.check.report import check_findings, repair_commands, verdict_sentence
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, plain_vm, vpn_node
-from tests.support.sections import expect
+from hostrouting.testing import plain_vm, vpn_node
+from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
-INSIDE = Prefix.parse("172.16.5.0/24")
+ANYWHERE, INSIDE = map(Prefix.parse, ("0.0.0.0/0", "172.16.5.0/24"))
+ETH1 = Link(name="eth1", index=9)
+VM = plain_vm().snapshot()
+HOLDER = VM._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
 
 
-def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = ()) -> Callable[[], Snapshot]:
-    """A plain VM with these things."""
-
-    def make() -> Snapshot:
-        host = plain_vm().snapshot()
-        every = tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority))
-        return host.with_routes(routes)._replace(rules=every, links=(*host.links, *links))
-
-    return make
-
-
-def without(priority: int) -> Callable[[], Snapshot]:
+def without(priority: int) -> Snapshot:
     """A plain VM without the rule of this priority."""
-
-    def make() -> Snapshot:
-        host = plain_vm().snapshot()
-        return host._replace(rules=tuple(rule for rule in host.rules if rule.priority != priority))
-
-    return make
+    return VM._replace(rules=tuple(rule for rule in VM.rules if rule.priority != priority))
 
 
-def second_default(metric: int) -> Callable[[], Snapshot]:
+def second_default(metric: int) -> Snapshot:
     """A plain VM with a second card, whose default route has this metric."""
     route = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=metric)
-    return node(route, links=(Link(name="eth1", index=9),))
+    return vm_with(route, links=(ETH1,))
 
 
-def no_default() -> Snapshot:
-    """A plain VM without its default route."""
-    host = plain_vm().snapshot()
-    return host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
-
-
-EQUAL: dict[str, Any] = {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
+NO_DEFAULT = VM._replace(routes=tuple(route for route in VM.routes if route.prefix.length))
 DOCKER = Link(name="docker0", index=9, kind="bridge")
-ETH1 = Link(name="eth1", index=9)
-LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
-    "own-range": (
-        node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
-        (
-            "OWN-RANGE: 172.16.5.0/24 stays on this host [local 172.16.5.0/24 dev lo proto static]; expected: eth0; "
-            "if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
-        ),
-    ),
-    "no-route": (node(Route(INSIDE, type="throw")), "NO-ROUTE: 172.16.5.0/24 has no route; expected: eth0"),
-    "blackhole": (
-        node(Route(INSIDE, type="blackhole", protocol=12)),
-        (
-            "REFUSED: 172.16.5.0/24 is dropped [blackhole 172.16.5.0/24 proto bird]; expected: eth0; "
-            "if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 12"
-        ),
-    ),
-    "unreachable": (
-        node(Route(INSIDE, type="unreachable", protocol=4)),
-        (
-            "REFUSED: 172.16.5.0/24 is refused as unreachable [unreachable 172.16.5.0/24 proto static]; "
-            "expected: eth0; if this route is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
-        ),
-    ),
-    "no-default-route": (
-        no_default,
-        (
-            "NO-DEFAULT-ROUTE: there was no IPv4 default route within 60 s, so no device is expected; add one, or set "
-            "routeOverlap.expectedDevs, perhaps to eth0 (10.0.0.4/24)"
-        ),
-    ),
-    "on-link": (
-        node(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
-        (
-            "DOUBTFUL-ROUTE: packets to 172.16.5.0/24 may be lost: [172.16.5.0/24 dev eth0 proto boot] has no gateway, "
-            "and eth0 is not in routeOverlap.allowedDevs; if this is not intended, correct the route, or delete it"
-        ),
-    ),
-    "action": (
-        node(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
-        ('ACTION: 1 static route repairs it; add to staticRoutes.routes: [{"destination": "172.16.5.0/24"}]'),
-    ),
-    "unsafe-own-range": (
-        node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
-        (
-            "UNSAFE: no route repairs 172.16.5.0/24: [local 172.16.5.0/24 dev lo proto static] makes the range this "
-            "host's own"
-        ),
-    ),
-    "unsafe-not-proven": (
-        node(
-            Route(INSIDE, (NextHop("docker0"),)),
-            Route(Prefix.parse("0.0.0.0/0"), (NextHop("docker0"),), table=100),
-            rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
-            links=(DOCKER,),
-        ),
-        (
-            "UNSAFE: it is not proven that routes repair 172.16.5.0/24: with these routes, some packets there would "
-            "still be in doubt, or other packets would be worse off"
-        ),
-    ),
-    "competing-defaults": (
-        second_default(200),
-        (
-            "DEFAULT-ROUTES: eth1 also has a default route, but Linux prefers that of eth0; if eth1 is meant, name it in "
-            "routeOverlap.expectedDevs"
-        ),
-    ),
-    "not-judged": (
-        node(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
-        (
-            "NOT-JUDGED: hostrouting does not judge rule 50: from all goto 100; to ask Linux about one address: "
-            "ip route get ADDRESS"
-        ),
-    ),
-    "local-rule": (
-        without(0),
-        (
-            "MISSING-RULE: this host does not answer on its own 10.0.0.4: no rule looks up table local first; add the "
-            "rule with: ip rule add pref 0 lookup local"
-        ),
-    ),
-    "missing-rule": (
-        without(32766),
-        (
-            "MISSING-RULE: no rule looks up table main for all packets, so its routes are not used; add the rule "
-            "with: ip rule add pref 32766 lookup main"
-        ),
-    ),
-}
+WG0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
+
+
+def only_default(route: Route, link: Link) -> Snapshot:
+    """A plain VM with this default route alone, which does not count, so it is named."""
+    return NO_DEFAULT.with_routes([route])._replace(links=(*NO_DEFAULT.links, link))
 
 
 def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Finding, ...]:
-    """The findings of the check of these CIDRs."""
-    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": list(cidrs or [CIDR]), **section}})
-    return check_findings(check_snapshot(snapshot, config), mode="STRICT", wait=60)
+    """The findings of that check."""
+    return check_findings(checked(snapshot, *cidrs, **section), mode="STRICT", wait=60)
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_each_line(name: str) -> None:
-    """The line names the thing, the reason and the remedy."""
-    make, line = LINES[name]
-    lines = [finding.line for finding in findings(make())]
-    assert [shown for shown in lines if shown.startswith(line.split()[0])] == [line]
+HOSTS = {
+    "own range": vm_with(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
+    "no route": vm_with(Route(INSIDE, type="throw")),
+    "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
+    "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
+    "no default route": NO_DEFAULT,
+    "by InfiniBand": only_default(Route.to(ANYWHERE, dev="ib0", protocol=16), Link("ib0", index=9, type=32)),
+    "by the loopback device": only_default(Route.to(ANYWHERE, dev="lo"), Link("lo", index=1, type=772)),
+    "by a dead end": only_default(Route.to(ANYWHERE, dev="ifb0"), Link("ifb0", index=9, kind="ifb")),
+    "in a table without a rule": only_default(Route.to(ANYWHERE, dev="eth1", table=7), ETH1),
+    "on link": vm_with(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
+    "a repair of one route": vm_with(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
+    "not proven": vm_with(
+        Route(INSIDE, (NextHop("docker0"),)),
+        Route(ANYWHERE, (NextHop("docker0"),), table=100),
+        rules=(Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1),),
+        links=(DOCKER,),
+    ),
+    "competing defaults": second_default(200),
+    "equal defaults": second_default(100),
+    "a tunnel, which does not compete": vm_with(Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)),
+    "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
+    "services that hold the host": HOLDER,
+    "pods that hold the host": HOLDER,  # for the uplink's address a note
+    "no local rule": without(0),
+    "no main rule": without(32766),
+}
+EQUAL = {"expected_devs": ["eth0"]}
+SECTIONS = {
+    "equal defaults": EQUAL,
+    "services that hold the host": {"service_cidrs": ["10.0.0.0/16"]},
+    "pods that hold the host": {"pod_cidrs": ["10.0.0.0/16"]},
+}
 
 
-@pytest.mark.parametrize(
-    ("route", "link"),
-    [
-        (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32)),
-        (Route.to("0.0.0.0/0", dev="lo"), Link(name="lo", index=1, type=772)),
-        (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb")),
-        (Route.to("0.0.0.0/0", dev="eth1", table=7), ETH1),
-    ],
-)
-def test_a_default_route_that_does_not_count(route: Route, link: Link) -> None:
-    """The only default route is named, if no device is expected for it."""
-    host = no_default().with_routes([route])._replace(links=(*no_default().links, link))
-    [finding] = findings(host)
-    assert f"default route that counts (there is [{route}]) within 60 s, so no device" in finding.sentence
+def lines() -> Iterator[tuple[str, Finding]]:
+    """What the check says of each host."""
+    return ((name, finding) for name, host in HOSTS.items() for finding in findings(host, **SECTIONS.get(name, {})))
+
+
+def test_each_line(snapshot: object) -> None:
+    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host, and the severities."""
+    assert snapshot == "\n".join(f"{name}: {finding.severity}: {finding.line}" for name, finding in lines())
 
 
 def test_the_gateway_of_an_escape() -> None:
     """Programs read that of the next hop by which packets escape."""
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("docker0", gateway=as_ip("10.9.0.1")))
-    [escape, *_] = findings(node(Route(INSIDE, hops), links=(DOCKER,))())
+    [escape, *_] = findings(vm_with(Route(INSIDE, hops), links=(DOCKER,)))
     assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
     rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
-    [family] = check_snapshot(node(rules=rules)(), HostRoutingConfig(route_overlap=expect(CIDR))).families
-    assert verdict_sentence(family) == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
+    sentence = verdict_sentence(checked(vm_with(rules=rules)).families[0])
+    assert sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
 def test_the_commands_of_a_repair() -> None:
@@ -201,28 +116,6 @@ def test_the_commands_of_a_repair() -> None:
     assert single == "ip route replace 172.16.5.0/24 metric 7 proto 213 via 10.0.0.1 dev eth0"
 
 
-def test_a_tunnel_does_not_compete() -> None:
-    """A tunnel's default route that is not used is no card's that may be meant."""
-    wg0 = Link(name="wg0", index=9, kind="wireguard", type=65534)
-    assert findings(node(Route.to("0.0.0.0/0", dev="wg0", metric=500), links=(wg0,))()) == ()
-
-
-def test_services_that_hold_the_host() -> None:
-    """An address, a gateway and a name server inside a service network are errors, beside the verdict.
-
-    The uplink's address inside a network of pods is a note.
-    """
-    host = plain_vm().snapshot()._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
-    holders = findings(host, serviceCidrs=["10.0.0.0/16"])
-    assert [(finding.name, finding.target) for finding in holders] == [
-        ("service-network-holds-host", "10.0.0.2"),
-        ("service-network-holds-host", "10.0.0.1"),
-        ("service-network-holds-host", "10.0.0.4"),
-    ]
-    [note] = findings(host, podCidrs=["10.0.0.0/16"])
-    assert (note.name, note.severity, note.target) == ("service-network-holds-host", "note", "10.0.0.4")
-
-
 def test_the_same_thing_is_said_once() -> None:
     """One doubt about several CIDRs is one finding, and so is one reason for several ranges."""
     doubts = findings(vpn_node().snapshot(), "172.16.0.0/16", "10.96.0.0/12", "192.168.0.0/16")
@@ -231,24 +124,18 @@ def test_the_same_thing_is_said_once() -> None:
 
 def test_no_line_is_long_without_a_need() -> None:
     """Sentences without the text of a route or a rule stay below 160 characters."""
-    kernel = FakeKernel()
-    for make, _ in LINES.values():
-        for finding in findings(make()):
-            assert len(finding.sentence) < 160 or "[" in finding.sentence or "rule" in finding.sentence
-    assert findings(kernel.snapshot())[0].name == "no-default-route"
+    for _, finding in lines():
+        assert len(finding.sentence) < 160 or "[" in finding.sentence or "rule" in finding.sentence
 
 
 def test_a_network_that_escapes_by_several_devices() -> None:
     """All of it escapes, and the devices are one list."""
-    ways = [Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1")]
-    host = plain_vm().snapshot().with_routes(ways)
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect("172.16.0.0/16"))).families
-    assert verdict_sentence(family) == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs[:2]))).families
-    assert verdict_sentence(family).startswith("all of 172.16.0.0/16 leaves")
-    (family,) = check_snapshot(host, HostRoutingConfig(route_overlap=expect(*cidrs))).families
-    assert verdict_sentence(family).startswith("a part of 172.16.0.0/12 leaves")
+    one, two, three = (verdict_sentence(checked(host, *some).families[0]) for some in (cidrs[1:2], cidrs[:2], cidrs))
+    assert one == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    assert two.startswith("all of 172.16.0.0/16 leaves")
+    assert three.startswith("a part of 172.16.0.0/12 leaves")
 
 
 @pytest.mark.parametrize(
@@ -258,22 +145,15 @@ def test_a_network_that_escapes_by_several_devices() -> None:
 )
 def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) -> None:
     """One of any priority, for all packets, that uses each of its routes."""
-    host = without(32766)()
+    host = without(32766)
     host = host._replace(rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields})))
     assert any(finding.target == "main" for finding in findings(host)) is lacks
 
 
 def test_an_equal_default_route_by_another_device() -> None:
     """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
-    host = second_default(metric=100)()
-    (family,) = check_snapshot(host, named := HostRoutingConfig.from_mapping({"routeOverlap": EQUAL})).families
-    assert verdict_sentence(family) == "all of 10.96.0.0/12 may leave by eth1; expected: eth0"
-    [escape] = [
-        finding for finding in check_findings(check_snapshot(host, named), mode="WARN") if finding.name == "overlap"
-    ]
-    default = "[default via 10.0.0.1 dev eth0 proto dhcp metric 100]"
-    sentence = f"10.96.0.0/12 may leave by eth1, whose default route has the same metric as {default}; expected: eth0"
-    assert escape.sentence == sentence
-    assert [(str(route.destination), route.dev) for route in family.repair.routes] == [("10.96.0.0/12", "eth0")]
-    other_order = host._replace(routes=host.routes[::-1])
-    assert check_snapshot(other_order, named).routes == family.repair.routes
+    host = second_default(metric=100)
+    report, other_order = (checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1])))
+    assert verdict_sentence(report.families[0]) == "all of 172.16.0.0/16 may leave by eth1; expected: eth0"
+    assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
+    assert other_order.routes == report.routes

@@ -16,7 +16,6 @@ from hypothesis import assume, given, strategies as st
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check
-from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostError
@@ -203,13 +202,6 @@ def test_an_xdp_program_on_a_device_of_probes(tmp_path: Path) -> None:
 
 
 # What is written on which stream, and the exit code.
-
-
-def test_exit_codes_of_errors() -> None:
-    """A bug, or a missing permission, is never taken for a verdict; docs/findings.md has the other errors."""
-    denied, other = (HostError("x", what="file", target="/x", errno=number) for number in (13, 30))
-    assert [code_of(error) for error in (denied, other, ZeroDivisionError("x"))] == [3, 1, 3]
-    assert [worst_code(*codes) for codes in ((3, 1, 0), (3, 2, 1), (3, 2), (0,))] == [1, 1, 2, 0]
 
 
 @given(nodes(), st.frozensets(st.sampled_from(NAMES)))

@@ -2,15 +2,12 @@
 
 import pytest
 
-from hostrouting.check.check import check_snapshot
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
-from tests.support.sections import expect
-from tests.support.tasks import CIDR, config
+from tests.support.topologies import checked, vm_with
 
 ELSEWHERE = Prefix.parse("10.99.0.0/16")
 INSIDE = Prefix.parse("172.16.5.0/24")
@@ -38,17 +35,12 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
 )
 def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
     """The verdict on a CIDR that such a thing can change is undecided; routes and `to` selectors elsewhere do not matter."""
-    snapshot = plain_vm().snapshot()
-    if isinstance(thing, Rule):
-        snapshot = snapshot._replace(rules=(thing, *snapshot.rules))
-    else:
-        snapshot = snapshot.with_routes([thing])
-    report = check_snapshot(snapshot, config(cidrs=(CIDR,)))
+    snapshot = vm_with(rules=(thing,)) if isinstance(thing, Rule) else vm_with(thing)
+    report = checked(snapshot)
     assert report.verdict == "undecided"
     assert any(sentence in doubt.sentence for doubt in report.families[0].doubts)
-    elsewhere = check_snapshot(snapshot, config(cidrs=(str(ELSEWHERE),)))
     is_inside = (thing.dst if isinstance(thing, Rule) else thing.prefix) == INSIDE
-    assert elsewhere.verdict == ("ok" if is_inside else "undecided")
+    assert checked(snapshot, str(ELSEWHERE)).verdict == ("ok" if is_inside else "undecided")
 
 
 def test_a_default_route_that_is_not_judged() -> None:
@@ -56,7 +48,7 @@ def test_a_default_route_that_is_not_judged() -> None:
     snapshot = plain_vm().snapshot()
     rest = [route for route in snapshot.routes if route.prefix.length]
     only = snapshot._replace(routes=(*rest, TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)))
-    assert check_snapshot(only, config(cidrs=(CIDR,))).verdict == "undecided"
+    assert checked(only).verdict == "undecided"
 
 
 UPLINK = Route.to("::/0", dev="eth0", gateway="fe80::1")
@@ -95,5 +87,4 @@ def test_an_escape_that_may_not_exist_is_none(things: list[Rule | Route], verdic
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(routes),
     )
-    section = expect("8000::/4", pod_cidrs=pods)
-    assert check_snapshot(snapshot, HostRoutingConfig(route_overlap=section)).verdict == verdict
+    assert checked(snapshot, "8000::/4", pod_cidrs=pods).verdict == verdict

@@ -1,10 +1,9 @@
-"""Routes and rules are written as `ip` prints them."""
+"""Routes are written as `ip` prints them."""
 
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route, as_listed, entries_of
-from hostrouting.model.rule import Rule
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
@@ -40,17 +39,6 @@ ROUTES = {
 def test_route(text: str, route: Route) -> None:
     """A route prints as in `ip route`."""
     assert str(route) == text
-
-
-def test_rule() -> None:
-    """A rule prints as in `ip rule`."""
-    marked = Rule(family=4, priority=9, fwmark=0x200, fwmask=0xF00, table=2004, suppress_prefixlength=0)
-    assert str(marked) == "9: from all fwmark 0x200/0xf00 lookup 2004 suppress_prefixlength 0"
-    jump = Rule(family=4, priority=9, invert=True, src=Prefix.parse("10.0.0.0/8"), iif="a", action="goto", target=100)
-    assert str(jump) == "9: not from 10.0.0.0/8 iif a goto 100"
-    refusing = Rule(family=4, priority=9, action="prohibit", suppress_ifgroup=3)
-    assert str(refusing) == "9: from all prohibit suppress_ifgroup 3"
-    assert str(Rule(family=4, priority=9, l3mdev=True)) == "9: from all lookup [l3mdev-table]"
 
 
 def test_entries() -> None:

@@ -339,24 +339,6 @@ def test_what_another_run_has_done() -> None:
     assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
 
 
-def test_in_which_order() -> None:
-    """Nothing is deleted before what was added was read back, so a route that changes is appended first."""
-    kernel = faulty()
-    four, six = PREFIXES[4][0], PREFIXES[IPV6][0]
-    put(kernel, [entry(prefix, HOPS[prefix.family][0]) for prefix in (four, six, *PREFIXES[4][1:2])])
-    wanted = [by(four, HOPS[4][1]), by(six, HOPS[IPV6][1]), by(PREFIXES[4][2], HOPS[4][0])]
-    plan, before = planned(kernel, wanted)
-    applied = apply_plan(plan, kernel, before=before)
-    assert [(change.verb, str(change.route.prefix)) for change in applied.changes] == [
-        ("append", str(four)),
-        ("append", str(six)),
-        ("add", str(PREFIXES[4][2])),
-        ("delete", str(four)),
-        ("delete", str(six)),
-        ("delete", str(PREFIXES[4][1])),
-    ]
-
-
 def test_nothing_to_do() -> None:
     """A plan that changes nothing is done without a write and without reading back; one that waits is refused."""
     kernel = faulty()

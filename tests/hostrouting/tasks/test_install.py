@@ -435,16 +435,16 @@ class TestLock:
     @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
     @pytest.mark.parametrize("make", [Configure, *TASKS])
     def test_held(self, make: type[Any], path: str, caplog: pytest.LogCaptureFixture) -> None:
-        """A run says that it waits, gives up after 150 s, and has changed nothing."""
+        """A run says that it waits, gives up after 150 s, can be repeated, and holds and has changed nothing."""
         host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
         before = dict(host.files.texts)
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
         with caplog.at_level("INFO"):
-            failure_of(run, make(later, host=host), of=NotReady, match=r"locked this host for more than 150 s")
-        assert "waiting up to 150 s (to see the process: lslocks)" in caplog.text
-        assert host.files.texts == before
+            error = failure_of(run, make(later, host=host), of=NotReady, match=r"for more than 150 s; .* or stop it if")
+        assert "waiting up to 150 s" in caplog.text
+        assert (error.can_retry, host.files.locked, host.files.texts) == (True, {path}, before)
 
     def test_another_configuration_meanwhile(self) -> None:
         """A run whose configuration was replaced while it waited for the kernel leaves the kernel to the other one."""

@@ -20,7 +20,7 @@ from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
-from tests.support import packets
+from tests.support import balancer, packets
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,
@@ -33,13 +33,6 @@ from tests.support.balancer import (
     PROBE,
     SERVICE,
     Lab,
-    capture,
-    laboratory,
-    make_room,
-    nft,
-    open_socket,
-    ping,
-    send_icmp,
 )
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
@@ -52,13 +45,13 @@ RULES = render_probe_table(CONFIG.probe_rewrite)
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     """Three private hosts for a test, without the rewrite."""
-    with laboratory() as made:
+    with balancer.laboratory() as made:
         yield made
 
 
 def put_rules(lab: Lab, text: str = RULES) -> None:
     """Load the rules and the route that the task loads, but faster."""
-    nft(lab.node, text)
+    balancer.nft(lab.node, text)
     lab.node.batch([f"route add {GLOBAL}/128 dev eth0 proto 213"])
 
 
@@ -66,8 +59,8 @@ def put_rules(lab: Lab, text: str = RULES) -> None:
 def datagrams(lab: Lab, destination: str = POD) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A socket with the balancer's probing address, connected to the destination, and one with the pod's address."""
     with (
-        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
-        open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=PORT) as server,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+        balancer.open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=PORT) as server,
     ):
         client.connect((destination, PORT))
         yield client, server
@@ -82,7 +75,7 @@ def is_answered(lab: Lab) -> bool:
         client.setblocking(False)
         with suppress(BlockingIOError):
             server.sendto(*server.recvfrom(100))
-            ping(lab.pod, POD, OWN_GLOBAL)
+            balancer.ping(lab.pod, POD, OWN_GLOBAL)
             return client.recv(100) == b"anybody?"
         return False
 
@@ -111,8 +104,8 @@ def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation:
     """
     assert not is_answered(lab)
     put_rules(lab)
-    nft(lab.node, translation)
-    ping(lab.balancer, PROBE, destination)
+    balancer.nft(lab.node, translation)
+    balancer.ping(lab.balancer, PROBE, destination)
     data = os.urandom(3_000)
     with datagrams(lab, destination) as (client, server):
         client.send(data)
@@ -121,11 +114,11 @@ def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation:
         assert (client.recv(4_000), peer[0]) == (data, seen)
     data = os.urandom(1 << 20)
     with (
-        open_socket(lab.pod, socket.SOCK_STREAM, POD, port=PORT) as listener,
-        open_socket(lab.balancer, socket.SOCK_STREAM, PROBE) as stream,
+        balancer.open_socket(lab.pod, socket.SOCK_STREAM, POD, port=PORT) as listener,
+        balancer.open_socket(lab.balancer, socket.SOCK_STREAM, PROBE) as stream,
     ):
-        make_room(listener)
-        make_room(stream)
+        balancer.make_room(listener)
+        balancer.make_room(stream)
         listener.listen()
         stream.connect((destination, PORT))
         accepted, peer = listener.accept()
@@ -141,7 +134,7 @@ def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation:
 
 def learns_the_router(lab: Lab) -> bool:
     """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a default route."""
-    send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
+    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
     lab.settled()
     gateways = {str(hop.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for hop in route.next_hops}
     return gateways == {OWN, PROBE}
@@ -149,9 +142,10 @@ def learns_the_router(lab: Lab) -> bool:
 
 def answers_a_neighbour(lab: Lab) -> bool:
     """Whether a unicast solicitation is answered, and the node has no neighbour entry for the global address."""
-    ping(lab.balancer, OWN_GLOBAL, NODE)  # so that the balancer does not have to resolve the node's address itself
-    with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE))
+    # The balancer does not have to resolve the node's address itself then.
+    balancer.ping(lab.balancer, OWN_GLOBAL, NODE)
+    with balancer.capture(lab.balancer) as wire:
+        balancer.send_icmp(lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE))
         lab.settled()
         answers = [packet.source for packet in wire.packets() if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
@@ -160,18 +154,18 @@ def answers_a_neighbour(lab: Lab) -> bool:
 def answers_on_the_link(lab: Lab) -> bool:
     """Whether a datagram to the node's link-local address keeps the probe's source address, and a ping is answered."""
     with (
-        open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
-        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
+        balancer.open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
     ):
         client.sendto(b"anybody?", (NODE_LINK_LOCAL, PORT, 0, client.getsockname()[3]))
         _, peer = server.recvfrom(100)
-    ping(lab.balancer, PROBE, NODE_LINK_LOCAL)
+    balancer.ping(lab.balancer, PROBE, NODE_LINK_LOCAL)
     return str(peer[0]).partition("%")[0] == PROBE
 
 
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:
     """Whether a packet from another link-local address is still refused."""
-    with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
+    with balancer.capture(lab.pod) as wire, balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
         client.sendto(b"anybody?", (POD, PORT))
         lab.settled()
         return not any(packet.protocol == packets.UDP for packet in wire.packets())
@@ -180,9 +174,9 @@ def leaves_others_on_the_link_alone(lab: Lab) -> bool:
 def leaves_other_links_alone(lab: Lab) -> bool:
     """Whether a packet from a pod that uses the probe's address is still refused."""
     lab.pod.batch([f"address add {PROBE}/64 dev eth0 nodad"])
-    with capture(lab.balancer) as wire, open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
+    with balancer.capture(lab.balancer) as wire, balancer.open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
         client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
-        ping(lab.pod, POD, OWN_GLOBAL)
+        balancer.ping(lab.pod, POD, OWN_GLOBAL)
         return not any(packet.protocol == packets.UDP for packet in wire.packets())
 
 
@@ -190,18 +184,18 @@ def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
     """Whether a packet to the global address keeps its destination if it leaves by another device."""
     lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
-    with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
+    with balancer.capture(lab.pod) as wire, balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
         client.sendto(b"anybody?", (GLOBAL, PORT))
         return wire.first(lambda packet: packet.protocol == packets.UDP).destination == GLOBAL
 
 
 def is_translated(lab: Lab) -> bool:
     """Whether a ping to the service reaches the pod, and the reply reaches the balancer."""
-    nft(lab.node, DNAT)
-    with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, SERVICE, packets.echo_request(1))
+    balancer.nft(lab.node, DNAT)
+    with balancer.capture(lab.balancer) as wire:
+        balancer.send_icmp(lab.balancer, PROBE, SERVICE, packets.echo_request(1))
         lab.settled()
-        ping(lab.pod, POD, OWN_GLOBAL)
+        balancer.ping(lab.pod, POD, OWN_GLOBAL)
         return [packet.source for packet in wire.packets() if packet.is_icmp(packets.ECHO_REPLY, to=PROBE)] == [SERVICE]
 
 
@@ -229,7 +223,7 @@ def without(*comments: str) -> str:
 def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], crippled: str) -> None:
     """The property holds with the rules as they are; it does not if that part of them is missing or different."""
     for text, expected in ((RULES, True), (crippled, False)):
-        with laboratory() as made:
+        with balancer.laboratory() as made:
             put_rules(made, text)
             assert holds(made) is expected
 
@@ -251,7 +245,7 @@ def test_the_task(lab: Lab) -> None:
     def tables(name: str = "") -> str:
         return lab.node.run("nft", "--handle", "list", *(["table", "ip6", name] if name else ["ruleset"])).stdout
 
-    nft(lab.node, OTHERS)
+    balancer.nft(lab.node, OTHERS)
     before, files = (tables(), lab.node.routes(6)), FakeFiles()
     host = Host(backend=NetlinkBackend, files=files, manager=FakeManager())
     with lab.node.inside():
@@ -299,8 +293,8 @@ def test_a_reload_loses_nothing(lab: Lab) -> None:
         return sent - received
 
     put_rules(lab)
-    ping(lab.balancer, PROBE, POD)
+    balancer.ping(lab.balancer, PROBE, POD)
     with datagrams(lab) as (client, server), ThreadPoolExecutor(1) as pool:
-        make_room(server)
+        balancer.make_room(server)
         assert lost(*[RULES] * 50) == 0
         assert lost(f"delete table ip6 {TABLE}", RULES) > 0

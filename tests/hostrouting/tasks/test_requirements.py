@@ -47,10 +47,6 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
         lambda old: old._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
     ),
-    "STRICT": (
-        lambda old: old._replace(route_overlap=expect(CIDR)),
-        "routeOverlap.mode: STRICT is installed; with WARN, units start even if addresses escape",
-    ),
     "units": (
         lambda old: old._replace(gate=GateConfig(("kubelet.service",))),
         "gate.units: systemd-nspawn@.service would no longer wait for the gate",

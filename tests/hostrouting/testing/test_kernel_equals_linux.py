@@ -8,15 +8,7 @@ from typing import Any
 
 import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
-from hypothesis import HealthCheck, assume, note, settings, strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis import HealthCheck, assume, note, settings, stateful, strategies as st
 from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]  # it has no types
 
 from hostrouting.errors import BackendError
@@ -170,7 +162,7 @@ FAMILIES = st.sampled_from([4, 6])
 NAMES = st.sampled_from(DEVICES)
 
 
-class TwoKernels(RuleBasedStateMachine):
+class TwoKernels(stateful.RuleBasedStateMachine):
     """The same events on Linux and on the fake kernel."""
 
     def __init__(self) -> None:
@@ -202,7 +194,7 @@ class TwoKernels(RuleBasedStateMachine):
         assert errors[0] == errors[1], errors
         return errors[0]
 
-    @initialize(twin=st.tuples(NAMES, st.sampled_from(INTERFACES)))
+    @stateful.initialize(twin=st.tuples(NAMES, st.sampled_from(INTERFACES)))
     def furnish(self, twin: tuple[str, str]) -> None:
         """Most hosts have some addresses, of which two devices may have the same, and routes from them by another one."""
         for dev, interface in (("eth0", "10.0.0.4/24"), ("eth1", "10.0.1.4/24"), ("eth0", "fd00::4/64"), twin):
@@ -215,7 +207,7 @@ class TwoKernels(RuleBasedStateMachine):
             route = Route.to(prefix, dev="eth1", table=table, metric=7, protocol=4)
             self.both("ip_route", "add", route._replace(prefsrc=as_ip(source)))
 
-    @rule(name=NAMES)
+    @stateful.rule(name=NAMES)
     def add_or_delete_link(self, name: str) -> None:
         """Delete the device, or add it again."""
         if name not in {link.name for link in self.fake.snapshot().links}:
@@ -224,24 +216,24 @@ class TwoKernels(RuleBasedStateMachine):
         else:
             self.both("delete_link", name)
 
-    @rule(name=NAMES)
+    @stateful.rule(name=NAMES)
     def set_up(self, name: str) -> None:
         """Set a device up, which may have come again, or have gone."""
         self.both("set_up", name)
 
-    @rule(name=NAMES, interface=st.sampled_from(INTERFACES))
+    @stateful.rule(name=NAMES, interface=st.sampled_from(INTERFACES))
     def add_address(self, name: str, interface: str) -> None:
         """Add an address, perhaps one that is there."""
         self.both("add_address", name, interface)
 
-    @rule(data=st.data(), family=FAMILIES)
+    @stateful.rule(data=st.data(), family=FAMILIES)
     def add_rule(self, data: st.DataObject, family: int) -> None:
         """Add a rule, perhaps one that is there; Linux also refuses some that differ in little from one that is there."""
         added, there = data.draw(rules(family)), self.fake.snapshot().rules
         assume(added in there or (family, added.priority) not in [(other.family, other.priority) for other in there])
         self.both("add_rule", added)
 
-    @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "append", "append", "delete"]))
+    @stateful.rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "append", "append", "delete"]))
     def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
         """Add or append a route, or ask for a deletion that may meet none."""
         there = self.fake.snapshot()
@@ -250,8 +242,8 @@ class TwoKernels(RuleBasedStateMachine):
         assume(not any(hop.gateway for hop in route.next_hops) or not any(rule.table == 100 for rule in there.rules))
         self.both("ip_route", verb, route)
 
-    @precondition(lambda self: self.fake.snapshot().routes)
-    @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "next_hops", "prefsrc"])))
+    @stateful.precondition(lambda self: self.fake.snapshot().routes)
+    @stateful.rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "next_hops", "prefsrc"])))
     def delete_route(self, data: st.DataObject, open_fields: set[str]) -> None:
         """Delete a route that is there, by a request that may leave some fields open."""
         there = [route for route in self.fake.snapshot().routes if route.table != 255]
@@ -259,7 +251,7 @@ class TwoKernels(RuleBasedStateMachine):
         left_open: dict[str, Any] = {name: {"next_hops": (), "prefsrc": None}.get(name, 0) for name in open_fields}
         self.both("ip_route", "delete", data.draw(st.sampled_from(there))._replace(**left_open))
 
-    @invariant()
+    @stateful.invariant()
     def kernels_are_equal(self) -> None:
         """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes a little later."""
         wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 5
@@ -299,7 +291,7 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
 
 def test_every_event_has_the_same_effect() -> None:
     """After each event, the refusal, the whole state and the lookups of the fake kernel are Linux's."""
-    run_state_machine_as_test(
+    stateful.run_state_machine_as_test(
         TwoKernels,
         settings=settings(
             max_examples=scaled(60),
