@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+_LAZY = (iscoroutinefunction, isasyncgenfunction, isgeneratorfunction)  # a call of these runs nothing yet
 
 
 class Task(Protocol[T_co]):
@@ -89,17 +90,13 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     name, do, fault = getattr(candidate, "name", None), getattr(candidate, "do", None), ""
     if isinstance(candidate, type) or not callable(do):
         fault = "it needs a method do(ctx): put @phases.task('name') above a function, or pass an instance of a class"
-    elif any(map(_is_not_run, (do, getattr(candidate, "plan", None), getattr(candidate, "undo", None)))):
+    elif any(is_lazy(getattr(candidate, verb, None)) for verb in ("do", "plan", "undo") for is_lazy in _LAZY):
         fault = "a method is not an ordinary function: a call runs nothing; write `def` without `async` and `yield`"
     elif not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         fault = f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are made of names)"
     if fault:
         raise InvalidTask(f"{candidate!r:.80} cannot be used as a task: {fault}")
     return candidate
-
-
-def _is_not_run(method: object) -> bool:
-    return iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method)
 
 
 def left_out(
