@@ -71,6 +71,7 @@ class Bench:
                 took = time.perf_counter() - began
                 if number:
                     times[name].append(answer if isinstance(answer, float) else took)
+                del answer  # or the next method would take the time to free it
         return times
 
 
