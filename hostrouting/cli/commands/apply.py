@@ -14,6 +14,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import read_config
+from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
@@ -29,10 +30,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
-    findings, installed = [], readable_installed(host)  # a file that is refused gates nothing
+    findings, installed = [], readable_installed(host)
+    # On a new host, the units of a refused file start unchecked; on others, what is installed counts.
+    judged = installed if installed and gated_units(installed) else config
     with suppress(HostRoutingError):
-        faults = find_faults(host, installed) if installed else ()
-        findings = [fault for fault in faults if fault.name == "gate-open"]
+        findings = [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
     done = "this host matches the configuration"
