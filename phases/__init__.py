@@ -9,13 +9,9 @@ A task is any object with a `name` and a method `do(ctx)`. A decorator turns a f
         ctx.log.info("fetching", extra={"url": "https://..."})
         return "image.raw"
 
-    start_machine = phases.task("start-machine")(lambda ctx: ctx.sleep(0.01))
-    bootstrap = phases.serial(phases.retry(download), phases.deadline(start_machine, 60), name="bootstrap")
+    bootstrap = phases.serial(phases.retry(phases.deadline(download, 60)), name="bootstrap")
     print(phases.plan(bootstrap))  # what would be done
-    report = phases.run(bootstrap)
-    print(report)  # what was done, and how long it took
-
-What happened to a task in a run is a `Step`, and the step of the whole run is its report.
+    print(phases.run(bootstrap))  # the report, a Step: what was done, and how long it took
 """
 
 from phases.context import Clock, Context

@@ -14,7 +14,7 @@ the plain one. No end is missed, because each such rule contributes its end. An 
 which is the safe side.
 
 What the engine does not look at, `not_judged` names. Where such a rule or route may decide, the kind of the decision is
-not-judged: what comes after it may not be reached. Here is no opinion on what is right (`check`).
+not-judged: what comes after it may not be reached. What is right is judged in `check`.
 """
 
 from __future__ import annotations

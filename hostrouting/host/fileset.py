@@ -36,7 +36,7 @@ class File(NamedTuple):
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Write the file or link, atomically; False if it is right already. HostError for a file of somebody else."""
+        """Write the file or link, atomically; False if it is right already. HostError if another program wrote it."""
         self.require_room(files)
         if not self.differs(files):
             return False
