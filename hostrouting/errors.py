@@ -89,7 +89,8 @@ class ConfigError(HostRoutingError, ValueError):
         message = "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
         if len(self.faults) == 1:
             (fault,) = self.faults
-            message = f"{where}: {fault}" if source or not fault.path else str(fault)
+            colon = ":" if fault.path or fault.value else ""
+            message = f"{where}{colon} {fault}" if source or not fault.path else str(fault)
         super().__init__(message)
 
     def to_mapping(self) -> dict[str, object]:

@@ -138,11 +138,16 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
         plan = plan_static_routes(config, snapshot)
         after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
         repair = after.routes if is_repairable else ()
+        problem = _problem(report)
+        if report.escapes and not repair:  # most often in the middle of a roll-out
+            problem += (
+                f"; {'static routes do not repair it' if after.escapes else 'the configuration repairs it: apply it'}"
+            )
     except HostRoutingError as error:
-        return NodeResult(path, NO_VERDICT, f"the snapshot {str(error).removeprefix(f'{path}: ')}")
+        return NodeResult(path, NO_VERDICT, f"the snapshot{str(error).removeprefix(path)}")
     except Exception as error:  # noqa: BLE001  the other nodes have to be judged
         return NodeResult(path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}")
-    return NodeResult(path, report.verdict, _problem(report), repair)
+    return NodeResult(path, report.verdict, problem, repair)
 
 
 def _problem(report: CheckReport) -> str:

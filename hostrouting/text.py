@@ -50,9 +50,9 @@ def show(value: object) -> str:
 
     value = str(value) if type(value).__module__ == "ipaddress" else value
     if isinstance(value, Mapping):
-        return "an object"
+        return "an object" if value else "{}"
     if isinstance(value, list) or type(value) is tuple:
-        return "a list"
+        return "a list" if value else "[]"
     if isinstance(value, int) and value.bit_length() > SHOWN * 3:  # Python refuses to print 4,300 digits
         return f"an integer of {value.bit_length()} bits"
     if value is not None and not isinstance(value, str | int | float):

@@ -20,9 +20,9 @@ from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
 from phases.running import execute, plan, run, undo
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Skip, Task, task
+from phases.tasks import AnyTask, FunctionTask, Skip, Task, task
 
-__all__ = ["AnyTask", "Context", "Skip", "Task", "task"]  # what a task is
+__all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "task"]  # what a task is
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]  # how tasks are combined
 __all__ += ["Status", "Step", "execute", "plan", "run", "undo"]  # how tasks are run: run, plan and undo return a Step
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"]  # how tasks end

@@ -225,8 +225,10 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
     downs = {dev: "" if family.judge.links[dev].up else ", which is down" for dev in devs}
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
-    remedy = "add one, or set routeOverlap.expectedDevs"
-    remedy += f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
+    perhaps = f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
+    remedy = f"add one, or set routeOverlap.expectedDevs{perhaps}"
+    if any(flaw.name == "missing-rule" for flaw in family.flaws):  # its remedy is to be tried first
+        remedy = ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
 
 
@@ -247,7 +249,9 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
     for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):
         is_taken = any(route.prefix in network or network in route.prefix for route in routes)
         if dev in devs and is_taken and network.length < judge.fib.width:
-            sentence = f"the repair takes over part of {network}: {dev} no longer reaches neighbours there over IP"
+            sentence = (
+                f"the repair takes over addresses of {network}, so {dev} no longer reaches neighbours there over IP"
+            )
             yield Finding("repair-cost", "warning", sentence, str(network))
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import Prefix, borders_of, width_of
+from hostrouting.model.prefix import Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING
 
 if TYPE_CHECKING:
@@ -167,11 +167,12 @@ class Fib:
         rank = ("unicast", route.metric, route.preference)
         return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 
-    def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
+    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet. An address of the other family is a ValueError."""
-        if destination.version != self.family:
-            raise ValueError(f"{destination} is not an IPv{self.family} address")
-        return self.ends(int(destination), packet)[0]
+        address = as_ip(destination)
+        if address.version != self.family:
+            raise ValueError(f"{address} is not an IPv{self.family} address")
+        return self.ends(int(address), packet)[0]
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses between two borders, in order."""

@@ -50,7 +50,9 @@ class HostLayout:
 
     @classmethod
     def step_path(cls, step: str) -> str:
-        """The path of the script of this step of the gate."""
+        """The path of the script of this step of the gate. A name lacks `.sh`; ValueError for what is not one."""
+        if not step or "/" in step or step.startswith(".") or step.endswith(".sh"):
+            raise ValueError(f"{step!r} cannot be the name of a step: write one such as 50-licence")
         return f"{cls.gate_directory}/{step}.sh"
 
     @classmethod

@@ -306,8 +306,8 @@ class SectionTask(InstallTask):
             return self.carry_out(ctx)
         except HostRoutingError as error:
             units, (_, is_required) = gated_units(self.config), dict(steps_of(self.config)).get(self.step, ("", False))
-            if is_required and units and self.host.backend is not None:
-                kept = f"the files are installed: {spoken(units)} will not start before the gate's steps succeed"
+            if is_required and units and self.host.running_manager is not None:
+                kept = f"the files are installed: {spoken(units)} will not start until the steps of the gate succeed"
                 error.args = (f"{error}; {kept}",)
             raise
 

@@ -66,9 +66,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
     if HostLayout.gate_path in changes.removes:
         for path in foreign_steps(host.files):
-            sentence = (
-                f"{path} was not installed by hostrouting; gated units wait for this script, and would not after that"
-            )
+            sentence = f"{path} was not installed by hostrouting, and gated units would no longer wait for this script"
             yield Finding("file", "error", sentence, path, "move the script away first")
 
 
@@ -93,7 +91,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     old, new = installed.route_overlap, config.route_overlap
 
     def lost(path: str, sentence: str) -> Fault:
-        remedy = "add what is installed to this file, or allow its removal: --allow-removal"
+        remedy = "add what is installed, or allow its removal: --allow-removal, in Python allow_removal=True"
         return Fault(path, "", sentence, remedy)
 
     if gone := [*map(str, _lost_routes(installed, config))]:

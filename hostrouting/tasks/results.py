@@ -85,7 +85,7 @@ class CheckResult(Effects):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """By family (4, 6), the address of the expected device: kubelet's `--node-ip`."""
+        """The address of the expected device, by family (4, 6) if it has one: kubelet's `--node-ip`."""
         return {} if self.report is None else self.report.node_ips
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ def _equal(seen: object, promised: object, promise: str) -> None:
     if isinstance(seen, Snapshot) and isinstance(promised, Snapshot) and seen != promised:
         name, seen, promised = next(row for row in zip(seen._fields, seen, promised, strict=True) if row[1] != row[2])
         promise = f"{promise} ({name})"
-    if isinstance(seen, tuple) and isinstance(promised, tuple) and {*seen} != {*promised}:
+    if isinstance(seen, tuple | list) and isinstance(promised, tuple | list) and {*seen} != {*promised}:
         both = {*seen} & {*promised}
         seen, promised = ([str(value) for value in values if value not in both] for values in (seen, promised))
     if seen != promised:

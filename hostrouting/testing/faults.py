@@ -93,6 +93,8 @@ class FaultyBackend(RouteBackend):
         An errno, or an error with a route, is the outcome of one route of a change, as if the kernel had refused it.
         Any other error is raised, and the routes after it are not tried.
         """
+        if not isinstance(error, int | BackendError):
+            raise TypeError(f"a fault is an errno, such as errno.ENOBUFS, or a BackendError, not {error!r}")
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
         self._faults(moment).fail(error, nth=nth, done=done)

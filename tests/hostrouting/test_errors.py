@@ -35,7 +35,7 @@ EVERY = [
     [
         ([MODE], "", 'mode: "LOUD" is not a mode; write WARN'),
         ([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing"),
-        ([errors.Fault("", "", "is empty")], "", "the configuration: is empty"),
+        ([errors.Fault("", "", "is empty")], "", "the configuration is empty"),
         ([MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}"),
         ([MODE, DEV], "a.json", f"a.json has 2 faults:\n  {MODE}\n  {DEV}"),
     ],

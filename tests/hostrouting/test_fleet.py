@@ -111,7 +111,7 @@ def test_the_command(nodes: Path) -> None:
         assert (said.code, "'/nowhere' does not exist" in said.err) == (2, True)
         with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
             said = say("check", CIDR, "--snapshots", str(nodes))
-        assert said == (3, "", f"hostrouting: {nodes}: cannot be read: Permission denied\n")
+        assert said == (3, "", f"hostrouting: {nodes} cannot be read: Permission denied\n")
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:

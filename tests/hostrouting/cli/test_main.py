@@ -128,7 +128,7 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     """Exit code 3, as for everything else that lacks a permission."""
     with mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied")):
         said = say(*words.split(), "file.json")
-    assert (said.code, said.err) == (3, "hostrouting: file.json: cannot be read: Permission denied\n")
+    assert (said.code, said.err) == (3, "hostrouting: file.json cannot be read: Permission denied\n")
 
 
 def test_an_empty_root(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: py
     said = say("plan", "--config", name, stdin=text.encode(), kernel=plain_vm())
     typed = shlex.split(said.lines[0].removeprefix("TO DO: as root: "))
     assert typed == ["hostrouting", "apply", "--config", "FILE" if name == "-" else name]
-    assert say("plan", "--config", "-", stdin=b"7").err.startswith("hostrouting: standard input: ")
-    with mock.patch("sys.stdin", None), pytest.raises(ConfigError, match="standard input: is closed"):
+    assert say("plan", "--config", "-", stdin=b"7").err.startswith("hostrouting: standard input: 7 is not an object")
+    with mock.patch("sys.stdin", None), pytest.raises(ConfigError, match="standard input is closed"):
         HostRoutingConfig.load("-")
 
 
