@@ -160,7 +160,7 @@ class Step:
             "details": as_data(error) if hasattr(error, "to_mapping") else None,
             "traceback": "".join(traceback.format_exception(error)) if error else None,
             "fields": as_data(self.fields),
-            "result": None if self.children else as_data(self.result),
+            "result": None if self.children and isinstance(self.result, tuple) else as_data(self.result),
             "children": [child.to_mapping() for child in self.children],
         }
 

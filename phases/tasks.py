@@ -75,6 +75,8 @@ def task(
     name: str, *, plan: Callable[[Context], object] | None = None, undo: Callable[[Context], object] | None = None
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
+    if not isinstance(name, str):
+        raise InvalidTask(f"a task needs a name: write @phases.task('name') above the function, not {name!r:.40}")
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
@@ -91,7 +93,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     if isinstance(candidate, type) or not callable(do):
         fault = "it needs a method do(ctx): put @phases.task('name') above a function, or pass an instance of a class"
     elif any(is_lazy(getattr(candidate, verb, None)) for verb in ("do", "plan", "undo") for is_lazy in _LAZY):
-        fault = "a method is not an ordinary function: a call runs nothing; write `def` without `async` and `yield`"
+        fault = "a function of it is async or a generator, so a call runs nothing; write a plain `def`"
     elif not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         fault = f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths are made of names)"
     if fault:

@@ -226,7 +226,7 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     downs = {dev: "" if family.judge.links[dev].up else ", which is down" for dev in devs}
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
     perhaps = f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
-    remedy = f"add one, or set routeOverlap.expectedDevs{perhaps}"
+    remedy = f"add an {target}, or set routeOverlap.expectedDevs{perhaps}"
     if any(flaw.name == "missing-rule" for flaw in family.flaws):  # its remedy is to be tried first
         remedy = ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)

@@ -59,7 +59,8 @@ class Check(NamedTuple):
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         if commands := self.commands():
-            yield from ("", f"Until the next boot, {there}:", *capped([f"  {command}" for command in commands]))
+            part = ", which repairs a part" if any(finding.name == "unsafe" for finding in self.findings) else ""
+            yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
             yield from (f"Permanently, {there}:", f"  {repair} | hostrouting apply --config -")
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
         for finding in self.findings:

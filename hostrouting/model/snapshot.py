@@ -105,7 +105,7 @@ class Snapshot(NamedTuple):
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
-                raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
+                raise ConfigError([Fault("", "", f"is not {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
             snapshot = read(cls, document)
         except ConfigError as error:
             raise ConfigError(error.faults, "the snapshot") from error

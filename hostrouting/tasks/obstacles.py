@@ -54,6 +54,6 @@ def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     folder = f"{_SETTINGS}.d"
     paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]
     if not any(_IS_KEEPING.search(files.read(path) or "") for path in paths):
-        sentence = "systemd-networkd runs here, and can delete the routes of other programs"
+        sentence = "systemd-networkd has run since the boot, and can delete the routes of other programs"
         remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
         yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)

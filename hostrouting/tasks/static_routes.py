@@ -62,7 +62,7 @@ class ConfigureStaticRoutes(SectionTask):
         def attempt() -> tuple[RoutePlan | None, str]:
             plan = plan_static_routes(self.config, backend.snapshot())
             waits[:] = (lack._replace(severity="error") for lack in plan.findings() if lack.name == "route-waits")
-            return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
+            return (None, "; ".join(finding.sentence for finding in waits)) if plan.pending else (plan, "")
 
         try:
             return await_result(ctx, backend, attempt, wait=wait)

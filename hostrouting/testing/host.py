@@ -189,6 +189,12 @@ class FakeHost(Host):
     """
 
     kernel: FakeKernel = attrs.field(factory=plain_vm)
+
+    @kernel.validator
+    def _is_made(self, _field: object, kernel: object) -> None:
+        if not hasattr(kernel, "snapshot"):
+            raise TypeError(f"kernel must be a fake kernel, such as h200(), not {kernel!r:.40}")
+
     faults: FaultyBackend = attrs.field(
         default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
     )

@@ -72,7 +72,7 @@ def test_functions_that_a_call_does_not_run(function: Callable[[Context], object
     """An async function or a generator would be a step that is ok and did nothing, so it is refused."""
     make: Callable[..., object] = partial(FunctionTask, "a")
     for verb in ("do", "plan", "undo"):
-        with pytest.raises(phases.InvalidTask, match="is not an ordinary function"):
+        with pytest.raises(phases.InvalidTask, match="is async or a generator"):
             make(**{"do": print, verb: function})
 
 

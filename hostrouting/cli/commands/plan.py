@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     elif plan.routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
-        code, answer = FINE, "NOTHING TO DO: this host matches the configuration"
+        whole = "this host matches" if arguments.snapshot is None else "the routes of the snapshot match"
+        code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
     else:
         code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {typed_name(arguments.config)}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))

@@ -25,7 +25,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or set routeOverlap.expectedDevs in a --config file")
+        raise NotReady(
+            f"{'; '.join(check.verdicts())}; add a default route, or set routeOverlap.expectedDevs in a --config file"
+        )
     if report.escapes and not report.routes:
         reasons = [str(finding) for finding in unsafe] or ["a rule decides before table main does"]
         raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
@@ -40,8 +42,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if not (is_decided := report.verdict != "undecided"):
         say("whether a repair is needed cannot be decided:")
         limits = [doubt for family in report.families for doubt in family.doubts]
-    for finding in limits:
-        say(str(finding))
+    for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else map(str, limits):
+        say(text)
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
     printed = config.to_mapping()
     commands, findings = check.commands(), [finding.to_mapping() for finding in limits]

@@ -110,9 +110,9 @@ def test_faults(members: str, fault: str) -> None:
         (b" \n", " is empty; save one with: hostrouting snapshot > FILE"),
         ("[", " is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE"),
         (b'{"links": [{"name": "\xc3', " is not JSON, or was not copied whole; save one"),  # cut inside a letter
-        ("[]", ": schema: must be 'hostrouting/snapshot/2'; save one with: hostrouting snapshot > FILE"),
-        ('{"links": [], "addresses": [], "rules": [], "routes": []}', ": schema: must be 'hostrouting/snapshot/2'"),
-        ('{"schema": "hostrouting/snapshot/9"}', ": schema: must be 'hostrouting/snapshot/2'"),
+        ("[]", " is not 'hostrouting/snapshot/2'; save one with: hostrouting snapshot > FILE"),
+        ('{"links": [], "addresses": [], "rules": [], "routes": []}', " is not 'hostrouting/snapshot/2'"),
+        ('{"schema": "hostrouting/snapshot/9"}', " is not 'hostrouting/snapshot/2'"),
     ],
     ids=lambda value: str(value)[:50],
 )
