@@ -75,8 +75,6 @@ def task(
     name: str, *, plan: Callable[[Context], object] | None = None, undo: Callable[[Context], object] | None = None
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
-    if not isinstance(name, str):
-        raise InvalidTask(f"a task needs a name: write @phases.task('name') above the function, not {name!r:.40}")
     return lambda function: FunctionTask(name, function, plan, undo)
 
 

@@ -58,6 +58,8 @@ class Check(NamedTuple):
         yield from (verdicts := self.verdicts())
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
+        costs = [finding for finding in self.findings if finding.name in {"unsafe", "repair-cost"}]
+        yield from ("", *finding_lines(costs)) if costs else ()
         if commands := self.commands():
             part = ", which repairs a part" if any(finding.name == "unsafe" for finding in self.findings) else ""
             yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
@@ -66,7 +68,7 @@ class Check(NamedTuple):
         for finding in self.findings:
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
                 remedies[finding.remedy] = None  # the verdict has the sentence
-            elif finding.name not in (*ESCAPES, "action"):
+            elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]

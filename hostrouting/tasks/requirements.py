@@ -91,7 +91,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     old, new = installed.route_overlap, config.route_overlap
 
     def lost(path: str, sentence: str) -> Fault:
-        remedy = "add what is installed, or allow its removal: --allow-removal, in Python allow_removal=True"
+        remedy = "keep it in the configuration, or allow its removal (--allow-removal)"
         return Fault(path, "", sentence, remedy)
 
     if gone := [*map(str, _lost_routes(installed, config))]:

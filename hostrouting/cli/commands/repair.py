@@ -2,8 +2,8 @@
 
 The output is the file of --config, or else the installed configuration, with the routes added. A route that can use the
 gateway and the device of the default route names neither, so the file fits other nodes with the same problem. Standard
-error says what the repair costs, and what it cannot repair. Without a repair nothing is printed, and the exit code is
-1, or 3 if the check is undecided.
+error says what the repair costs, and what it cannot repair. If nothing escapes, no route is added. If nothing can be
+repaired, nothing is printed, and the exit code is 1, or 3 if the check is undecided.
 """
 
 import argparse
