@@ -140,9 +140,8 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
         repair = after.routes if is_repairable else ()
         problem = _problem(report)
         if report.escapes and not repair:  # most often in the middle of a roll-out
-            problem += (
-                f"; {'static routes do not repair it' if after.escapes else 'the configuration repairs it: apply it'}"
-            )
+            why = "static routes do not repair all of it" if after.escapes else "the configuration repairs it: apply it"
+            problem += f"; {why}"
     except HostRoutingError as error:
         return NodeResult(path, NO_VERDICT, f"the snapshot{str(error).removeprefix(path)}")
     except Exception as error:  # noqa: BLE001  the other nodes have to be judged

@@ -76,9 +76,9 @@ def _plain(decision: Decision) -> dict[str, object]:
 
 
 def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -> str:
-    if not expected:
+    if opinion.grade == ESCAPE and not expected and not is_open:
         return f"NO-DEFAULT-ROUTE: {way}; there is no default route, so no device is expected"
-    if opinion.grade == ESCAPE:
+    if opinion.grade == ESCAPE and expected:
         name = opinion.name if opinion.name in ESCAPES else "refused"
         return f"{name.upper()}: {way}; expected: {spoken(expected, last='or')}"
     allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
