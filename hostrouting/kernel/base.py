@@ -226,7 +226,7 @@ class Near:
         family, _, length = route.prefix
         if self._blocks is None or length <= 1 or route.type != "unicast" or route.protocol == OURS:
             return None
-        if not any(hop.gateway for hop in route.next_hops):
+        if not route.has_gateway:
             return None
         if (family, length) not in self._borders:
             self._borders[family, length] = _borders_of(self._blocks, family, length)
