@@ -107,7 +107,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
 
 
 def _length(fib: Fib, part: Part) -> int | None:
-    """The shortest length with which a route of ours takes these addresses; None if table main is not looked up."""
+    """The smallest prefix length at which our route would decide for these addresses; None if table main cannot."""
     for step in fib.steps() if part.opinion.name != "own-range" else ():
         if step.table is not None and step.rule.table == TABLE_MAIN and step.is_for_plain(part.first):
             best = step.table.best(part.first)

@@ -160,7 +160,7 @@ def phrase_of(packet: Packet) -> str:
 
 
 def escape_sentence(escape: Escape) -> str:
-    """What happens to packets that escape, and by which route or rule."""
+    """What happens to packets that escape, and the route or the rule that causes it."""
     where, way = extent(escape.cidr.family, escape.first, escape.last), _way(escape)
     way += ", whose default route has the same metric as" if way.startswith("may") else ""
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"

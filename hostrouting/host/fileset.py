@@ -61,7 +61,7 @@ class File(NamedTuple):
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether a file of ours has this path: in our own folders every file is ours, elsewhere a file that says so."""
+    """Whether this is a file of ours: every file in our own folders is, and elsewhere each file with our mark."""
     return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 

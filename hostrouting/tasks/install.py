@@ -51,8 +51,8 @@ _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds unt
 def read_installed(host: Host) -> HostRoutingConfig | None:
     """The configuration that is installed on this host; None if nothing is.
 
-    Raises ConfigError if files of ours exist and config.json is missing or unusable: with an empty configuration
-    instead, everything that is installed would be unwanted.
+    Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty configuration would be
+    wrong then: `install` would remove all that is installed.
     """
     path = HostLayout.config_path
     remedy = "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: hostrouting remove"
