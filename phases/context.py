@@ -75,11 +75,11 @@ class Scope:
         self.clock.wake()
 
 
-def in_range(value: object, name: str, *, least: float, most: float = math.inf) -> float:
+def in_range(value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False) -> float:
     """The value, if it is a number within these bounds; otherwise ValueError."""
-    if not isinstance(value, (int, float)) or not least <= value <= most or value == math.inf:
+    if not isinstance(value, int if whole else int | float) or not least <= value <= most or value == math.inf:
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
-        raise ValueError(f"{name} is {value!r}; it must be a number, {limits}")
+        raise ValueError(f"{name} is {value!r}; it must be a {'whole ' if whole else ''}number, {limits}")
     return value
 
 

@@ -40,12 +40,11 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
 def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None) -> FunctionTask[tuple[object, ...]]:
     """The tasks all at once, in threads. The result is the tuple of their results, in the order they are listed.
 
-    With `at_once`, at most so many of them run at the same time; the others follow in the order they are listed.
-
+    With `at_once`, at most that many run at the same time; the others follow in the order they are listed.
     The first failure cancels the others. The group waits for every task, however long it takes, and then raises one
     TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
     """
-    most = len(tasks) if at_once is None else in_range(at_once, "parallel: at_once", least=1)
+    most = len(tasks) if at_once is None else in_range(at_once, "parallel: at_once", least=1, whole=True)
     return FunctionTask(name, lambda ctx: _all_at_once(tasks, ctx, most), subtasks=tasks)
 
 
@@ -114,7 +113,7 @@ def retry(
     failed, all of its failures must qualify. Cancelled is never retried. If the deadline comes before the next attempt,
     the failure is raised at once instead of after a useless wait.
     """
-    in_range(attempts, "retry: attempts", least=1)
+    in_range(attempts, "retry: attempts", least=1, whole=True)
     for key, value in {"delay": delay, "factor": factor, "longest": longest, "jitter": jitter}.items():
         in_range(value, f"retry: {key}", least=0, most=1 if key == "jitter" else math.inf)
     isinstance(None, on)  # a TypeError now, and not after the first failure, if `on` is not classes

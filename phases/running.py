@@ -104,8 +104,11 @@ def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
     came, awake = list[int](), threading.Lock()  # signals, and 0 when the work has ended
 
     def work() -> None:
-        with suppress(BaseException):  # it is in the report
+        try:
             take(task, root, ctx)
+        except BaseException as error:  # noqa: BLE001  it is in the report
+            if root.status is Status.RUNNING:  # raised outside the task: by the clock, or by a property of the task
+                root.status, root.error = Status.FAILED, error
         note(0)
 
     def note(number: int) -> None:

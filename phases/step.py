@@ -21,7 +21,6 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a step."""
 
     __str__ = str.__str__
-
     RUNNING = "running"
     OK = "ok"
     FAILED = "failed"

@@ -107,14 +107,15 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda task: phases.retry(task, attempts=0), "retry: attempts is 0; it must be a number, 1 or more"),
+        (lambda task: phases.retry(task, attempts=0), "retry: attempts is 0; it must be a whole number, 1 or more"),
+        (lambda task: phases.retry(task, attempts=2.5), "attempts is 2.5; it must be a whole number"),  # type: ignore[arg-type]
         (lambda task: phases.retry(task, delay=-1), "delay is -1; it must be a number, 0 or more"),
         (lambda task: phases.retry(task, longest=float("nan")), "longest is nan"),
         (lambda task: phases.retry(task, jitter=2), "jitter is 2; it must be a number, from 0 to 1"),
         (lambda task: phases.deadline(task, -1), "deadline: seconds is -1"),
         (lambda task: phases.deadline(task, "60"), "seconds is '60'; it must be a number, 0 or more"),  # type: ignore[arg-type]
         (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
-        (lambda _: phases.parallel(at_once=0), "parallel: at_once is 0; it must be a number, 1 or more"),
+        (lambda _: phases.parallel(at_once=0), "parallel: at_once is 0; it must be a whole number, 1 or more"),
         (lambda _: Context().within(float("nan")).__enter__(), "a time limit is nan; it must be a number, 0 or more"),
         (lambda _: Context().shielded(grace=-5).__enter__(), "a time limit is -5"),
     ],

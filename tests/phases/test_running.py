@@ -108,3 +108,19 @@ def test_a_task_that_raises_no_exception(stop: BaseException, group: Callable[..
     report = phases.run(tree, clock=FakeClock(), observers=[])
     assert (report.status, report.exit_code) == (Status.FAILED, 1)
     assert [(failure.name, failure.error) for failure in report.failures] == [("a", stop)]
+
+
+class _Unreadable(StubTask):
+    """Cannot say what is in it."""
+
+    @property
+    def subtasks(self) -> tuple[phases.AnyTask, ...]:
+        raise ValueError("no such file")
+
+
+@pytest.mark.parametrize(("task", "clock"), [(StubTask("a"), FakeClock), (_Unreadable("a"), FakeClock())])
+def test_errors_around_the_task(task: StubTask, clock: FakeClock) -> None:
+    """What a clock raises, or a property of the task, is an error in the report, too."""
+    report = phases.run(task, clock=clock, observers=[])
+    assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
+    assert isinstance(report.error, ValueError | TypeError)
