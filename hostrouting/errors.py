@@ -10,9 +10,7 @@
     ├── HostError           host: a file, systemd, nft or ebtables did not do what was asked
     └── BackendError        kernel: routes could not be read or changed
 
-The word before the colon says where the fault is. `kind` is more precise than the class, where that is needed;
-`can_retry` says whether the same call may succeed later without any action. `findings` are messages for an operator:
-what led to the error, or the error itself. An error about an input has none, but its faults.
+The word before the colon says where the fault is.
 """
 
 import errno
@@ -33,11 +31,14 @@ _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-l
 class HostRoutingError(Exception):
     """The root of all errors: catch it to catch everything that hostrouting raises on purpose.
 
-    Without a message, the findings are the message; the errors among them say whether to try again.
+    `kind` is more precise than the class, where that is needed. `can_retry` says whether the same call may succeed
+    later without any action. `findings` are messages for an operator: what led to the error, or the error itself. A
+    ConfigError has faults instead.
     """
 
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
         self.kind, self.findings = kind, tuple(findings)
+        # Without a message, the findings are the message; the errors among them say whether to try again.
         super().__init__(message or "; ".join(map(str, self.findings)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
@@ -60,6 +61,7 @@ class HostRoutingError(Exception):
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
         facts = {name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}}
         facts |= {name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")}
+        facts |= {"findings": [finding.to_mapping() for finding in self.findings]}
         return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
 
 
@@ -81,7 +83,7 @@ class Fault(NamedTuple):
 
 
 class ConfigError(HostRoutingError, ValueError):
-    """A configuration cannot be used, or a saved snapshot. Nothing was changed."""
+    """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was changed."""
 
     def __init__(self, faults: Iterable[Fault], source: str = "") -> None:
         self.faults, self.source = tuple(faults), source
@@ -113,13 +115,14 @@ class ApplyError(HostRoutingError):
         self.reasons, self.after = reasons, after
         super().__init__(f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}")
         self.can_retry = True
+        self._is_a("requirement")
 
 
 class RouteOverlapError(HostRoutingError):
     """In mode STRICT: expected CIDRs do not leave by the expected devices, or there is no default route.
 
-    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A default route can come
-    later, so only that error `can_retry`.
+    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. `can_retry` is true only
+    if there is no default route, because one may come later.
     """
 
     def __init__(

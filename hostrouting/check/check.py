@@ -23,7 +23,7 @@ from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import Prefix, ip_at, prefixes_between
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model.prefix import IP
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
@@ -44,6 +45,7 @@ class Escape(NamedTuple):
     cidr: Prefix
     first: int
     last: int
+    """The first and the last address, as integers."""
     kind: str
     """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or prohibit."""
     decision: Decision
@@ -51,6 +53,11 @@ class Escape(NamedTuple):
     """The devices by which they leave."""
     packet: Packet = PLAIN
     """Whose packets: the host's own, or those of pods."""
+
+    @property
+    def prefixes(self) -> tuple[Prefix, ...]:
+        """The range as prefixes, as few as possible."""
+        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
     def __str__(self) -> str:
         return escape_sentence(self)
@@ -117,8 +124,13 @@ class CheckReport(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The routes that repair it."""
+        """The routes that repair it, for a configuration."""
         return tuple(route for report in self.families for route in report.repair.routes)
+
+    @property
+    def resolved(self) -> tuple[Route, ...]:
+        """The same routes with device and gateway, as they are added on this host."""
+        return tuple(route for report in self.families for route in report.repair.resolved)
 
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from hostrouting.check.judge import ESCAPE, SOME_POD, ranges_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
-from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at, prefixes_between
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import protocol_name, table_name
 from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
@@ -76,7 +76,7 @@ _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 _RANGES = 3  # ranges that are named for one cause; the others are counted
 
 
-def check_findings(report: CheckReport, *, mode: Mode, wait: float = 0.0) -> tuple[Finding, ...]:
+def check_findings(report: CheckReport, *, mode: Mode = "WARN", wait: float = 0.0) -> tuple[Finding, ...]:
     """All findings of a check, in the order in which they are read."""
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
@@ -201,7 +201,7 @@ def _facts(escape: Escape) -> dict[str, Any]:
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
-        "prefixes": [*map(str, prefixes_between(family, escape.first, escape.last))],
+        "prefixes": [*map(str, escape.prefixes)],
         "devs": list(escape.devs),
         "via": {
             "dev": dev,

@@ -47,7 +47,7 @@ class Check(NamedTuple):
 
     def commands(self) -> tuple[str, ...]:
         """The commands that repair it until the next boot."""
-        return repair_commands(route for family in self.report.families for route in family.repair.resolved)
+        return repair_commands(self.report.resolved)
 
     def verdicts(self) -> tuple[str, ...]:
         """The verdict on each family."""

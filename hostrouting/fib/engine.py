@@ -140,8 +140,8 @@ class Fib:
 
         A family that the snapshot does not have is a ValueError.
         """
-        if snapshot.family not in {None, family}:
-            raise ValueError(f"the snapshot has IPv{snapshot.family} only, not IPv{family}")
+        if family not in (families := [snapshot.family] if snapshot.family else [4, 6]):
+            raise ValueError(f"the snapshot has IPv{' and IPv'.join(map(str, families))}, not IPv{family}")
         self.snapshot, self.family, self.width = snapshot, family, width_of(family)
         rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
         self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
@@ -167,12 +167,16 @@ class Fib:
         rank = ("unicast", route.metric, route.preference)
         return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 
-    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
-        """What happens to this packet. An address of the other family is a ValueError."""
+    def number_of(self, destination: IP | str) -> int:
+        """The address as an integer. An address of the other family is a ValueError."""
         address = as_ip(destination)
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
-        return self.ends(int(address), packet)[0]
+        return int(address)
+
+    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
+        """What happens to this packet. An address of the other family is a ValueError."""
+        return self.ends(self.number_of(destination), packet)[0]
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses between two borders, in order."""

@@ -24,10 +24,11 @@ class Tried(NamedTuple):
     route: Route | None = None
 
 
-def trace_rules(fib: Fib, address: IP) -> Iterator[Tried]:
+def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
     """Each rule that a plain packet to this address meets, up to the one that decides."""
+    number = fib.number_of(address)
     for step in fib.steps():
-        tried = _try(step, int(address))
+        tried = _try(step, number)
         yield tried
         if tried.result in {"refuses", "decides", "not-judged"}:
             return

@@ -40,8 +40,15 @@ def _netlink() -> NetlinkBackend:
 _FILES, _MANAGER = LocalFiles(), SystemdManager()
 
 
+def require_connects(backend: object) -> None:
+    """Raise TypeError for a backend that is not a function that connects; an image has none."""
+    if backend is not None and not callable(backend):
+        connected = "for one that is connected: backend=lambda: contextlib.nullcontext(…)"
+        raise TypeError(f"backend must be a function that connects, not a {type(backend).__name__}; {connected}")
+
+
 class Host:
-    """The edges of one host. Each can be replaced separately."""
+    """The edges of one host. Each argument replaces one of them."""
 
     def __init__(
         self,
@@ -56,10 +63,7 @@ class Host:
         `backend` connects to the kernel's routing for a `with` block, and `rights` returns what this process may do.
         An image has no kernel and no manager: enabled units start at its next boot.
         """
-        given: object = backend
-        if given is not None and not callable(given):
-            connected = "for one that is connected: backend=lambda: contextlib.nullcontext(…)"
-            raise TypeError(f"backend must be a function that connects, not a {type(given).__name__}; {connected}")
+        require_connects(backend)
         self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
 
     @classmethod

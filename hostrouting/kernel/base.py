@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import time
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
@@ -87,6 +88,7 @@ class RouteBackend(Protocol):
     by one thread at a time. Use it in a `with` block, or close it.
     """
 
+    @abstractmethod
     def snapshot(
         self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
@@ -103,12 +105,14 @@ class RouteBackend(Protocol):
         reading is returned, and its `restless` is true. Needs no privilege.
         """
 
+    @abstractmethod
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination, in the same order.
 
         The packet is UDP, of root, without a mark. Needs no privilege and sends no packet.
         """
 
+    @abstractmethod
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and return the result of each.
 
@@ -118,6 +122,7 @@ class RouteBackend(Protocol):
         made: take a snapshot to find out.
         """
 
+    @abstractmethod
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
 
@@ -125,6 +130,7 @@ class RouteBackend(Protocol):
         listen.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Release the kernel sockets. May be called twice; any other call after it raises BackendError."""
 

@@ -55,7 +55,7 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         return tuple.__new__(cls, (family, first, length))
 
     @classmethod
-    def parse(cls, text: str) -> "Prefix":
+    def parse(cls, text: str | IPv4Network | IPv6Network) -> "Prefix":
         """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits raise ValueError."""
         return cls.of(ip_network(text))
 

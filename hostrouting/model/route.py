@@ -1,6 +1,7 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
 from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
@@ -104,19 +105,19 @@ class Route(NamedTuple):
     mtu: int | None = None
     advmss: int | None = None
     nexthop_id: int | None = None
-    # Only for packets from these sources (`from`), and the preference of the router (`pref`): IPv6 only.
     source: Prefix | None = None
     preference: Preference = "medium"
-    # Whether its lifetime is over: Linux lists it for a while after that. None if it has no lifetime, and stays.
+    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and `preference` is `pref`."""
     expired: bool | None = None
-    # What else the kernel lists of it and of its next hops, in the words of `ip` without their values ("metrics",
-    # "encap seg6"): a route that has one is another than one that has none, and cannot be made again.
+    """Whether the lifetime of the route is over: Linux lists it for a while after that. None: it has no lifetime."""
     unread: tuple[str, ...] = ()
+    """What else the kernel lists of the route and its next hops, as `ip` names it but without values ("metrics",
+    "encap seg6"). Such a route differs from one without, and cannot be made again."""
 
     @classmethod
     def to(
         cls,
-        prefix: Prefix | str,
+        prefix: Prefix | IPv4Network | IPv6Network | str,
         *,
         dev: str | None = None,
         gateway: IP | str | None = None,
@@ -126,7 +127,7 @@ class Route(NamedTuple):
         type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
         """A route from text, with one device or none. Without a gateway, its scope is link."""
-        destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
+        destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         router = None if gateway is None else as_ip(gateway)
         hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.

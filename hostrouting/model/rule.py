@@ -26,18 +26,18 @@ class Rule(NamedTuple):
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
-    # The priority that a goto jumps to.
     target: int | None = None
+    """The priority that a goto jumps to."""
     invert: bool = False
     src: Prefix | None = None
     dst: Prefix | None = None
     iif: str | None = None
     fwmark: int = 0
     fwmask: int = 0
-    # Every other selector: its word and its value, such as ("uidrange", "1000-1999") and ("ipproto", "tcp").
     others: tuple[tuple[str, str], ...] = ()
-    # Looks up the table of the packet's VRF; it never matches a packet that is not in a VRF.
+    """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and ("ipproto", "tcp")."""
     l3mdev: bool = False
+    """Whether the rule looks up the table of the packet's VRF, and so never matches a packet outside a VRF."""
     suppress_prefixlength: int | None = None
     suppress_ifgroup: int | None = None
 

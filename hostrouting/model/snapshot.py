@@ -25,17 +25,17 @@ class Link(NamedTuple):
 
     name: str
     index: int  # type: ignore[assignment]  # the method of tuples is not needed
-    # Its kind as in `ip -details link` ("veth", "bridge", "vrf", …); empty for hardware.
     kind: str = ""
-    # The ARPHRD number: the type of its link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback).
+    """The kind of the device as in `ip -details link` ("veth", "bridge", "vrf", …); empty for hardware."""
     type: int = 1
+    """The ARPHRD number: the type of the link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback)."""
     up: bool = True
     master: str | None = None
-    # Whether an XDP program sees its packets first.
     xdp: bool = False
-    # Whether it has no IPv6: the setting disable_ipv6 is on, or its MTU is less than IPv6 needs. Linux refuses every
-    # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
+    """Whether an XDP program sees packets before Linux routes them."""
     ipv6_disabled: bool = False
+    """Whether the setting disable_ipv6 is on, or the MTU is less than IPv6 needs: Linux then refuses every IPv6 route
+    through the device. Routes and addresses do not show this: a device that never had a carrier may have none."""
 
     @property
     def loopback(self) -> bool:
@@ -75,14 +75,14 @@ class Snapshot(NamedTuple):
     addresses: tuple[Address, ...]
     rules: tuple[Rule, ...]
     routes: tuple[Route, ...]
-    # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
-    # The name servers that the host asks; they are in a file, not in the kernel.
+    """Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known."""
     name_servers: tuple[IP, ...] = ()
-    # The only family whose addresses, rules and routes were read; None: both. What was not read may be there.
+    """The name servers that the host asks; they are in a file, not in the kernel."""
     family: Annotated[int, (IPV4, IPV6)] | None = None
-    # Whether the tables changed while they were read, so that it may show a state that never was.
+    """The only family whose addresses, rules and routes were read; None: both. What was not read may be there."""
     restless: bool = False
+    """Whether the tables changed while they were read: the snapshot may show a state that never existed."""
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
         """The same host with further routes, at the end."""
@@ -101,7 +101,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, is_whole: bool = False) -> "Snapshot":
-        """Read the output of `to_json`, or only that of a whole host. A ConfigError has all faults of anything else."""
+        """Read the output of `to_json`; if `is_whole`, it must have both families. A ConfigError lists every fault."""
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:

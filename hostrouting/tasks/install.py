@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Parts: TypeAlias = "tuple[SectionTask, ...]"
 
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
-_WAIT = [attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
+_WAIT = [attrs.validators.instance_of((int, float)), attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
 _GRACE = 30.0  # seconds for the start of the guard
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
 
@@ -186,7 +186,7 @@ class InstallTask:
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
     wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, kw_only=True)
+    allow_removal: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool), kw_only=True)
     """Whether the configuration may take away what protects the host now; if not, a ConfigError names it."""
     _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
     """What was installed before the first run of this task, for undo(); None if it could not be read."""

@@ -44,6 +44,8 @@ class Faulty(Generic[E]):
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
+        if not callable(happening):
+            raise TypeError(f"meanwhile takes a function, such as lambda: kernel.delete_link('ib0'), not {happening!r}")
         self._happenings.setdefault(self._call(nth), []).append(happening)
 
     def _call(self, nth: int) -> int:

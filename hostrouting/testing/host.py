@@ -17,7 +17,7 @@ import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry, require_kind
-from hostrouting.host.host import Host
+from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
@@ -190,11 +190,6 @@ class FakeHost(Host):
 
     kernel: FakeKernel = attrs.field(factory=plain_vm)
 
-    @kernel.validator
-    def _is_made(self, _field: object, kernel: object) -> None:
-        if not hasattr(kernel, "snapshot"):
-            raise TypeError(f"kernel must be a fake kernel, such as h200(), not {kernel!r:.40}")
-
     faults: FaultyBackend = attrs.field(
         default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
     )
@@ -202,6 +197,7 @@ class FakeHost(Host):
     backend: Callable[[], AbstractContextManager[RouteBackend]] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
+    """To test a backend of yours, with faults below it: `faults=faults, backend=lambda: nullcontext(Mine(faults))`."""
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
@@ -226,6 +222,9 @@ class FakeHost(Host):
         return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
+        require_connects(self.backend)
+        if not hasattr(self.kernel, "snapshot"):
+            raise TypeError(f"kernel must be a fake kernel, such as h200(), not {self.kernel!r:.40}")
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

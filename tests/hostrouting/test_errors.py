@@ -64,6 +64,7 @@ def test_every_error_is_data(error: errors.HostRoutingError) -> None:
     assert (document["error"], document["canRetry"]) == (type(error).__name__, error.can_retry)
     plain = {name for name, fact in vars(error).items() if isinstance(fact, str | int)}
     assert plain - {"can_retry"} <= set(document)
+    assert document["findings"] == [finding.to_mapping() for finding in error.findings]
 
 
 def test_facts_that_are_not_plain() -> None:
@@ -79,6 +80,7 @@ def test_facts_that_are_not_plain() -> None:
         "canRetry": False,
         "check": {"verdict": "overlap"},
         "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
+        "findings": [],
     }
 
 
@@ -88,6 +90,7 @@ def test_an_error_as_a_finding() -> None:
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     late = Finding("requirement", "error", "late", can_retry=True)
     assert errors.BackendError("late", kind="timeout").findings == (late,)
+    assert "no; after" in errors.ApplyError("no", after="after").findings[0].sentence
     refused = errors.HostError("no", what="nft", output="it cannot").findings[0]
     assert (refused.name, refused.sentence, refused.target) == ("requirement", "no (nft: it cannot)", "nft")
     assert str(errors.BackendError("no", kernel="File exists")) == "no (kernel: File exists)"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import Fib
+from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import ip_at
 from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
@@ -95,8 +96,12 @@ def test_the_other_family() -> None:
     snapshot = plain_vm().snapshot(family=4)
     with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
         Fib(snapshot, 4).lookup(ip_address("::1"))
-    with pytest.raises(ValueError, match="the snapshot has IPv4 only, not IPv6"):
+    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
+        list(trace_rules(Fib(snapshot, 4), "::1"))
+    with pytest.raises(ValueError, match="the snapshot has IPv4, not IPv6"):
         Fib(snapshot, 6)
+    with pytest.raises(ValueError, match="the snapshot has IPv4 and IPv6, not IPv5"):
+        Fib(plain_vm().snapshot(), 5)
 
 
 def test_a_rule_that_does_nothing() -> None:

@@ -1,6 +1,7 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -80,5 +81,7 @@ def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPa
 
 def test_a_backend_is_a_function_that_connects() -> None:
     """A connected kernel is refused when the host is made, with what to write instead."""
-    with pytest.raises(TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"):
-        Host(backend=FakeKernel())  # type: ignore[arg-type]  # the mistake that is tested
+    kernel: Any = FakeKernel()
+    for kind in (Host, FakeHost):
+        with pytest.raises(TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"):
+            kind(backend=kernel)

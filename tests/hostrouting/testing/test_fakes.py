@@ -102,6 +102,14 @@ class TestFaults:
         assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
         with pytest.raises(ValueError, match="the next call is 1"):
             backend.meanwhile("change", list, nth=0)
+        with pytest.raises(TypeError, match="takes a function, such as lambda"):
+            backend.meanwhile("change", None)  # type: ignore[arg-type]  # the mistake that is tested
+
+    def test_a_backend_without_a_method(self) -> None:
+        """It cannot be made: otherwise a run would fail after it has changed routes."""
+        lacking: Any = type("Lacking", (RouteBackend,), {})
+        with pytest.raises(TypeError, match=r"abstract methods.*change.*close.*lookup.*snapshot.*watch"):
+            lacking()
 
     def test_a_word_that_does_not_exist(self) -> None:
         """It is refused at once, with those that exist."""
