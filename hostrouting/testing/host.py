@@ -209,11 +209,6 @@ class FakeHost(Host):
     """Returns what the process may do. By default it is root and may do everything."""
 
     @classmethod
-    def offline(cls, root: str) -> Self:  # noqa: ARG003  paths in memory have no root
-        """An image in memory."""
-        return cls.image()
-
-    @classmethod
     def image(cls) -> Self:
         """An image in memory: files, and no kernel or service manager."""
         return cls(backend=None, manager=None)
