@@ -1,6 +1,6 @@
-"""The edges by which hostrouting reads and changes the networking of a kernel. No decisions are made here.
+"""The edges through which hostrouting reads and changes the networking of a kernel. No decisions are made here.
 
-An edge has a contract, which is a Protocol, and an implementation for Linux. The fake ones are in
+An edge has a contract, which is a Protocol, and an implementation for Linux. The fakes are in
 `hostrouting.testing`; the same tests run on both.
 """
 

@@ -1,4 +1,4 @@
-"""Reading a kernel that may not be ready yet: an attempt that is repeated at each change that the kernel reports."""
+"""Reading a kernel that may not be ready yet: an attempt is repeated whenever the kernel reports a change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 def await_result(
     ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
 ) -> T:
-    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds.
+    """Call `attempt`, and call it again whenever the kernel reports a change, for up to `wait` seconds.
 
-    An attempt returns its result, or None and what is missing. NotReady says what was missing last.
+    An attempt returns its result, or None and what is missing. NotReady says what was missing at the last attempt.
     """
     end, logged = ctx.clock.now() + wait, ""
     ctx.check()

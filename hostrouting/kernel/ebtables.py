@@ -2,9 +2,9 @@
 
 A rule is the text that ebtables prints, and is deleted by that text.
 
-A host may have the programs of two backends, and each sees only its own rules: with the wrong program there seem to be
-none. So both are asked. Listing the rules of the legacy backend would load its kernel module, so its ebtables-save,
-which lists the tables that are loaded, is asked before. That is a script that may run the program of the other backend.
+A host may have the programs of two backends, and each sees only its own rules: the wrong program seems to find none. So
+both are asked. Listing the rules of the legacy backend would load its kernel module, so its ebtables-save, which lists
+the loaded tables, is asked first. ebtables-save is a script that may run the program of the other backend.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Ebtables(Protocol):
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, texts: Sequence[str]) -> None:
-        """Delete the rules with these texts, all or none; a text given twice deletes two equal rules, the first ones.
+        """Delete the rules with these texts, all or none; a text given twice deletes the first two of the equal rules.
 
-        If some do not exist, the error names them (no-such-rule); if ebtables might delete different rules instead of
-        some, it names these (ambiguous-rule). In both cases nothing was changed. A deletion that is refused although
-        every rule exists is tried a few times: another process was changing rules.
+        If some do not exist, the error names them (no-such-rule). If ebtables might delete different rules instead, the
+        error names the texts that are unclear (ambiguous-rule). In both cases nothing was changed. A deletion that is
+        refused although every rule exists is tried a few times, because another process was changing rules.
         """
 
 
@@ -97,7 +97,7 @@ class EbtablesProgram:
                 if error.kind != "refused" or not tries_left:
                     raise
                 continue
-            # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and ends well.
+            # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
             if not _counts(before) - _counts(self.list_rules()):
                 raise tool_error(ended, program, purpose=purpose, what="ebtables")
             return
@@ -107,7 +107,7 @@ class EbtablesProgram:
         save, purpose = f"{program}-save", "list its rules"
         saved = self._tool(save, purpose=purpose)
         if "*nat" not in map(str.strip, saved.out.splitlines()):
-            # It warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
+            # The program warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
             if saved.err or "Table `nat' is incompatible" in saved.out:
                 raise tool_error(saved, save, purpose=purpose, what="ebtables")
             return ()
@@ -127,7 +127,7 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
 
 
 def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
-    """Raise the error of `delete` if not exactly the rules with these texts would be deleted.
+    """Raise the error of `delete` unless exactly the rules with these texts would be deleted.
 
     When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing
     address as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to

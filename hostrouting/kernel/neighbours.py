@@ -1,7 +1,7 @@
-"""MAC addresses and neighbours: the contract of an edge that reads and deletes them, and the edge to Linux.
+"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours, and the edge to Linux.
 
-The other end of a veth has an index in its own namespace, and the kernel has a number for that namespace in ours. A
-request with both returns the device there; without the number, it is the device with that index in our own namespace.
+The other end of a veth has an index in its own namespace, which may have a number in ours. A request with both returns
+the device in that namespace; a request without the number returns the device with that index in our own namespace.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Neighbour:
 
 @attrs.frozen(kw_only=True)
 class LinkLayerView:
-    """The MAC addresses and the neighbours of one host. A MAC address has two lower-case digits for each byte."""
+    """The MAC addresses and the neighbours of one host. A MAC address is lower-case text, such as 02:00:5e:10:00:01."""
 
     macs: Mapping[str, str] = attrs.field(factory=dict)
     """The MAC address of each device that has one."""
     peers: Mapping[str, str] = attrs.field(factory=dict)
-    """By veth: the MAC address of its other end, in whatever namespace that is, if it can be read."""
+    """The MAC address of the other end of each veth, whatever namespace that is in, if it can be read."""
     neighbours: tuple[Neighbour, ...] = ()
     learned: tuple[tuple[str, str], ...] = ()
-    """Each MAC address that a bridge has learned or was told, with the port behind which it is."""
+    """Each MAC address that a bridge has learned or was told, with the port that leads to it."""
 
 
 class LinkLayer(Protocol):
@@ -68,7 +68,7 @@ class LinkLayer(Protocol):
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """Delete the entry; False if a different entry for its address exists, which stays.
+        """Delete the entry; False if a different entry for its address exists, or may exist. That entry is kept.
 
         The kernel deletes by address and device, whatever the MAC address. So just before the deletion, the entries are
         read again. Idempotent: an absent entry or device is fine.

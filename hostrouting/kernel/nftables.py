@@ -1,6 +1,6 @@
 """nftables: the contract of an edge that loads text in nft's language and lists a table, and the edge that runs nft.
 
-The text of a table is loaded as it is, and nft lists it in its own way, which depends on its version.
+The text of a table is loaded unchanged. nft lists the table in its own way, which depends on the version of nft.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Nftables(Protocol):
         """
 
     def listing(self, name: str) -> str | None:
-        """The table as nft lists it, without counts; None if it does not exist. Other tables are not read."""
+        """The table as nft lists it, without counters; None if it does not exist. Other tables are not read."""
 
 
 class NftProgram:

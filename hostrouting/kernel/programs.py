@@ -40,15 +40,15 @@ class Run(Protocol):
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without `environment`, the program gets that of this process. Raises FileNotFoundError if the program does not
-        exist, TimeoutError if it has not ended in time, and another OSError if it cannot be started.
+        Without `environment`, the program gets the environment of this process. Raises FileNotFoundError if the program
+        does not exist, TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
-    So Ctrl-C at the terminal reaches only this process, which then decides what to do with the program.
+    Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to do with the program.
     """
     import signal  # noqa: PLC0415  only needed if a program is run
     import subprocess  # noqa: PLC0415  as above
@@ -94,9 +94,9 @@ _REFUSALS = (
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for an administrator's tool: its error texts are recognised in English.
+    """The environment for an administrator's tool: in English, because its errors are recognised by their text.
 
-    PATH also has the folders where the boot scripts look: after `su` or ssh it may be a user's, without /usr/sbin.
+    PATH also contains the folders where the boot scripts look: after `su` or ssh, a user's PATH may lack /usr/sbin.
     """
     path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
     return {**os.environ, "LC_ALL": "C", "PATH": path}
@@ -115,9 +115,9 @@ def run_tool(
 ) -> Ended:
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure. Nothing is retried.
 
-    `purpose` completes "the tool could not …", and `fine` has the exit codes that are not a failure. The kinds of the
+    `purpose` completes "the tool could not …", and `fine` lists the exit codes that are not a failure. The kinds of
     error are missing, timeout (the change may or may not have been made), not-permitted, not-loaded (the kernel does
-    not have what the tool works on), no-answer (systemd does not run) and refused; its `output` is what was printed.
+    not have what the tool works on), no-answer (systemd does not run) and refused. `output` is what the tool printed.
     """
     tool = words[0]
     try:
@@ -169,7 +169,7 @@ class Rights(NamedTuple):
 def own_rights() -> Rights:
     """The rights of this process.
 
-    If /proc does not show the capabilities, the process counts as having them: the kernel decides later.
+    If /proc does not show the capabilities, the process is assumed to have CAP_NET_ADMIN, and the kernel decides later.
     """
     held = _CAP_NET_ADMIN
     with suppress(OSError, ValueError), open(_STATUS, encoding="utf-8", errors="replace") as file:

@@ -1,7 +1,7 @@
-"""Pyroute2Backend: the routing edge on a pyroute2 handle that the caller has, of another namespace or a remote host.
+"""Pyroute2Backend: the routing edge through a pyroute2 handle of the caller, to another namespace or a remote host.
 
 pyroute2 runs an event loop of its own, so every call to the handle is made in one worker thread: the backend may be
-used inside a running event loop. Nothing of pyroute2 is imported here. pyroute2 has no message for the settings of
+used inside a running event loop. This module does not import pyroute2. pyroute2 has no message for the settings of
 "all", so whether the host forwards IPv6 is not known.
 """
 
@@ -54,7 +54,7 @@ class Pyroute2Backend(RouteBackend):
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a packet of this user to each destination; for IPv6 without a protocol."""
+        """What the kernel would do with a packet of this user to each destination; an IPv6 packet has no protocol."""
         return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:

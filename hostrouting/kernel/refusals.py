@@ -1,6 +1,6 @@
 """Why a request for a route is refused, the same for every backend: what fits into a message, and what an errno means.
 
-The kernel's own words stand behind the sentence.
+The kernel's own words follow the sentence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REFUSALS: dict[int, tuple[str, str]] = {
 _BYTE, _WORD = 0xFF, 0xFFFFFFFF
 _HIGHEST = dict.fromkeys(("tos", "scope", "protocol"), _BYTE)
 _HIGHEST |= dict.fromkeys(("table", "metric", "mtu", "advmss"), _WORD)
-_MOST_HOPS = 0xFFFF // 28  # their attribute has two bytes for its length, and one with an IPv6 gateway takes 28
+_MOST_HOPS = 0xFFFF // 28  # the length of their attribute has two bytes, and one with an IPv6 gateway takes 28
 
 
 def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:

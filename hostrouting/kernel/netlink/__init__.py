@@ -1,4 +1,4 @@
-"""Routing on Linux, by netlink: its messages are converted to values and back.
+"""Routing on Linux over netlink: messages are converted to values and back.
 
 From the bottom:
 

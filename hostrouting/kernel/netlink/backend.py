@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class NetlinkBackend(RouteBackend):
     """Linux's routing in the network namespace of the thread that creates it: see `RouteBackend`.
 
-    It may be used inside a running event loop, which it blocks during a call. A forked child needs one of its own.
+    The backend may be used inside a running event loop, which a call blocks. A forked child needs its own backend.
     """
 
     def __init__(self, *, timeout: float = 30.0) -> None:
@@ -40,7 +40,7 @@ class NetlinkBackend(RouteBackend):
         self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
-        # The kernel lists in parts, and for IPv4 routes it does not say if a change came in between: a guard listens.
+        # The kernel sends a list in parts. For IPv4 routes it does not say if they changed in between: a guard listens.
         groups = groups_of(family)
         with self._open("read the host's routes") as netlink, closing(NetlinkSocket(groups=groups)) as guard:
             return settled(partial(_read, netlink, guard, family, near, is_reached=reached))
@@ -112,7 +112,7 @@ def _read(
 
 
 def _disturbs(part: bytes, tables: Collection[int] | None, reader: RouteReader) -> bool:
-    """Whether these reports are of anything that was asked for; empty bytes stand for lost ones."""
+    """Whether these reports are about anything that was asked for; empty bytes stand for lost reports."""
     kinds = {RTM_NEWROUTE, RTM_DELROUTE}
     return not part or any(
         kind_of(message) not in kinds or reader.is_about(message, tables) for message in messages_in(part)

@@ -1,9 +1,9 @@
-"""What else the kernel lists: devices, addresses, rules and the few settings.
+"""What the kernel lists other than routes: devices, addresses, rules and a few settings.
 
-A device's message has its settings, too: in IFLA_AF_SPEC, by family, as an array of numbers.
+A device's message also contains its settings: in IFLA_AF_SPEC, by family, as an array of numbers.
 
-Of a rule, four selectors are typed; any other is text in the words of `ip rule`, and one that is unknown here is its
-number and its bytes. So a rule is never read as one for all packets.
+Four selectors of a rule have types. Any other is text in the words of `ip rule`; a selector that is unknown here is its
+number and its bytes. So a rule with a selector is never read as a rule for all packets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSET = 0xFFFFFFFF
 def parts_of(
     message: bytes, fixed: struct.Struct, wanted: Collection[int] | None = None
 ) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The fields of the fixed part of a message, and its attributes, or those of them that are wanted."""
+    """The fields of the fixed part of a message, and its attributes: all or the wanted ones."""
     return fixed.unpack_from(message, HEADER.size), attributes_of(message, HEADER.size + fixed.size, wanted)
 
 
@@ -44,19 +44,19 @@ LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
 IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _XDP = 3, 10, 18, 26, 29, 43
 _WANTED = {IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _XDP}
 _XDP_ATTACHED = 2
-SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
+SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
 _INFO_KIND, _UP = 1, 0x1
 _INET6_CONF, _DISABLE_IPV6 = 2, 26  # an array inside the attributes of AF_INET6, and a place in it
 
 
 def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
-    """The devices by their numbers."""
+    """The devices, sorted by number."""
     body = bytes(LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
     return decode_links(netlink.dump(n.RTM_GETLINK, body))
 
 
 def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
-    """The devices of these messages by their numbers."""
+    """The devices in these messages, sorted by number."""
     links = sorted((parts_of(message, LINK, _WANTED) for message in messages), key=lambda parts: parts[0][1])
     names = {index: text_of(attributes.get(IFNAME, b"")) for (_, index, _), attributes in links}
     return tuple(_link(hardware, index, flags, attributes, names) for (hardware, index, flags), attributes in links)
@@ -98,20 +98,20 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
 
 def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The addresses of one family, by the numbers of their devices."""
+    """The addresses of one family, sorted by the numbers of their devices."""
     body = struct.pack("=B7x", n.AF_OF[family])
     return decode_addresses(netlink.dump(n.RTM_GETADDR, body), names)
 
 
 def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
-    """The addresses of these messages, by the numbers of their devices."""
+    """The addresses in these messages, sorted by the numbers of their devices."""
     ordered = sorted(messages, key=lambda message: NUMBER.unpack_from(message, HEADER.size + 4))
     return tuple(_address(message, names) for message in ordered)
 
 
 def _address(message: bytes, names: Mapping[int, str]) -> Address:
     (_, length, scope, index), attributes = parts_of(message, _ADDRESS)
-    # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
+    # If both are given, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
     peer = None if other == local else n.ip_of(other)
@@ -132,7 +132,7 @@ _UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 _WORDS = {25: "dscp", 17: "oif", 20: "uidrange", 22: "ipproto", 23: "sport", 24: "dport"}
 _NAMED = _TYPED | _WORDS.keys()
-_NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # of ports and dscp
+_NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # full masks of ports and dscp
 
 
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:

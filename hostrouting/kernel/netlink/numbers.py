@@ -1,6 +1,6 @@
-"""What several modules need: numbers of the kernel's interface, and the meaning of the bytes of an attribute.
+"""What several modules need: numbers of the kernel's interface, and what the bytes of an attribute mean.
 
-A number that only one module needs is there.
+A number that only one module needs is in that module.
 """
 
 from collections.abc import Mapping
@@ -27,17 +27,17 @@ def groups_of(family: int | None = None) -> int:
 
 
 def number_in(attributes: Mapping[int, bytes], kind: int) -> int | None:
-    """A number of any width; None if it is not there."""
+    """The number in an attribute, of any width; None if the attribute is absent."""
     return int.from_bytes(attributes[kind], byteorder) if kind in attributes else None
 
 
 def ip_of(packed: bytes | None) -> IP | None:
-    """An address; None if there is none."""
+    """The address in these bytes; None if there are none."""
     if not packed:
         return None
     return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
 
 
 def prefix_of(family: int, packed: bytes | None, length: int) -> Prefix:
-    """A prefix, which has no bytes if it is the default route's."""
+    """The prefix in these bytes; a default route has none."""
     return Prefix.around(family, int.from_bytes(packed or b"", "big"), length)

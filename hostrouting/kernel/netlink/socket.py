@@ -1,11 +1,11 @@
-"""A conversation with the kernel by netlink: messages, the socket that carries them, and its errors.
+"""A conversation with the kernel over netlink: messages, the socket that carries them, and its errors.
 
 A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
-loading pyroute2 takes a tenth of a second, which is more than a whole check, and a device takes it 140 µs.
+loading pyroute2 takes a tenth of a second, which is more than a whole check, and it takes 140 µs to decode a device.
 
-The kernel processes a request while it is sent, so its answers wait in the receive buffer after that, and so many are
-requested at once as fit into a buffer of the default size. A batch asks for the acknowledgement of its last message
-only: of the others, only those that are refused are answered.
+The kernel processes a request while it is being sent, so afterwards the answers are in the receive buffer. As many are
+requested at once as fit into a buffer of the default size. A batch asks for an acknowledgement of its last message
+only; the kernel answers the other messages only if it refuses them.
 
 A conversation that does not end, for whatever reason, leaves answers behind. So the next one begins with a new socket.
 """
@@ -30,7 +30,7 @@ _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _REQUEST, _ACK, _DUMP_INTR, _DUMP = 0x1, 0x4, 0x10, 0x300
 _ACK_TLVS = 0x200
 _ERROR_WORDS = 1  # NLMSGERR_ATTR_MSG
-_KIND = 0x3FFF  # of an attribute, without the flags for nesting and byte order
+_KIND = 0x3FFF  # the bits of an attribute's number, without the flags for nesting and byte order
 
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT_CHECK = 270, 10, 11, 12
 _SO_RCVTIMEO, _SO_RCVBUFFORCE = 20, 33
@@ -51,13 +51,13 @@ _KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPRO
 
 
 class KernelError(Exception):
-    """The answer of the kernel is an error: its number, and the kernel's own words if it gave any.
+    """The kernel answered with an error: its number, and the kernel's own words if it gave any.
 
     ENOBUFS means that answers were lost, EAGAIN that none came in time.
     """
 
     def __init__(self, number: int, words: str = "") -> None:
-        """Keep both."""
+        """Keep the number and the words."""
         self.number, self.words = number, words
         super().__init__(number, words or os.strerror(number))
 
@@ -76,9 +76,9 @@ def kernel_errors(attempt: str) -> Iterator[None]:
 
 
 def attributes_of(data: bytes, at: int = 0, wanted: Collection[int] | None = None) -> dict[int, bytes]:
-    """All attributes from an offset to the end, or the wanted ones, by number, without bytes that are not a whole one.
+    """The attributes from an offset to the end, by number: all or the wanted ones. Bytes too few for one are ignored.
 
-    Of the 40 attributes of a device five are wanted: 19 devices are decoded in 145 µs, not in 195.
+    A device has 40 attributes, and five are wanted: this way, 19 devices are decoded in 145 µs, not in 195.
     """
     attributes: dict[int, bytes] = {}
     unpack, size = ATTRIBUTE.unpack_from, ATTRIBUTE.size
@@ -107,7 +107,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
     words = b""
     if kind == _NLMSG_ERROR and flags & _ACK_TLVS:
-        begin = at + HEADER.size + _ERROR.size + HEADER.size  # behind the header of the refused message
+        begin = at + HEADER.size + _ERROR.size + HEADER.size  # after the header of the refused message
         words = attributes_of(data[begin : at + length]).get(_ERROR_WORDS, b"").rstrip(b"\0")
     return KernelError(-code, words.decode(errors="replace"))
 
@@ -116,12 +116,12 @@ class NetlinkSocket:
     """A socket to the kernel, in the network namespace of the thread that opens it."""
 
     def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
-        """Open it; OSError if that is not possible. `groups` is the mask of the groups whose reports it receives."""
+        """Open the socket, or raise OSError. `groups` is the mask of the groups whose reports it receives."""
         self._groups, self._timeout = groups, timeout
         self.is_torn = False
-        """Set by a list that changed while the kernel wrote it; whoever asks for lists resets it."""
+        """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
         self._is_waiting = False
-        """Whether answers of a conversation have not been received."""
+        """Whether a conversation has answers that have not been received."""
         self._socket = self._opened()
 
     def _opened(self) -> socket.socket:
@@ -132,7 +132,7 @@ class NetlinkSocket:
                 opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
             for option in (_CAP_ACK, _EXT_ACK, _STRICT_CHECK):
                 opened.setsockopt(_SOL_NETLINK, option, 1)
-            # One system call for each answer, where Python's own time-out takes two.
+            # This takes one system call for each answer; Python's own time-out takes two.
             seconds = struct.pack("=qq", int(self._timeout), int(self._timeout % 1 * 1e6) or 1)
             opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, seconds)
             opened.bind((0, self._groups))
@@ -147,7 +147,7 @@ class NetlinkSocket:
         self._socket = self._opened()
 
     def close(self) -> None:
-        """Close it; may be called twice."""
+        """Close the socket; may be called twice."""
         self._socket.close()
 
     def fileno(self) -> int:
@@ -192,7 +192,7 @@ class NetlinkSocket:
         return errors
 
     def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The messages of the kernel's list of something; none if the kernel was built without it."""
+        """The messages of one of the kernel's lists; none if the kernel was built without support for it."""
         try:
             for part in self.parts(kind, body):
                 at = 0
@@ -204,16 +204,16 @@ class NetlinkSocket:
                 raise
 
     def parts(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The kernel's list of something, as messages back to back, which end where `size_at` says so."""
+        """One of the kernel's lists, part by part: messages back to back, until `size_at` returns 0."""
         self._send([message(kind, _DUMP, body)])
         while self._is_waiting:
             part = self.receive()
             yield part + bytes(-len(part) % 4)
 
     def size_at(self, part: bytes, at: int) -> int:
-        """The size of a message of a list; 0 at the end of the part or of the list, KernelError if that failed.
+        """The size of a message of a list; 0 at the end of the part or of the list, KernelError if the list failed.
 
-        It may be left out for a message whose header equals that of the message before.
+        The call may be left out for a message with the same header as the message before it.
         """
         if at + HEADER.size > len(part):
             return 0

@@ -1,6 +1,6 @@
 """Listening for changes: a socket that has joined the groups, and a counter to wake it.
 
-A watch does not say what has changed. If its buffer overflows, reports are lost, and that is a change, too.
+A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as a change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors
 if TYPE_CHECKING:
     from phases import Clock
 
-_LONGEST = 3600.0  # seconds of one call of poll, which takes no infinity
+_LONGEST = 3600.0  # seconds in one call of poll, which does not accept infinity
 
 
 class NetlinkWatch(Watch):
