@@ -1,7 +1,7 @@
 """What Linux does with a packet, computed from rules and routes: for one address, or for every address of a prefix.
 
 Theory of operation. A lookup goes through the rules by priority. The first rule that selects the packet and whose
-table has a usable route decides; of a table, the longest prefix wins, then the lowest metric. As a function of the
+table has a usable route decides; in a table, the longest prefix wins, then the lowest metric. As a function of the
 destination alone, the decision can change only where a prefix of a route or of a `to` selector begins or ends. So one
 decision in each range between two such borders is the decision for the whole range, and the ranges (cells) of a prefix
 say what happens to all of its addresses.
@@ -10,11 +10,11 @@ Rules also select by other things. A plain packet of this host has no mark, user
 `Packet` can also be a forwarded one, whose source and device are known. Every other condition of a rule splits the
 packets: those that it selects end there, and the rest goes on. One pass over the rules collects both, so the possible
 ends of a destination are one list: the plain end, and *other ends*, each with the rule at which its packets differ from
-the plain one. No end is missed, because each such rule contributes its end. An end may be listed that no packet has,
-which is the safe side.
+the plain one. No end is missed, because each such rule contributes its end. The list may contain an end that no packet
+has, which errs on the safe side.
 
-What the engine does not look at, `not_judged` names. Where such a rule or route may decide, the kind of the decision is
-not-judged: what comes after it may not be reached. What is right is judged in `check`.
+`not_judged` names what the engine does not look at. Where such a rule or route may decide, the kind of the decision is
+not-judged, because the lookup may not get past it. `check` judges whether a decision is right.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int,
 
 
 class Packet(NamedTuple):
-    """What is known of a packet but its destination. The default is a plain packet that this host sends itself."""
+    """What is known about a packet, except its destination. The default is a plain packet that this host sends."""
 
     source: Prefix | None = None
     """For a forwarded packet: a block of sources that no `from` selector cuts."""
@@ -76,11 +76,11 @@ class Decision(NamedTuple):
 
 NO_ROUTE = Decision("no-route")
 NOT_JUDGED = "not-judged"
-"""The kind of a decision that cannot be computed: by a goto, a group of devices, or an IPv6 route for some sources."""
+"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for some sources."""
 
 
 class End(NamedTuple):
-    """Another end of packets with the same destination, which differ from the plain one at this rule."""
+    """Where other packets to the same destination end, which differ from the plain packet at this rule."""
 
     rule: Rule
     decision: Decision
@@ -89,7 +89,7 @@ class End(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A range of addresses without a border in it, so with one decision and the same other ends."""
+    """A range of addresses with no border inside it, so that all have the same decision and the same other ends."""
 
     first: int
     last: int
@@ -101,15 +101,15 @@ class Table:
     """One routing table: its usable routes, the preferred one of each prefix."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        """Leave out what Linux does not use for plain packets: dead and expired routes, and those for a tos.
+        """Leave out what Linux does not use for plain packets: dead and expired routes, and routes for a tos.
 
-        An IPv6 route for some sources takes the place of the others to its prefix: Linux passes over these for all
-        other packets, too, and goes on with a wider prefix.
+        An IPv6 route for some sources hides the other routes to its prefix: even for packets from other sources, Linux
+        passes over those and goes on with a wider prefix.
         """
         self.defaults: dict[Prefix, list[Route]] = {}
         """The routes to all addresses, and to either half of them, the preferred one of each prefix first."""
         self._by_length: dict[int, dict[int, Route]] = {}
-        """By the number of free bits, the fewest first: the routes to use, by the other bits of their prefixes."""
+        """The routes to use, by the number of free bits, fewest first, and then by the other bits of their prefixes."""
         for route in sorted(routes, key=_order):
             is_dead = bool(route.next_hops) and False not in [hop.dead for hop in route.next_hops]
             if not (is_dead or route.tos or route.expired):
@@ -120,7 +120,7 @@ class Table:
                 self._by_length.setdefault(free, {}).setdefault(first >> free, route)
 
     def best(self, address: int) -> Route | None:
-        """The route for this address, which is that with the longest prefix; None if the table has none."""
+        """The route with the longest prefix that contains this address; None if the table has none."""
         for free, routes in self._by_length.items():
             if (route := routes.get(address >> free)) is not None:
                 return route
@@ -128,7 +128,7 @@ class Table:
 
 
 def _order(route: Route) -> tuple[int, bool, int, int]:
-    """The lowest is used first. Sorting is stable, so of equal ones that is the first in the kernel's order."""
+    """The route with the lowest value is used. Sorting is stable, so equal routes stay in the kernel's order."""
     return -route.prefix.length, route.source is None, route.metric, -PREFERENCES.index(route.preference)
 
 
@@ -136,9 +136,9 @@ class Fib:
     """The rules and tables of one host for one family."""
 
     def __init__(self, snapshot: Snapshot, family: int, known: Mapping[int, Table] | None = None) -> None:
-        """Leave out the tables that no rule looks up, and make those that are not known.
+        """Make each table that a rule looks up, unless it is in `known`. The other tables are left out.
 
-        A family that the snapshot does not have is a ValueError.
+        Raises ValueError if the snapshot does not contain this family.
         """
         if family not in (families := [snapshot.family] if snapshot.family else [4, 6]):
             raise ValueError(f"the snapshot has IPv{' and IPv'.join(map(str, families))}, not IPv{family}")
@@ -154,45 +154,45 @@ class Fib:
         self._steps: dict[Packet, tuple[Step, ...]] = {}
 
     def with_routes(self, added: Iterable[Route]) -> Fib:
-        """The same host with further routes; the other tables are shared."""
+        """The same host with more routes; tables that stay the same are shared."""
         snapshot = self.snapshot.with_routes(added)
         changed = {route.table for route in snapshot.routes[len(self.snapshot.routes) :]}
         same = {number: table for number, table in self.tables.items() if number not in changed}
         return Fib(snapshot, self.family, same)
 
     def equals(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: it uses any of the default routes that are equal."""
+        """The route, and those that Linux may use instead: of several equal default routes, it may use any."""
         table = None if route.prefix.length else self.tables.get(route.table)
         others = table.defaults.get(route.prefix, []) if table else []
         rank = ("unicast", route.metric, route.preference)
         return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
 
     def number_of(self, destination: IP | str) -> int:
-        """The address as an integer. An address of the other family is a ValueError."""
+        """The address as an integer. Raises ValueError for an address of the other family."""
         address = as_ip(destination)
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
         return int(address)
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
-        """What happens to this packet. An address of the other family is a ValueError."""
+        """What happens to this packet. Raises ValueError for an address of the other family."""
         return self.ends(self.number_of(destination), packet)[0]
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
-        """The ranges of these addresses between two borders, in order."""
+        """The cells that these addresses consist of, in order."""
         for low, high in pieces(first, last, self.borders):
             yield Cell(low, high, *self.ends(low, packet))
 
     @cached_property
     def borders(self) -> list[int]:
-        """Where the prefix of a route or of a rule begins, or the address behind it."""
+        """Where each prefix of a route or of a rule begins, and the address after its last one, in order."""
         prefixes = {route.prefix for route in self.routes}
         return borders_of(prefixes | {rule.dst for rule in self.rules if rule.dst is not None})
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
-        """The plain decision, and the other ends: one pass over the rules."""
+        """The decision for the plain packet, and the other ends, from one pass over the rules."""
         plain: Decision | None = None
-        left: tuple[Rule, bool] | None = None  # the rule at which the plain packet left others, and if these meet it
+        left: tuple[Rule, bool] | None = None  # the rule where the plain packet left the others, and if they meet it
         gone: dict[Conditions, bool] = {}  # which packets have ended: those that meet these conditions, or the rest
         others: list[End] = []
         for step in self.steps(packet):
@@ -228,11 +228,11 @@ class Step(NamedTuple):
 
     rule: Rule
     takes: bool
-    """Whether it takes packets that meet its conditions, or those that do not."""
+    """Whether the rule takes packets that meet its conditions, or those that do not."""
     first: int
     last: int
     inside: Conditions | None
-    """What decides whether it selects a packet to these addresses; empty if it does, None if it does not."""
+    """The conditions that decide if the rule selects a packet to these addresses: empty if always, None if never."""
     outside: Conditions | None
     """The same for all other addresses."""
     table: Table | None
@@ -248,7 +248,7 @@ class Step(NamedTuple):
         return cls(rule, not rule.invert, (rule.dst or every).first, (rule.dst or every).last, inside, never, table)
 
     def takes_plain(self, conditions: Conditions) -> bool:
-        """Whether it selects a packet of user 0, without a mark, source and device, if these are its conditions."""
+        """Whether the rule selects a packet of user 0 without mark, source and device, if these are its conditions."""
         is_unmarked = not self.rule.fwmark & self.rule.fwmask
         return not conditions or self.takes is all(
             (name == "fwmark" and is_unmarked) or (name == "uidrange" and value.startswith("0-"))
@@ -256,7 +256,7 @@ class Step(NamedTuple):
         )
 
     def is_for_plain(self, address: int) -> bool:
-        """Whether it selects a plain packet to this address."""
+        """Whether the rule selects a plain packet to this address."""
         conditions = self.inside if self.first <= address <= self.last else self.outside
         return conditions is not None and self.takes_plain(conditions)
 
@@ -279,7 +279,7 @@ class Step(NamedTuple):
 
 
 def conditions_of(rule: Rule) -> Conditions:
-    """The selectors of a rule but that of the destination, as `ip rule` words them."""
+    """The selectors of a rule, except the destination, in the words of `ip rule`."""
     return tuple((name, value) for name, value in rule.selectors() if name != "to")
 
 

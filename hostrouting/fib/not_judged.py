@@ -1,6 +1,6 @@
-"""What the engine does not look at, named one by one: whoever reads a verdict knows what it does not cover.
+"""What the engine does not look at, named one by one, so that readers of a verdict know what it does not cover.
 
-A shape that is rare is named and not modelled. A verdict that such a shape could change is UNDECIDED.
+A rare shape is named, and not modelled. A verdict that such a shape could change is UNDECIDED.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ def _reason(route: Route) -> str:
 
 
 def may_change_destination(route: Route) -> bool:
-    """Whether packets may get another destination by an encapsulation, so that the device of the route says nothing."""
+    """Whether an encapsulation may give packets another destination, so that the device of the route says nothing."""
     return any(word.startswith("encap") and word not in _BY_DEVICE for word in route.unread)

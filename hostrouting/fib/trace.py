@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Tried(NamedTuple):
-    """A rule, what came of it, and the route that it found."""
+    """A rule that was tried, with the result and the route that was found."""
 
     rule: Rule
     result: Literal["skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"]
-    """The packet does not fit it; such a rule is not judged; its table has no route; the route is passed over; or the
-    lookup ends, by the rule itself or by the route."""
+    """The rule does not select the packet; it is not judged; its table has no route; its route is passed over (thrown,
+    suppressed); or the lookup ends, because of the rule itself (refuses) or because of its route (decides)."""
     route: Route | None = None
 
 
 def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
-    """Each rule that a plain packet to this address meets, up to the one that decides."""
+    """Each rule that is tried for a plain packet to this address, up to the one that ends the lookup."""
     number = fib.number_of(address)
     for step in fib.steps():
         tried = _try(step, number)

@@ -1,13 +1,13 @@
 """JSON read into values of a class: one reader for configurations and snapshots, which reports every fault at once.
 
-The annotations of a class say how its values are read; this is worked out once for each class. A type may carry what
-else has to hold: the numbers that an integer can be, as in `Annotated[int, range(256)]`, and functions that take the
-value and return it or another one, as in `Annotated[str, must(...)]`. A faulty value raises `ValueError(rule, remedy)`;
-the object or list around it makes a Fault of it with the path, reads the other values, and raises all their faults.
+The annotations of a class say how its values are read; this is worked out once for each class. A type may carry further
+rules: the numbers that an integer can be, as in `Annotated[int, range(256)]`, and functions that take the value and
+return it or another one, as in `Annotated[str, must(...)]`. The reader of a faulty value raises `ValueError(rule,
+remedy)`. The reader of the object or list around it adds the path, reads the other values, and raises all their faults.
 
 A class is a NamedTuple. If it is a `section` of a configuration, its constructor reads its arguments in the same way.
-Null is as good as absent; so is an empty text where the default is None or a word. A key that is unknown or given twice
-is a fault.
+Null counts as absent, and so does an empty text where the default is None or a word. A key that is unknown or given
+twice is a fault.
 """
 
 import os
@@ -37,9 +37,9 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
 
 def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
-    """What is made of the text in a file or a pipe (`-` is standard input). A ConfigError names it as its source."""
+    """What `make` returns for the text of a file or a pipe (`-` is standard input). A ConfigError names the file."""
     path = os.fspath(place)
-    # It cannot control the terminal.
+    # The name of a file must not control the terminal.
     source = "standard input" if path == "-" else path if path and path.isprintable() else show(path)
     if path == "-" and not sys.stdin:
         raise ConfigError([Fault("", "", "is closed")], source)
@@ -56,9 +56,9 @@ def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
 
 
 def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
-    """The JSON value in the text; the remedy, and perhaps a rule, are for a text that has none.
+    """The JSON value of the text. If the text is not JSON, the fault has this remedy, and this rule if one is given.
 
-    No fault quotes the text: an agent's file has secrets.
+    No fault quotes the text: an agent's file contains secrets.
     """
     import json  # noqa: PLC0415  a check on the host reads none
 
@@ -84,13 +84,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def section(cls: type[T]) -> type[T]:
     """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in camelCase.
 
-    Its constructor and its `_replace` read each argument: a typed value, or as it is in JSON. None stands for the
-    default. If several values can be wrong together, `faults_between` returns these faults; a value that has a fault of
-    its own is None there.
+    The constructor and `_replace` read each argument, which is a typed value or a value as in JSON. None stands for the
+    default. If several values can be wrong together, the method `faults_between` of the class returns these faults; a
+    value that has a fault of its own is None there.
     """
     kind: Any = cls
     unchecked = kind.__new__
-    unchecked.__annotations__ = get_type_hints(cls)  # without the rules: help() shows them
+    unchecked.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
 
     @wraps(unchecked)
     def checked(cls: Any, *values: Any, **settings: Any) -> Any:
@@ -102,7 +102,7 @@ def section(cls: type[T]) -> type[T]:
 
 
 def read(cls: type[T], document: object, *, key: str | None = None) -> T:
-    """The object of this class in a JSON object, perhaps the value of a key. Raises ConfigError."""
+    """The object of this class from a JSON object; `key` is the key with this value, if any. Raises ConfigError."""
     faults: list[Fault] = []
     result: T = _member(_form_of(cls).read, key, document, faults)
     if faults:
@@ -111,7 +111,7 @@ def read(cls: type[T], document: object, *, key: str | None = None) -> T:
 
 
 def written(value: Any) -> Any:
-    """A value as JSON, without what has its default value."""
+    """A value as JSON; members that have their default value are left out."""
     if value is None or type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:
@@ -178,7 +178,7 @@ class _FaultyError(ValueError):
 
 
 def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
-    """The value of a key or of a place in a list; its faults are added to these."""
+    """The value of a key or of a place in a list; its faults are added to `faults`."""
     try:
         return reader(value)
     except _FaultyError as error:
@@ -192,7 +192,7 @@ def _member(reader: Reader, key: object, value: object, faults: list[Fault]) -> 
 
 
 def path_of(key: object, below: str = "") -> str:
-    """The path of what is below a key or the place in a list: `routes[0].dev`; without a key, what is below."""
+    """The path of `below` under a key or a place in a list: `routes[0].dev`. Without a key, it is `below` itself."""
     if key is None:
         return below
     is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
@@ -203,7 +203,7 @@ def path_of(key: object, below: str = "") -> str:
 
 
 def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """A rule for one value, for `Annotated`: its pattern, or what holds for it; what is said if not, and what to do."""
+    """A rule for one value, for `Annotated`: its pattern or condition, what is said if that fails, and the remedy."""
     is_right = partial(re.fullmatch, holds, flags=re.ASCII) if isinstance(holds, str) else holds
 
     def check(value: Any) -> Any:
@@ -256,9 +256,9 @@ def _list_reader(kind: Any, *others: Any) -> Reader:
 
 
 def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """The reader of a text as what is made of it; an object of `ipaddress` stands for its text.
+    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its text.
 
-    Many routes share a few addresses and devices, so the last texts are remembered.
+    Many routes share a few addresses and devices, so the results for the last texts are kept.
     """
     cached = lru_cache(4096)(make)
 
@@ -275,9 +275,9 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 _READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
-    int: _within(range(1 << 32)),  # all that the kernel's routing has
-    # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
-    # only JSON can express, cannot be written again. A unit has the longest name.
+    int: _within(range(1 << 32)),  # every integer of the kernel's routing
+    # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a surrogate pair,
+    # which only JSON can express, cannot be written out again. The longest names are those of units.
     str: _text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
     Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
     **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),

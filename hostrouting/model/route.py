@@ -18,7 +18,7 @@ REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
 PATHLESS: tuple[RouteType, ...] = (*get_args(Refusing), "throw")
 """Types without a next hop; `throw` ends the lookup in its table only."""
 
-# The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
+# The preference of a router among IPv6 routes with the same prefix and metric, in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 
@@ -87,7 +87,7 @@ class RouteKey(NamedTuple):
     tos: int
     metric: int
     sources: tuple[Prefix, ...] = ()
-    """For packets from these only (IPv6); empty for any source."""
+    """The route is only for packets from these (IPv6); empty means any source."""
 
 
 class Route(NamedTuple):
@@ -109,10 +109,10 @@ class Route(NamedTuple):
     preference: Preference = "medium"
     """IPv6 only: `source` limits the route to packets from these addresses (`from`), and `preference` is `pref`."""
     expired: bool | None = None
-    """Whether the lifetime of the route is over: Linux lists it for a while after that. None: it has no lifetime."""
+    """Whether the lifetime is over: Linux still lists the route for a while. None if it has no lifetime."""
     unread: tuple[str, ...] = ()
-    """What else the kernel lists of the route and its next hops, as `ip` names it but without values ("metrics",
-    "encap seg6"). Such a route differs from one without, and cannot be made again."""
+    """What else the kernel lists about the route and its next hops: the words of `ip` without values ("metrics",
+    "encap seg6"). A route with such words differs from one without them, and cannot be made again."""
 
     @classmethod
     def to(
@@ -126,7 +126,7 @@ class Route(NamedTuple):
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
-        """A route from text, with one device or none. Without a gateway, its scope is link."""
+        """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a gateway is link."""
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         router = None if gateway is None else as_ip(gateway)
         hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
@@ -141,7 +141,7 @@ class Route(NamedTuple):
 
     @property
     def has_gateway(self) -> bool:
-        """Whether packets can go to a router: without one, the destination is on the link, or this host's own."""
+        """Whether packets can go to a router; if not, the destination is on the link or is this host."""
         return any(hop.gateway is not None for hop in self.next_hops)
 
     @property
@@ -191,9 +191,9 @@ def entries_of(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries of one key as Linux lists them: those of IPv6 with a gateway as one route, like the first of them.
+    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, like the first of them.
 
-    What stands between the first and the last of them is not listed.
+    Entries between the first and the last of them are not listed.
     """
     joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _is_joined(entry)]
     if not joined:

@@ -1,6 +1,6 @@
 """Policy rules: which table is looked up, for which packets, in which order.
 
-One rule as the kernel lists it. Typed are the selectors that matter on the nodes that exist: destination, source,
+A rule is kept as the kernel lists it. The selectors that matter on existing nodes have types: destination, source,
 incoming device and mark. Every other selector is text, in the words of `ip rule`: its rule selects some packets and not
 others, and which ones is not known here.
 """
@@ -87,9 +87,9 @@ def default_rules(family: int) -> tuple[Rule, ...]:
 
 
 def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
-    """The tables that a rule looks up, and always Linux's own: only by mistake do these lack a rule.
+    """The tables that a rule looks up, and always Linux's own tables, which lack a rule only by mistake.
 
-    None means any table: the rule for VRFs looks up that of a device.
+    None means any table: the rule for VRFs looks up the table of a device.
     """
     if any(rule.l3mdev for rule in rules):
         return None
