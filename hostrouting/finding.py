@@ -1,6 +1,6 @@
-"""One message for an operator, from any part of hostrouting: what it is, how bad, about what, and what to do.
+"""One message for an operator, from any part of hostrouting: its name, how bad it is, what it is about, what to do.
 
-The sentences are written where a thing is found, or in `check.report`. docs/findings.md explains each name.
+The sentences are written where the thing is found, or in `check.report`. docs/findings.md explains each name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
-"""A range of an expected CIDR that does not leave by an expected device, by what happens to its packets."""
+"""What happens to the packets of a range of an expected CIDR that does not leave by an expected device."""
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 
 Name: TypeAlias = Literal[
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     severity: Severity
     """An error makes something fail, a warning may, a note does not."""
     sentence: str
-    """The thing, and what is wrong with it, with the reason."""
+    """The thing, what is wrong with it, and why."""
     target: str = ""
     """What the finding is about: a range, route, file, unit, program or device."""
     remedy: str = ""
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
         values = {name: getattr(self, name) for name in ("name", "severity", "target", "sentence", "remedy")}
         return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
 
-    def __hash__(self) -> int:  # the facts are a dict, which has none
+    def __hash__(self) -> int:  # the facts are a dict, which has no hash
         return hash(self.sentence)
 
     def __str__(self) -> str:

@@ -1,14 +1,14 @@
-"""Many nodes: their saved snapshots are checked by any executor, and nodes with the same problem are put together.
+"""Many nodes: any executor checks their saved snapshots, and nodes with the same problem are grouped.
 
     with ProcessPoolExecutor() as executor:
         for group in group_nodes(check_snapshots(["nodes"], config, executor)):
             print(len(group.nodes), group.verdict, group.problem)
 
-A snapshot that cannot be read, or judged, has a result as well: its verdict is "no verdict". The workers read the files
+A snapshot that cannot be read or judged also has a result: its verdict is "no verdict". The workers read the files
 themselves, so on a cluster the paths have to lead to the same files. Nothing here asks this host.
 
-Two nodes have the same problem if the same CIDRs escape, as a whole or in part, by devices that differ only in their
-numbers, and if the same routes repair it. The ranges may differ: on one node Linux uses ib0's route, on another ib3's.
+Two nodes have the same problem if the same CIDRs escape, wholly or in part, by devices that differ only in their
+numbers, and the same routes repair both. The ranges may differ: on one node Linux uses ib0's route, on another ib3's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
 _NUMBER = re.compile(r"\d+")
-_BATCH = 16  # snapshots that are sent together: sending them costs little beside judging them
+_BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
 class NodeResult(NamedTuple):
@@ -47,13 +47,13 @@ class NodeResult(NamedTuple):
     """The file with its snapshot."""
     verdict: str
     problem: str = ""
-    """What is wrong; equal on nodes with the same problem. Numbers of devices are N."""
+    """What is wrong; equal on nodes with the same problem. In names of devices, N stands for the numbers."""
     repair: tuple[StaticRoute, ...] = ()
     """The routes that the configuration lacks to repair the node; empty if no routes repair all of it."""
 
     @property
     def name(self) -> str:
-        """The name of the node, which its file has."""
+        """The name of the node, which is that of its file."""
         return os.path.basename(self.path).removesuffix(".json")
 
 
@@ -105,10 +105,10 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
 def check_snapshots(
     paths: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[NodeResult]:
-    """Check the snapshots at these paths by this configuration; yield the results in the order of the files.
+    """Check the snapshots at these paths against this configuration; yield the results in the order of the files.
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
-    routes of hostrouting that are not in it. Any `concurrent.futures.Executor` will do, such as that of Dask
+    routes of hostrouting that are not in it. Any `concurrent.futures.Executor` will do, such as Dask's
     (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, HostError if a worker was killed.
     """
     files = find_snapshots(paths)
@@ -130,7 +130,7 @@ def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[No
 
 
 def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
-    """The result for the snapshot in this file. A bug or a lack of memory is a result as well: others are judged."""
+    """The result for the snapshot in this file. A bug or a lack of memory becomes a result, so others are judged."""
     try:
         snapshot = Snapshot.load(path)
         report = check_snapshot(snapshot, config)
@@ -171,7 +171,7 @@ def _way(escape: Escape) -> str:
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
-    """The results in groups: the worst first, and of those the one with most nodes."""
+    """The results in groups: the worst verdict first, and among equal verdicts the group with the most nodes."""
     groups: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:
         groups.setdefault((result.verdict, result.problem, result.repair), []).append(result)

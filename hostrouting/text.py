@@ -35,7 +35,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _edits(word: str, other: str) -> int:
-    """How many letters have to be added, removed or replaced to make the other word of this one."""
+    """How many letters must be added, removed or replaced to turn this word into the other one."""
     row = list(range(len(other) + 1))
     for count, letter in enumerate(word, 1):
         corner, row[0] = row[0], count

@@ -1,4 +1,4 @@
-"""A host without its kernel: files, systemd, paths and what a task has changed. Tasks decide what is done with them."""
+"""A host without its kernel: files, systemd, paths, and the effects of a task. Tasks decide what to do with them."""
 
 from hostrouting.host.files import Entry, Files, LocalFiles
 from hostrouting.host.host import Host

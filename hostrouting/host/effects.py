@@ -1,4 +1,4 @@
-"""The effects of a task: on its result if it succeeded, on the error if it failed."""
+"""The effects of a task: its result if it succeeded, an attribute of the error if it failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class Operation(NamedTuple):
-    """One action of a task other than static routes and files, done or planned: in words, with the reason."""
+    """One action of a task, done or planned, that is not about static routes or files: in words, with the reason."""
 
     verb: str
     object: str
@@ -62,7 +62,7 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects in a result, or on an error; empty if there are none."""
+    """The effects of a result or an error; empty if there are none."""
     effects = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
     return effects if isinstance(effects, Effects) else Effects()
 
@@ -71,7 +71,7 @@ def effects_of(outcome: object) -> Effects:
 def having_changed(
     changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
 ) -> Iterator[None]:
-    """Add these effects to any error that leaves the block, also to Cancelled, before the effects that it has."""
+    """Add these effects to any error that leaves the block, even Cancelled, before the effects that the error has."""
     try:
         yield
     except BaseException as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
 
-_LINKS = 40  # Linux follows at most as many in one path
+_LINKS = 40  # Linux follows at most this many in one path
 _KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "fifo"}
 
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as the host sees them; a HostError has the path and the remedy.
+    """The files of a host. Paths are absolute, as the host sees them; a HostError names the path and the remedy.
 
     No method waits, whatever is at the path.
     """
@@ -57,11 +57,11 @@ class Files(Protocol):
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Replace the file or create it, with the missing folders. Atomic, even if the host loses power.
 
-        HostError if there is anything but a regular file: nothing is written through a link.
+        Raises HostError if anything but a regular file is there: nothing is written through a link.
         """
 
     def link(self, path: str, target: str) -> None:
-        """Make the path a symbolic link, atomically, in place of a file or link; missing folders are created."""
+        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders are created."""
 
     def remove(self, path: str) -> bool:
         """Remove whatever is at the path; False if it was absent, HostError for a folder."""
@@ -91,12 +91,12 @@ def leftover(path: str) -> str:
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
-    Links are followed as in the booted image: an absolute one starts at the image's root, and none leads out of it. A
-    missing folder is created also where a link leads to it.
+    Links are followed as in the booted image: an absolute link starts at the image's root, and none leads out of it. A
+    missing folder is created even if it is the target of a link.
     """
 
     def __init__(self, root: str = "/") -> None:
-        """ValueError if the root is not absolute: it would depend on the directory in which a program runs."""
+        """Raise ValueError if the root is not absolute: it would depend on the directory in which a program runs."""
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"root: {root!r} is not an absolute path")
         self._root = root.rstrip("/")
@@ -192,7 +192,7 @@ class LocalFiles:
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """The path on this machine, with all links followed: Linux would follow an absolute one out of an image."""
+        """The path on this machine, with all links followed: Linux would follow an absolute link out of an image."""
         parts: list[str] = []
         names = path.split("/")[::-1]
         links = 0
@@ -229,14 +229,14 @@ def _entry(place: str, found: os.stat_result) -> Entry:
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
-    """Raise HostError if the path exists and is of another kind."""
+    """Raise HostError if the path exists and is not of one of these kinds."""
     if entry is not None and entry.kind not in kinds:
         raise HostError(f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place)
 
 
 @contextmanager
 def _replaced(place: str, temporary: str) -> Iterator[None]:
-    """Replace the file by the one that the block makes under the temporary name, or leave everything as it was."""
+    """Replace the file with the one that the block makes under the temporary name, or leave everything as it was."""
     folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)
@@ -296,7 +296,7 @@ def _edge(verb: str, place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Of another path, such as the temporary file or a folder, the message has both.
+        # If the error is about another path, such as the temporary file or a folder, the message has both.
         other = error.filename if error.filename not in {None, place} else ""
         reason = f"{other}: {error.strerror}" if other else error.strerror
         remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")

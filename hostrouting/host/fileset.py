@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
 MARK = "Written by hostrouting"
-"""The words in each of our files in the folders of systemd, where other programs have files as well."""
+"""The words in each of our files in systemd's folders, where other programs also have files."""
 _ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
 """The words in the units of the Go original. Our units replace these, and removal leaves them."""
 _SHARED = "/etc/systemd/"
@@ -36,7 +36,7 @@ class File(NamedTuple):
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Write the file or link, atomically; False if it is right already. HostError if another program wrote it."""
+        """Write the file or link, atomically; False if it is right already. HostError as in `require_room`."""
         self.require_room(files)
         if not self.differs(files):
             return False
@@ -47,7 +47,7 @@ class File(NamedTuple):
         return True
 
     def require_room(self, files: Files) -> None:
-        """Raise HostError if a file that we did not write has this path, or if it is masked."""
+        """Raise HostError if the path is masked, or if a file that we did not write is there."""
         if self.target or not self.path.startswith(_SHARED) or not files.look(self.path):
             return
         text, name = files.read(self.path), self.path.rpartition("/")[2]
@@ -61,7 +61,7 @@ class File(NamedTuple):
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether this is a file of ours: every file in our own folders is, and elsewhere each file with our mark."""
+    """Whether this is one of our files: every file in our own folders is; elsewhere, every file with our mark."""
     return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 

@@ -33,24 +33,24 @@ class HostLayout:
     lock_path = "/run/hostrouting/lock"
     """Held shared by each start of a gated unit, and exclusively by what changes the host."""
     turn_path = "/run/hostrouting/turn"
-    """Held by the process that waits for the lock next, so that starts one after another cannot starve a change."""
+    """Held by the process that gets the lock next, so that a series of starts cannot starve a change."""
     opening_path = "/run/hostrouting/gate.open"
-    """Break glass: while this file of root has a reason in it, gated units start unchecked."""
+    """Break glass: while this file exists, belongs to root and contains a reason, gated units start unchecked."""
     ok_path = "/run/aks-flex-node/route-overlap.ok"
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
-    """The marker with the findings of the check, if there are any."""
+    """The marker with the findings of a check that has some."""
     markers = (ok_path, detected_path)
     """The files that the check writes; at most one of them exists."""
 
     _unit_folders = (unit_directory, "/run/systemd/system")
     _link_folders = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
     original_links = tuple(map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit))))
-    """The links by which the Go original's installation makes running machines depend on the oneshots."""
+    """The links with which the Go original makes running machines depend on the oneshots."""
 
     @classmethod
     def step_path(cls, step: str) -> str:
-        """The path of the script of this step of the gate. A name lacks `.sh`; ValueError for what is not one."""
+        """The path of the script of this step of the gate. The name lacks `.sh`; ValueError for an invalid name."""
         if not step or "/" in step or step.startswith(".") or step.endswith(".sh"):
             raise ValueError(f"{step!r} cannot be the name of a step: write one such as 50-licence")
         return f"{cls.gate_directory}/{step}.sh"

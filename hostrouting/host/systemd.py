@@ -11,8 +11,8 @@ from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
-# Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
-# start must not wait for a target that may itself be waiting for the caller.
+# Without ignore-dependencies, a machine that was made to require our unit would be stopped or restarted with the unit.
+# And a start must not wait for a target that may itself be waiting for the caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
@@ -21,7 +21,7 @@ _SHOWN = 10  # lines of a unit's log in one message
 
 
 def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) -> HostError:
-    """The error for a unit that was started and has failed: systemd's reason, the exit status, and its log lines."""
+    """The error for a unit that failed when it was started: systemd's reason, the exit status, and its log lines."""
     lines = tuple(lines)
     printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
     sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
@@ -38,7 +38,7 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait; for a oneshot, until its end. HostError has the reason and the output.
+        """Start the unit and wait; for a oneshot, until its end. HostError gives the reason and the output.
 
         If the unit is running, that run is ended first. Units that depend on this unit are not touched.
         """
@@ -61,7 +61,7 @@ class SystemdManager:
         self._program = run
 
     def is_running(self) -> bool:
-        """See Manager. Without a manager, systemctl may succeed and do nothing, so it is not asked."""
+        """See Manager. systemctl is not asked, because without a manager it may succeed and do nothing."""
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
@@ -115,7 +115,7 @@ class SystemdManager:
         return ()
 
     def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
-        # With one of these variables, or if systemctl takes this for a chroot, it succeeds without doing anything.
+        # With one of these variables, or if it believes that it is in a chroot, systemctl succeeds and does nothing.
         environment = {name: value for name, value in tool_environment().items() if name not in _DO_NOTHING}
         return run_tool(
             *("systemctl", *_OPTIONS, *words),

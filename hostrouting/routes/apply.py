@@ -1,15 +1,15 @@
 """Carry out a plan: add, read back, delete, read back; if anything fails, take back what was done.
 
-A route is added where its key is free, and appended where others have it. So no request changes a route of another
-program, whenever that comes: a request to delete names our protocol, and a route that changes is there beside its
-successor until that was read back. Packets do not stop.
+A route is added where its key is free, and appended where others have it. A request to delete names our protocol. So no
+request changes another program's route, whenever that route is added. A route that changes stays beside its successor
+until the successor was read back, so packets do not stop.
 
-What is read back is right if a plan made from it has nothing left to do. If it does, or if Linux refuses a request, or
-the run was cancelled, the reverse requests are made, the last first, also for requests without an answer, which is
-harmless. Then the table is read once more, so that the error says what is true now.
+The table that is read back is right if a plan made from it has nothing left to do. If not, or if Linux refuses a
+request or the run is cancelled, all requests are reversed, the last first. That includes requests without an answer,
+which is harmless. Then the table is read once more, so that the error says what is true now.
 
-A next hop of an IPv6 route that Linux lists as ours, but does not delete by our protocol, is another program's. If it
-is not wanted, the routes cannot be applied; that cannot be known before.
+If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is another program's.
+If such a next hop is not wanted, the routes cannot be applied, which cannot be known in advance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hostrouting.routes.plan import RoutePlan
 
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
-"""By verb: the refusal that means that another program has done the same. Reading back decides."""
+"""The refusal, by verb, that means that another program has done the same. Reading back decides."""
 
 _RIVAL = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
 
@@ -50,7 +50,7 @@ def apply_plan(
     Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises ApplyError if the
     kernel refuses a change, or if the table does not match the plan afterwards. The changes were then rolled back, and
     the error says what is true now. `check` is called wherever the run can be cancelled; what it raises is raised again
-    after that. A plan without changes writes nothing.
+    after the rollback. A plan without changes writes nothing.
     """
     plan.require_possible()
     if plan.pending:
@@ -60,8 +60,8 @@ def apply_plan(
         try:
             problems = transaction.carry_out(plan, check)
             after = transaction.undo() if problems else ""
-        except BaseException as stopped:  # also on the way back, which then begins again
-            vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # what a traceback prints after it
+        except BaseException as stopped:  # even during a rollback, which then begins again
+            vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # printed after the traceback
             raise
         if problems:
             raise ApplyError(*map(str, problems), after=after) from problems[0]
@@ -74,21 +74,21 @@ class _Transaction:
     def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
         self._backend = backend
         self._wanted: dict[RouteKey, list[Route]] = {}
-        """By key the entries of the wanted route; none if our routes go."""
+        """The entries of the wanted route, by key; none if our routes are deleted."""
         for step in plan.steps:
             self._wanted.setdefault(step.route.key, []).extend(() if step.action == "delete" else (step.route,))
         self._before = self._holders(before)
         self._sent: list[RouteRequest] = []
         """What may have been done, in order."""
         self.done: list[RouteRequest] = []
-        """What the kernel has changed, in order, including the changes of the way back."""
+        """What the kernel has changed, in order, including the changes of a rollback."""
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
-        """Add, verify, delete, verify; returns why it cannot be done."""
+        """Add, verify, delete, verify; returns the errors."""
         held = {key for key, routes in self._before.items() if routes}
         added = [step.route for step in plan.changes if step.action == "add"]
         deletions = [RouteRequest("delete", step.route) for step in plan.changes if step.action == "delete"]
-        # Linux has no next hop of an IPv6 route twice, so one that differs in something else has to go first.
+        # An IPv6 route cannot have one next hop twice, so an entry that differs in other fields is deleted first.
         hops = {(route.key, bare(route).next_hops) for route in added}
         in_the_way = [request for request in deletions if (request.route.key, request.route.next_hops) in hops]
         first = [*in_the_way, *(_addition(route, held) for route in added)]
@@ -120,7 +120,7 @@ class _Transaction:
         return outcomes
 
     def _differences(self, *, may_delete: bool) -> list[BackendError]:
-        """Read back: nothing is left to do, or only to delete."""
+        """Read back, and return what is left to do; with `may_delete`, deletions may be left."""
         now, differences = self._read(), []
         for key, wanted in self._wanted.items():
             rest = {step.action for step in steps_for(wanted, now[key])}
@@ -156,13 +156,13 @@ class _Transaction:
         return self._holders(self._backend.snapshot(near={key.prefix for key in self._wanted}))
 
     def _holders(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
-        """By key the routes of a snapshot that the plan is about."""
+        """The routes of a snapshot that the plan is about, by key."""
         holders = holders_of(snapshot, self._wanted)
         return {key: holders[key] for key in self._wanted}
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
-    """The request that adds this route, behind those that hold its key; then the key is held."""
+    """The request that adds this route, after those that hold its key; from then on, the key is held."""
     verb: Verb = "append" if route.key in held else "add"
     held.add(route.key)
     return RouteRequest(verb, route)

@@ -1,13 +1,13 @@
 """The plan: the ordered steps from the present routes of a host to the configured ones, each with its reason.
 
-All are functions from values to values: a printed plan is the dry run, and `apply` carries out its steps.
+All functions here go from values to values: a printed plan is the dry run, and `apply` carries out its steps.
 
-Routes are compared key by key: table, prefix and metric. What holds a key is right, ours (protocol 213), or another
-program's. No step changes a route that is not ours: if such a route holds the key of a wanted one, that is a conflict.
+Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours (protocol 213), or
+another program's. No step changes a route that is not ours: if it holds the key of a wanted one, that is a conflict.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
-one route with the protocol of the first. So the plan has a step for each next hop, and takes those behind one of ours
-for ours. One that is not ours stays, because `apply` deletes by our protocol, and then the plan cannot be applied.
+one route with the protocol of the first. So the plan has a step for each next hop, and takes those after one of ours
+for ours. If one is not ours, the plan cannot be applied: `apply` deletes with our protocol, so that next hop stays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
-_PLAIN = NextHop()[2:]  # of a next hop all but its device and gateway
+_PLAIN = NextHop()[2:]  # the fields of a next hop except its device and gateway
 
 
 class Step(NamedTuple):
@@ -87,7 +87,7 @@ class RoutePlan(NamedTuple):
     steps: tuple[Step, ...] = ()
     pending: tuple[Pending, ...] = ()
     left_out: tuple[Finding, ...] = ()
-    """Why the route for replies to probes cannot be installed now, as a warning: nothing waits for it."""
+    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits for it."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -105,7 +105,7 @@ class RoutePlan(NamedTuple):
             raise RouteConflict(findings=(step.finding for step in conflicts))
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed; routes that need the same share a finding."""
+        """What keeps the wanted routes from being installed; routes that need the same thing share a finding."""
         yield from (step.finding for step in self.conflicts)
         waiting: dict[str, list[Pending]] = {}
         for pending in self.pending:
@@ -159,7 +159,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
         way = uplinks[key.prefix.family].route_to(
             key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
         )
-        if isinstance(way, str):  # while a route waits, ours with its key stays
+        if isinstance(way, str):  # while a route waits, our present one with its key stays
             obstacle = Pending(static, way)
             left_out += [_waits([obstacle])] if is_reply else []
             pending += [] if is_reply else [obstacle]
@@ -176,7 +176,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 
 def _waits(waiting: Sequence[Pending]) -> Finding:
-    """The finding for routes that need the same."""
+    """The finding for routes that need the same thing."""
     (first, missing), more = waiting[0], len(waiting) - 1
     need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
     remedy = "add it, or correct the configuration"
@@ -184,7 +184,7 @@ def _waits(waiting: Sequence[Pending]) -> Finding:
 
 
 def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes that hold these keys, and our other routes, as `bare`; the kernel uses the first one of a key."""
+    """The routes that hold these keys, and our other routes, made `bare`; the kernel uses the first of a key."""
     holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     firsts = {key.prefix.first for key in holders}
     for route in snapshot.routes:
@@ -196,10 +196,10 @@ def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, l
 
 
 def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
-    """The steps for one key: the entries of the wanted route, or none if ours go; and what holds the key now."""
+    """The steps for one key, from the entries of the wanted route (none: delete ours) and what holds the key now."""
     needed = {_as_ours(bare(entry)): entry for entry in wanted}
     entries = [entry for route in present for entry in entries_of(route)]
-    # The last first: the first is in use until the end, and is the first again if `apply` takes all back.
+    # The last entry goes first: the first is in use until the end, and is first again if `apply` takes all back.
     stale = [entry for entry in entries[::-1] if entry.protocol == OURS and entry not in needed]
     if wanted and (staying := [route for route in present if not set(entries_of(route)) <= set(stale)]):
         [route], first = as_listed(wanted), staying[0]

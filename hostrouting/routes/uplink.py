@@ -1,7 +1,7 @@
-"""The uplink of a host: its default route, and the next hops of routes that leave their device or gateway open.
+"""The uplink of a host: its default route, and the next hops of routes that do not name their device or gateway.
 
-Here: one route made complete, or what is missing for that. Whether a route conflicts with others is asked in `plan`,
-and which devices are expected in `check.expected`.
+This module completes one route, or says what is missing for that. `plan` finds conflicts with other routes, and
+`check.expected` the expected devices.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _Way: TypeAlias = tuple[NextHop, ...] | str
 """The next hops of a route, or a phrase for what is missing."""
 
 _DEAD_ENDS = {"dummy", "ifb", "vrf"}
-"""Kinds of devices by which no packet leaves the host; a VRF sends it on by a table of its own."""
+"""Kinds of devices by which no packet leaves the host; a VRF routes it again, with its own table."""
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route by this device can be one of the network: InfiniBand has to be named."""
+    """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
     return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in _DEAD_ENDS
 
 
@@ -42,7 +42,7 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 class Uplink:
-    """The default routes and devices of one host, to complete routes of one family by."""
+    """The default routes and devices of one host, which complete the routes of one family."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
@@ -50,11 +50,11 @@ class Uplink:
         self._family, self._links = family, {link.name: link for link in snapshot.links}
         usable = [route for route in others if not (route.prefix.length or route.source or route.tos or route.expired)]
         self._defaults = sorted((route for route in usable if route.type == "unicast"), key=_rank)
-        """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
+        """The default routes of all tables, the best first: by table (main, then the lowest), metric and preference."""
         self._direct = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own."""
         self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
-        """By device and gateway, which many routes share."""
+        """The next hops by device, gateway and `on_link`, which many routes share."""
 
     def route_to(
         self,
@@ -84,7 +84,7 @@ class Uplink:
 
     def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
         defaults = self._default_hops(dev)
-        # A gateway that the default route has, too, is treated as there: on-link if that is.
+        # A gateway that the default route also has is treated as it is there: on-link if that next hop is.
         same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
         if same:  # Linux keeps a weight only if there are several
             return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
@@ -95,10 +95,10 @@ class Uplink:
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
-        """The next hops of the best default route of table main; of that by `dev`, also if that is in another table.
+        """The next hops of the best default route: in table main, or with `dev`, through that device in any table.
 
-        What rules select does not matter: static-routes.sh does not read them, and a VPN's rules must not decide. Only
-        with `dev`, it can be InfiniBand.
+        Rules do not matter: static-routes.sh does not read them, and a VPN's rules must not decide. A next hop through
+        InfiniBand is left out unless `dev` names the device.
         """
         for route in self._defaults:
             next_hops = [hop for hop in route.next_hops if not hop.dead]
@@ -113,7 +113,7 @@ class Uplink:
         return ()
 
     def _missing(self, hop: NextHop) -> str:
-        """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
+        """A phrase for what Linux needs before it accepts a route with this next hop; empty if nothing is missing."""
         link, gateway = self._links.get(hop.dev or ""), hop.gateway
         if link is None:
             return f"the device {hop.dev}, which this host does not have"
