@@ -1,8 +1,8 @@
-"""What a configuration makes of a host: every file, as its path, its text and its mode.
+"""The files that a configuration puts on a host, each with its path, its text and its mode.
 
-`files_of` is the only answer to this question. `apply` writes what differs from it, `plan` and `status` show what
-differs, and removal is the same for the configuration that asks for nothing. Only `owned_paths` and `foreign_steps`
-read a host: they say which files it has, ours or not, wanted or not.
+Only `files_of` says which files these are. `apply` writes what differs from them, `plan` and `status` show what
+differs, and removal is the same for a configuration that asks for nothing. `writer_of`, `owned_paths` and
+`foreign_steps` read a host: they say who wrote its files, and which ones it has, ours or not, wanted or not.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps nothing."""
+    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps no foreign routes."""
     return not gated_units(config) and config.manage_foreign != "keep"
 
 
@@ -75,9 +75,9 @@ def writer_of(files: Files) -> str:
 
 
 def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds.
+    """The steps of the gate: the name and text of each, and whether a gated unit may start only if it succeeds.
 
-    The route for replies to probes alone holds nothing back.
+    If the route for replies to probes is the only route, it holds nothing back.
     """
     check = config.route_overlap
     is_required = bool(config.static_routes.routes)
@@ -104,13 +104,13 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
-    # The Go original has the same markers: alone they are not ours. A file that opens the gate would open the next one.
+    # Markers alone are not ours: the Go original has the same. A file that opens this gate would open the next one.
     passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.look(path)]
     return (*paths[:-1], *passing, *paths[-1:])
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
-    """The scripts of others in gate.d: they also hold gated units back."""
+    """The scripts in gate.d that are not ours; they also hold gated units back."""
     folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
     names = [name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")]  # as in bash
     return tuple(f"{folder}/{name}" for name in names if name not in ours)

@@ -1,8 +1,8 @@
-"""Whether the hold is in force: what lets gated units start unchecked, and what keeps them from starting.
+"""Whether the gate is in force: what lets gated units start unchecked, and what keeps them from starting.
 
 Files are compared with what the installed configuration asks for, and systemd is asked what it would really run: it may
 have loaded an older text, another drop-in may override ours, and a unit may count a refusal as a success. Nothing is
-changed. Not here: what is done about it (`tasks.install`).
+changed here; `tasks.install` repairs the gate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
-    """What is wrong with the hold of this configuration, which is installed. Nothing is changed."""
+    """What is wrong with the gate of this configuration, which is the installed one. Nothing is changed."""
     units = gated_units(config)
     faults = [*_of_files(host, config), *(_of_opening(host, spoken(units)) if units else ())]
     return worst_first((*faults, *(fault for unit in units for fault in _of_unit(host, unit))))
@@ -96,7 +96,7 @@ def _plain(unit: str) -> str:
 
 
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; for a template, of an instance, and of all that have drop-ins or are loaded."""
+    """The properties of the unit; for a template, of one instance and of all that have drop-ins or are loaded."""
     before, at, after = unit.partition("@.")
     folders = host.files.names(HostLayout.unit_directory) if at else ()
     special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]

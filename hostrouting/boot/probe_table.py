@@ -4,8 +4,8 @@ The load balancer probes over IPv6 from a link-local address, and a node does no
 else sees the packets, the table gives them a global address, and it restores the link-local one in the replies.
 probe-rewrite.sh and `tasks.probe_rewrite` decide when the table is loaded.
 
-The text begins by deleting the table, so loading the text is one transaction, whatever was there. Its digest is in the
-comment of the table: the table is in force if it is listed with this comment and those of all rules.
+The text begins with the deletion of the table, so loading it is one transaction, whatever was there. The comment of the
+table contains a digest of the rules: the table is in force if it is listed with this comment and those of all rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
 """The ICMPv6 types of MLD and neighbour discovery, which are never forwarded."""
 
 PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
-"""First an addition, because nft cannot delete an absent table."""
+"""An addition comes first, because nft cannot delete an absent table."""
 
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:

@@ -1,9 +1,9 @@
 """The steps of the gate: the boot scripts with an operator's settings in them, as text.
 
-Here: pure functions from a configuration to the text of each script. The body of a script is an asset, the same on each
-host; the settings are lines of data in one array in it, and no line of it is executed. A setting is a key and its words
-in single quotes, with only characters that are safe there. Not here: when a script is run (`units`, gate.sh), and which
-of them a configuration needs (`files`).
+The functions here make the text of each script from a configuration. The body of a script is an asset, the same on each
+host. The settings are lines of data in one array of the script, and no line of the array is executed. A setting is a
+key and its words in single quotes, with only characters that are safe there. `units` and gate.sh say when a script
+runs, and `files` says which scripts a configuration needs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _device_settings() -> Iterator[str]:
 def _refusal_settings() -> Iterator[str]:
     """The routes with which CNIs refuse packets: family, type, protocol, the number of the CNI, its proof, and lengths.
 
-    The script does not know the subnet of this node, so nothing proves a refusal of the rest of that subnet.
+    The script does not know this node's subnet, so nothing proves that a refusal of the rest of it is the CNI's.
     """
     for number, cni in enumerate(CNIS, start=1):
         for row in cni.refusals:

@@ -1,10 +1,10 @@
-"""The units, and the drop-ins for units and programs of others: their texts.
+"""The texts of the units, and of the drop-ins for other units and programs.
 
-Here: constants. Not here: the scripts that the units run (`scripts`), which units a configuration needs (`files`), and
-whether systemd obeys them (`health`).
+This module contains constants. `scripts` makes the scripts that the units run, `files` says which units a configuration
+needs, and `health` says whether systemd obeys them.
 
-No unit here depends on a unit that it gates, nor the other way round, so starting or stopping one of them never touches
-a running unit. A oneshot does not remain active when it is done: every start runs it again.
+No unit here depends on a gated unit, nor the other way round, so starting or stopping one of them never touches a
+running unit. A oneshot does not remain active when it is done, so every start runs it again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hostrouting.host.layout import HostLayout
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
 _RUN = """/bin/bash -pc 'trap "exit 255" EXIT; . "$$0"'"""
-"""Runs the script that follows. -p: without BASH_ENV, SHELLOPTS and exported functions. The trap: a script that is
-missing, cut or wrong fails; with 255, because a condition of systemd that exits with 1 to 254 only skips the start."""
+"""Runs the script that follows. With -p, bash ignores BASH_ENV, SHELLOPTS and exported functions. With the trap, a
+script that is missing, cut short or wrong fails with 255: a condition that exits with 1 to 254 only skips the start."""
 
 _FLUSHERS = "nftables-flush.service nftables.service"
 """Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's."""

@@ -39,7 +39,7 @@ class Configure(InstallTask):
         return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
-        """See InstallTask. What was installed need not be readable: this configuration takes its place."""
+        """See InstallTask. The installed configuration need not be readable, because this one takes its place."""
         former = readable_installed(self.host) or HostRoutingConfig()
         return tuple(kind(self.config, host=self.host, wait=self.wait, former=former) for kind in TASKS)
 
@@ -49,7 +49,7 @@ class Configure(InstallTask):
             return phases.Skip(self.nothing)
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
-        with ctx.shielded() as safe:  # also if the run was cancelled meanwhile: the files are there
+        with ctx.shielded() as safe:  # even if the run was cancelled in the meantime: the files are there
             phases.execute(phases.task("install-files")(lambda _ctx: done), safe)
         steps = (phases.task(part.name)(part.work) for part in parts)
         results = phases.serial(*steps, name=self.name).do(ctx)

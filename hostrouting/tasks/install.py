@@ -1,8 +1,8 @@
-"""How a configuration comes onto a host: the same comparison, writer and order of steps for every task.
+"""How a configuration is installed on a host: the same comparison, writer and order of steps for every task.
 
-A host is compared with what `boot.files.files_of` says about the configuration. The dry run prints the difference,
-`install` carries it out, and `status` prints it again. `Configure` takes its own configuration, a task alone the
-installed one with its own section replaced, and `Remove` one that asks for nothing. The steps of an `InstallTask`:
+A host is compared with what `boot.files.files_of` returns for the configuration. The dry run prints the difference,
+`install` carries it out, and `status` prints it again. `Configure` uses its own configuration, a single task uses the
+installed one with its section replaced, and `Remove` uses one that asks for nothing. The steps of an `InstallTask`:
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.
@@ -90,9 +90,9 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
-    """Make the files of the host those of the configuration; the host has to be locked.
+    """Make the files of the host match the configuration; the host has to be locked.
 
-    `former` is what was installed. The first failure ends it; the error has the effects. Another call completes it.
+    `former` is what was installed. The first failure is raised, with the effects so far. Another call does the rest.
     """
     changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
     loaded = [path for path in changes.removes if _LOADED in path]
@@ -121,7 +121,7 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
-        # Only the routes decide: a marker that cannot be removed, which the next boot removes, stops nothing.
+        # A marker that cannot be removed stops nothing: only the routes decide, and the next boot removes it.
         with suppress(HostError) if path in HostLayout.markers else nullcontext():
             removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]
@@ -149,7 +149,7 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
 
 
 def planned(parts: Parts) -> Plan:
-    """What would become of the files, and what these tasks would do; nothing is changed."""
+    """What would change in the files, and what these tasks would do; nothing is changed."""
     host, config = parts[0].host, parts[0].config
     changes, manager = file_changes(host, config), host.running_manager
     findings = tuple(find_requirements(host, config, changes))
@@ -180,7 +180,7 @@ class InstallTask:
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     nothing: ClassVar[str]
-    """The reason of a skip: nothing is configured, and nothing of ours is there."""
+    """The reason for a skip: nothing is configured, and nothing of ours is there."""
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
@@ -192,7 +192,7 @@ class InstallTask:
     """What was installed before the first run of this task, for undo(); None if it could not be read."""
 
     def parts(self) -> Parts:
-        """The tasks whose work follows, in order, each with the whole configuration that is wanted."""
+        """The tasks that do the work, in order, each with the whole wanted configuration."""
         raise NotImplementedError
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
@@ -231,7 +231,7 @@ class InstallTask:
         if not (plan.files or plan.needs_reload or any(operation.verb == "start" for operation in plan.operations)):
             return Effects(), parts
         with host.locked(ctx):
-            if host.files.read(path) != before:  # another run was faster: its sections count
+            if host.files.read(path) != before:  # another run was faster: use its sections
                 parts = self.parts()
                 if self._possible_plan(parts) is None:
                     return None
@@ -267,7 +267,7 @@ class SectionTask(InstallTask):
     step: ClassVar[str]
     """The step of the gate that does the same work at boot."""
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
-    """The tasks whose work is a part of this one: alone, this task does their work first."""
+    """The tasks whose work is part of this task's work: when this task runs alone, it does their work first."""
 
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """The configuration that was installed before, if known: the work may have to undo it."""
@@ -277,11 +277,11 @@ class SectionTask(InstallTask):
         return Plan()
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Change the kernel, after waiting for what this needs. The files are installed already."""
+        """Wait for what the task needs, then change the kernel. The files are installed already."""
         raise NotImplementedError
 
     def parts(self) -> Parts:
-        """See InstallTask. In the installed configuration, this section is replaced."""
+        """See InstallTask. The wanted configuration is the installed one with this section replaced."""
         former = read_installed(self.host) or HostRoutingConfig()
         whole = former.replaced(self.section, self.config)
         kinds = (*self.needed, type(self))

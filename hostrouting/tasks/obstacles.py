@@ -1,7 +1,7 @@
 """What else on a host keeps a configuration from working, although its files, routes and table are there.
 
-No file or route of ours shows these things: what takes probes before they are rewritten, or keeps replies on the host,
-and systemd-networkd, which deletes the routes of other programs. Checks and plans name them.
+Our files and routes do not show these obstacles: what takes probes before they are rewritten, what keeps replies on the
+host, and systemd-networkd, which deletes the routes of other programs. Checks and plans name them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 _NETIF = "/run/systemd/netif"
-"""What systemd-networkd has at run time."""
+"""The folder with the run-time state of systemd-networkd."""
 _SETTINGS = "/etc/systemd/networkd.conf"
 _IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
 
@@ -48,7 +48,7 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
-    """That systemd-networkd deletes the static routes whenever it restarts."""
+    """Whether systemd-networkd may delete the static routes when it restarts."""
     if config.manage_foreign == "keep" or not files.look(_NETIF):
         return
     folder = f"{_SETTINGS}.d"

@@ -1,4 +1,4 @@
-"""CheckRouteOverlap: every address of the expected CIDRs leaves by an expected device, or the task says where else."""
+"""CheckRouteOverlap: the check that every address of the expected CIDRs leaves by an expected device."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CheckRouteOverlap(SectionTask):
         for severity in SEVERITIES:
             for finding in [finding for finding in rest if finding.severity == severity][:_SHOWN]:
                 ctx.log.log(finding.level, "%s", finding)
-        if wrong and check.mode == "STRICT":  # its receiver reports what the error names
+        if wrong and check.mode == "STRICT":  # whoever catches it reports what it names
             document = check_document(report, mode=check.mode, findings=findings)
             raise RouteOverlapError("; ".join(lines), findings=findings, report=report, check=document)
         for line in lines:

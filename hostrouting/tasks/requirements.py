@@ -1,4 +1,4 @@
-"""What a host lacks for a configuration, and what a configuration would take away: asked before the first write."""
+"""What a host lacks for a configuration, and what a configuration would take away: found before the first write."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NETWORK_TARGETS = {"sysinit.target", "basic.target", "network-pre.target", "net
 
 
 def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChanges) -> Iterator[Finding]:
-    """What this host lacks for the configuration: an error for each, found before anything is changed."""
+    """What this host lacks for the configuration, before anything is changed: errors; for an image, also warnings."""
     yield from _file_findings(host, changes)
     if is_nothing(config):
         return
@@ -116,6 +116,6 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Ite
 
 
 def _covers(networks: Iterable[Network], cidr: Network) -> bool:
-    """Whether these networks together have every address of the CIDR."""
+    """Whether these networks together contain every address of the CIDR."""
     of_family = (network for network in networks if network.version == cidr.version)
     return any(cidr.subnet_of(whole) for whole in collapse_addresses(of_family))  # type: ignore[type-var,arg-type]  # all of one family

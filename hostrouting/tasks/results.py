@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Plan:
-    """What a task would do: files that differ, the steps for routes, other operations, and what there is to tell."""
+    """What a task would do: files that differ, the steps for routes, other operations, and findings."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or when what is missing has come."""
+        """Whether routes or other state of the kernel would change, now or once nothing is missing any more."""
         return bool(self.operations or self.routes.changes or self.routes.pending)
 
     @property
@@ -78,7 +78,7 @@ class Plan:
 
 @attrs.frozen
 class CheckResult(Effects):
-    """What CheckRouteOverlap found and did; of Configure, what all of its tasks did."""
+    """What CheckRouteOverlap found and did; from Configure, also what its other tasks did."""
 
     report: CheckReport | None = attrs.field(default=None, kw_only=True)
     """None for an image, and where no CIDRs are expected."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class ConfigureStaticRoutes(SectionTask):
     """Set the static routes of the configuration, now and at every boot, before any gated unit starts.
 
-    A route without a gateway or a device uses those of the default route, for which the task waits. All routes are set
-    or none. Another program's route with the same destination and metric is a RouteConflict, and is not changed.
-    Routes of hostrouting (protocol 213) that are not configured any more are deleted.
+    A route without a gateway or a device uses those of the default route, for which the task waits. Either all routes
+    are set or none. If another program has a route with the same destination and metric, RouteConflict is raised, and
+    the route is not changed. Routes of hostrouting (protocol 213) that are not configured any more are deleted.
     """
 
     name = "configure-static-routes"

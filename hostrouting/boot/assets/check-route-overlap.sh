@@ -50,7 +50,7 @@ BEGIN {
   why["Invalid argument"] = 6; why["No route to host"] = 7; why["Permission denied"] = 8
   why["Network is unreachable"] = 11
   for (i = 1; i < ARGC; i++) { $0 = ARGV[i]; read_setting() }
-  # Linux uses its default route for these, unless something else is said of them.
+  # Linux uses its default route for these, unless a rule or route says otherwise.
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) { from[++ranges] = bits_of(spare[n]); to[ranges] = from[ranges]; is_spare[from[ranges]] }
   LISTS = "rule show\nroute show table all\nend"; QUESTIONS = "/dev/fd/3"; ARGC = 1; start_family()
@@ -74,7 +74,7 @@ END {
   print "verdict", verdict, faults + lacks, is_restless + 0, awaited
 }
 function read_setting() {
-  if ($1 == "families") split($0, families, " ") # behind this word
+  if ($1 == "families") split($0, families, " ") # after this word
   if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
   if ($1 == "device") configured = joined(configured, $2)
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
@@ -127,19 +127,19 @@ function read_route(   devs) { # there can be 100,000; those outside the expecte
   else if (family == 6 || $2 == "default") # equal default routes are one
     alike[key()] = joined(alike[key()], devs)
 }
-function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
+function is_judged(begin, end,   c) { # usually in the CIDR of the last call, because routes are sorted
   for (c = 0; c <= ranges; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
 function cut() { want(first); want(after(last)) }
 function want(address) { if (address && is_judged(address, address) && !wanted[address]++) place[++places] = address }
-# Of the route in $0: what is behind a word; what routes have in common if Linux may use any of them; its name.
+# About the route in $0: what follows a word; what routes have in common if Linux may use any of them; its name.
 function value(word,   w) { split(substr($0, index($0, " " word " ") + 1), w, " "); return w[1] == word ? w[2] : 0 }
 function key() { return family $2 " " value("table") " " value("metric") " " ($2 == "default" ? "" : value("pref")) }
 function named(   proto, table) {
   proto = value("proto"); table = value("table"); if (proto in protocol) proto = protocol[proto]
   return "[" ($1 == 1 ? "" : TYPES[$1] " ") $2 " proto " proto (table == 254 ? "" : " table " table) "]"
 }
-function devices(   hop, i, devs) { # of the next hops that Linux may use; -o joins lines by \ and a tab
+function devices(   hop, i, devs) { # of the next hops that Linux may use; -o joins lines with \ and a tab
   for (i = split($0, hop, /\\\tnexthop/); i; i--) if (hop[i] !~ / dead / && match(hop[i], / dev [^ ]+/))
     devs = joined(devs, substr(hop[i], RSTART + 5, RLENGTH - 5))
   return devs
@@ -159,10 +159,10 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-# Asks Linux, and then lists rules and routes again: they have to be those of before. A failure has two lines.
+# Asks Linux, and then lists rules and routes again, which must be the same as before. A failure has two lines.
 function ask(   n, i, m, others, line, reason) {
-  others = turn > 1 ? 3 : 4 # commands up to now, which counts them
-  for (n = i = 1; n <= places;) { # so many at once fit into the pipe while nobody reads it
+  others = turn > 1 ? 3 : 4 # commands so far: a failure has the number of its command
+  for (n = i = 1; n <= places;) { # this many fit into the pipe while nobody reads it
     for (; i <= places && i < n + 50; i++) print "route get fibmatch " spelled(place[i]) " ipproto 17" >QUESTIONS # UDP
     tell(i > places ? LISTS : "end")
     while ((getline line) > 0 && line !~ /^Object "end" /)
@@ -177,7 +177,7 @@ function ask(   n, i, m, others, line, reason) {
   }
   if (m != lines) is_restless = 1
 }
-# Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
+# Sets the devices of the default route; if that is through InfiniBand, or a VPN hides it, of the next one in its table.
 function learn(   i, table, has_none, usable, halves) {
   for (i in is_spare) if (i ~ "^" family) {
     $0 = answer[at[i]]; has_none += /^11$/; halves += $2 ~ "/1$"; if (/^1 default / && leads_out()) return
@@ -214,13 +214,13 @@ function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty
   what = $1 == 11 ? "NO-ROUTE\thas no route" : "REFUSED\tis refused (" TYPES[$1] ")"
   if (NF == 1) return what (via ? "; expected via " via : "")
   if (is_own = place[n] ~ /^(4-1110|4-01111111|4-1+$|6-1111111(1|010))/) return "" # multicast, loopback, broadcast
-  # By a pod device only single addresses are fine. Below a tunnel, a network of a card whose default route it hides
-  # is; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
+  # By a pod device, only single addresses are fine. Below a tunnel, so is a network of a card whose default route it
+  # hides; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
   if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
   else bad = without(devices(), is_allowed_one, via)
   if (is_tunnelled && bad && (below ? (!configured || !/ via /) && !without(bad, none, below) : \
     !configured && !/ via / && !without(bad, is_card))) bad = "?"
-  if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes by one object, IPv6 names any
+  if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes with one object, IPv6 names any
   else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) {
     is_own = $2 !~ "/" && $2 != "default"
     return /^2 / && !is_own ? "OWN-RANGE\tdoes not leave this host: " named() : ""
@@ -260,7 +260,7 @@ function examine(   c, i, n, dev, reason) { # one family
 # The `ip` of a family answers all that is asked about it, so only one is started. It lists while awk reads its program.
 look() {
   trap '' PIPE # if ip has failed, this shell goes on: awk says why it failed
-  coproc { # an ip that goes as it is told to ends with 255
+  coproc { # an ip that ends because it was told to exits with 255
     for family in $families; do ip "-$family" -N -d -o -force -batch - 2>&1; (($? == 255)) || exit; done
   }
   printf '%s\n' 'link show' 'rule show' 'route show table all' end >&"${COPROC[1]}"

@@ -1,8 +1,8 @@
 # Holds a unit back until the steps in gate.d have succeeded. Only the next line differs from host to host.
 required=() wanted=()
-# Arguments: UNIT [STEP]. Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `pass` ends with another status: a
-# file that is missing, cut or wrong refuses. The drop-in of a gated unit runs it before each start. The oneshots, with
-# their STEP, and the guard run steps again by it; these hold nothing back, and log each failure.
+# Arguments: UNIT [STEP]. Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `pass` ends with another status, so
+# a file that is missing, cut short or wrong refuses. The drop-in of a gated unit runs this before each start. The
+# oneshots, with their STEP, and the guard run steps again with it; they hold nothing back, and log each failure.
 unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run/hostrouting
 open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
 [[ $only || $unit == "$guard" ]] || is_start=1
@@ -29,14 +29,14 @@ main() {
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
     log 4 "$open is ignored: it must be a file with a reason in it that only root can write"
   fi
-  # The lock keeps the files as they are until the last step has ended. Only root can open it: who can read a file can
-  # lock it. Who waits for `lock` holds `turn` alone, or units that start again and again would starve a writer. Where
-  # /run is full or read-only, there may be no lock; no writer can have one there, either.
+  # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
+  # can lock it. Whoever waits for `lock` holds `turn` alone; otherwise, units that start again and again would starve a
+  # writer. If /run is full or read-only, there may be no lock, but then no writer can have one either.
   umask 077; [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
   if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
     { flock -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
     exec 8<&-
-    # What a writer has changed while this waited; the steps themselves are read below.
+    # Read what a writer has changed during the wait; the steps themselves are read below.
     while read -r line && [[ $line != required=* ]]; do :; done <"$0"
     eval "$line"
   fi
@@ -48,12 +48,12 @@ main() {
   for step in "$etc"/gate.d/${only:-*}.sh; do
     name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0 ours=1
     [[ $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || ours=''
-    # A step of somebody else holds a start back, but the guard does not run it. One of ours that is cut short fails.
+    # Another program's step holds a start back, but the guard does not run it. A step of ours that is cut short fails.
     [[ $is_start || $ours ]] || continue
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # the steps that follow also need time
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
-    # In the background, so that a signal is heard at once. It has neither the unit's environment (-c) nor the lock.
+    # In the background: a signal is handled at once. The step has neither the unit's environment (-c) nor the lock.
     exec -c "${host[@]}" timeout -k 5 $left </dev/null 9<&- \
       /bin/bash -c "export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\"; exit $ours" "$step" "$unit" $patience &
     wait $!

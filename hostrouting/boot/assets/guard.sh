@@ -4,8 +4,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 routes=10-static-routes
 declare -A logged
 
-# Runs all steps, or the one that is named, and logs each line that they did not log the last time. Sets `pause` to 20
-# times the length of the pass, from 2 to 60 s: so the guard takes little of a core, however much the steps have to do.
+# Runs all steps, or the named one, and logs each line that they did not log the last time. Sets `pause` to 20 times the
+# length of the pass, from 2 to 60 s, so that the guard uses little of a core, however much the steps have to do.
 pass() {
   local begin=${EPOCHREALTIME:-$SECONDS.000000} line lines=() IFS=$'\n' # bash 4 has whole seconds only
   read -r -d '' -t 90 -a lines < <(
@@ -22,8 +22,8 @@ pass() {
 # 2>&1: "netlink receive error No buffer space available" also wakes this script: something was lost, so look.
 exec 3< <(exec ip monitor link address route rule 2>&1)
 idle=1 due=0 # the first pass comes when `ip monitor` listens
-while read -r -N 1 -t $idle -u 3 || (($? > 128)); do # above 128: nothing has changed for so long
-  # Before the pass, so that what changes during it is seen. With -N, bash does not read byte by byte.
+while read -r -N 1 -t $idle -u 3 || (($? > 128)); do # above 128: nothing has changed for that long
+  # Read before the pass, so that changes during the pass are seen. With -N, bash does not read byte by byte.
   read -r -N 1000000 -t 0.02 -u 3
   # A removed route must not wait for the other steps, which may take long and run at most every 10 s.
   if ((SECONDS < due)) && [[ -e /etc/hostrouting/gate.d/$routes.sh ]]; then

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets the static routes, and deletes our other ones: all or nothing, and nothing if another program has a route with
-# the prefix and metric of one. A gateway or device that is not given is taken from the default route in table main that
-# is not by InfiniBand; with a device, from its default route in any table. Optional routes are set if possible.
+# the same prefix and metric. A gateway or device that is not given is taken from the default route in table main that
+# is not by InfiniBand; if a device is given, from its default route in any table. Optional routes are set if possible.
 # Arguments: the unit it runs for, and how many seconds it may wait (60 if absent). Exit status: 0, or 1 with reasons.
 # Data only: no line of it is executed.
 configuration=(
@@ -23,7 +23,7 @@ BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable p
   is_up[$2] = $3 ~ /[<,]UP[,>]/; next
 }
 !/^Command failed / { last = $0; read_route() } # the line before says why
-# Each next hop of an IPv6 route is a route of its own. The protocol is that of the first; the others may not be ours.
+# Each next hop of an IPv6 route is its own route. The protocol is that of the first next hop; others may not be ours.
 function read_route(   at, to, i, word, hop, hops, used, by, has, more, dev, rank, is_default, is_split) {
   at = 1 + ($1 in type); if (at == 2) $1 = type[$1]
   family = $at ~ /:/ || ($at == "default" && / pref [lmh]/) ? 6 : 4
@@ -58,7 +58,7 @@ function read_route(   at, to, i, word, hop, hops, used, by, has, more, dev, ran
   }
 }
 function dev_of(hop) { return match(hop, / dev [^ ]+/) ? substr(hop, RSTART + 5, RLENGTH - 5) : "" }
-function bare(hop) { if (family == 6) gsub(/ weight [0-9]+| onlink/, "", hop); return hop } # not told apart by these
+function bare(hop) { if (family == 6) gsub(/ weight [0-9]+| onlink/, "", hop); return hop } # not compared by Linux
 function alone(hops) { if (gsub(/ nexthop/, "&", hops) < 2) gsub(/ nexthop| weight [0-9]+/, "", hops); return hops }
 function way_for(gateway, dev,   i, hops, hop) { # the next hops for a configured route; none while they are not known
   hops = router[family, dev]; if (gateway == "") return alone(hops)
@@ -95,7 +95,7 @@ function settle(wish,   word, n, i, r, name, given, place, want, scope, lack, st
     change(given["optional"] ? 4 : 2, want, deletion(place scope bare(word[i])))
   }
 }
-# In IPv6, a request without a gateway would delete all next hops beside the first that it matches, also of others.
+# In IPv6, a request without a gateway would delete all next hops of the route that it matches, whoever added them.
 function deletion(text) { return "del " text (text ~ /^[0-9a-f]*:.* dev / && text !~ / via / ? " via ::" : "") }
 function change(step, command, undoing) {
   forth[step] = forth[step] "route " command "\n"; back[step] = "route " undoing "\n" back[step]; changes += step < 4
@@ -113,10 +113,10 @@ list() { printf '%s\n' "${configuration[@]}"; ip -N -o -batch - 2>&1 < <(printf 
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() next=0 stopped='' && trap 'stopped=143' TERM INT HUP
 while :; do # once a second while something is missing that may still come
-  for ((writes = -1; ; writes++)); do # what was written is read back: then the plan is empty
+  for ((writes = -1; ; writes++)); do # what was written is read back: the plan must be empty
     mapfile -t plan < <(exec "$awk" "$program" < <(list))
     [[ ${plan[*]: -1} == end ]] || plan=("refused the plan was cut short" end)
-    if ((writes < 0)) && [[ ${plan[*]} != 'write 0 end' ]]; then # one run at once, unless /run is full or read-only
+    if ((writes < 0)) && [[ ${plan[*]} != 'write 0 end' ]]; then # one run at a time, unless /run is full or read-only
       { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
       continue # reading again
     fi

@@ -79,7 +79,7 @@ class CleanupEntry:
 
 
 def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """Each entry, in the order of deletion, and what else there is to tell. An error means: delete nothing."""
+    """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be deleted."""
     pods: tuple[Endpoint, ...] = ()
     findings: list[Finding] = []
     if name := active_file(facts.conflists):
@@ -128,7 +128,7 @@ _POD_RULES = (
 )
 """The options of a pod rule, sorted, in every spelling that ebtables prints.
 
-A default target may be missing; a protocol may be a number; an address may have a mask, and a MAC address no zeros.
+A default target may be missing; a protocol may be a number; an address may have a mask; a MAC address may lack zeros.
 """
 
 
@@ -205,13 +205,13 @@ class _Judge:
                 yield CleanupEntry("neighbour", str(entry), *self._fate(entry.ip, [entry.mac], self._behind), entry)
 
     def routes(self) -> Iterator[CleanupEntry]:
-        """Each route that azure-vnet adds for a pod: by its bridge, or by the pod's veth."""
+        """Each route that azure-vnet adds for a pod, through its bridge or the pod's veth."""
         for route in (route for route in self._facts.snapshot.routes if route.table == TABLE_MAIN):
             plain, ip = _as_pod_route(route), route.prefix.ip
             if plain is not None and plain.devs[0] in self.own_bridges:
                 yield CleanupEntry("route", str(plain), *self._fate(ip, self._known.get(ip, []), self._behind), route)
             elif plain is not None and plain.devs[0].startswith("azv"):
-                veth = Link(name=plain.devs[0], index=0, kind="veth")  # appeared after the devices were read
+                veth = Link(name=plain.devs[0], index=0, kind="veth")  # if it appeared after the devices were read
                 veth = self._links.get(veth.name, veth)
                 macs = [self._peers[veth.name]] if veth.name in self._peers else []
                 yield CleanupEntry("route", str(plain), *self._fate(ip, macs, [veth]), route)
@@ -267,7 +267,7 @@ def _as_pod_route(route: Route) -> Route | None:
     return plain if route._replace(next_hops=tuple(map(bare_hop, route.next_hops))) == plain else None
 
 
-_PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a document that is text in another one
+_PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # even in a document that is a string in another one
 
 
 def active_file(conflists: Mapping[str, str]) -> str:

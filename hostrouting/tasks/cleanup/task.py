@@ -206,8 +206,8 @@ status=0
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries: each rule in its place, or at the end if the chain is too short now.
 
-    The script has numbers instead of names that are configured on each host. If a command fails, the others still run,
-    and the exit status is 1.
+    The script contains numbers where each host can configure names. If a command fails, the others still run, and the
+    exit status is 1.
     """
     program, rules, commands = "", [], []
     for thing in (entry.thing for entry in entries):
