@@ -13,16 +13,16 @@ def run() -> int:
     """Run the command line of this process, which ends afterwards."""
     import gc  # noqa: PLC0415  as in `main`
 
-    # A check makes 35,000 objects, which stay. To look among them for garbage took a sixth of its time.
+    # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its time.
     gc.set_threshold(50_000)
     code = main()
-    gc.freeze()  # Python would look once more at its end
+    gc.freeze()  # Python would look for garbage once more when it exits
     return code
 
 
 def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
     """Carry out one command line, on this machine or another host; return the exit code."""
-    # Nothing is loaded before the `try`: Ctrl-C while modules load is handled as well.
+    # Nothing is loaded before the `try`, so Ctrl-C is also handled while modules load.
     import sys  # noqa: PLC0415  any interpreter has it loaded already
 
     words = sys.argv[1:] if argv is None else list(argv)

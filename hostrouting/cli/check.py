@@ -26,7 +26,7 @@ class Check(NamedTuple):
 
     @classmethod
     def of(cls, report: CheckReport, config: HostRoutingConfig, host: Host | None = None) -> "Check":
-        """The report of a check by this configuration, of this host or of a snapshot."""
+        """The report of a check against this configuration, of this host or of a snapshot."""
         mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
         if host is not None and (config.static_routes.enabled or report.routes):
@@ -46,7 +46,7 @@ class Check(NamedTuple):
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
     def commands(self) -> tuple[str, ...]:
-        """The commands that repair it until the next boot."""
+        """The commands that repair the routing until the next boot."""
         return repair_commands(self.report.resolved)
 
     def verdicts(self) -> tuple[str, ...]:

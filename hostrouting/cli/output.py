@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 """The exit codes."""
 _UNANSWERED = {"no-answer", "timeout", "executor-lost"}  # kinds of a HostError
-_SHOWN = 20  # lines of one kind; the JSON has all
-_GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
+_SHOWN = 20  # lines of one kind; the JSON contains all
+_GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was
 
 
 class Answer(NamedTuple):
@@ -133,7 +133,7 @@ def _printable(line: str) -> str:
 
 
 def _discard(stream: TextIO | None) -> None:
-    """Forget what could not be written; Python would try again at its end, complain, and exit with 120."""
+    """Forget what could not be written; otherwise Python would try again when it exits, complain, and exit with 120."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]  # without a stream there is nothing to forget

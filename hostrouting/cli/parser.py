@@ -91,13 +91,13 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         description = f"{summary[0].upper()}{summary[1:]}.\n\n{rest}"
         command = commands.add_parser(name, help=summary, description=description, **common)
         for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
-            option, _, required = argument.partition(" ")  # a word behind it says that it is required
+            option, _, required = argument.partition(" ")  # a second word says that it is required
             more: dict[str, Any] = {"required": True} if required else {}
             if option == "--ignore":
                 more["choices"] = import_module("hostrouting.finding").NAMES
             command.add_argument(option, **_ARGUMENTS[option], **more)
         command.set_defaults(run=module.run)
-        if words and words[0] == name:  # the usage that is shown for arguments that argparse does not know
+        if words and words[0] == name:  # for unknown arguments, argparse then shows the usage of the command
             vars(parser)["error"] = command.error
     if is_completion:
         import_module("argcomplete").autocomplete(parser)

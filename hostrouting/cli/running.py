@@ -1,4 +1,4 @@
-"""What a task would change as lines, and a run of it: its log on standard error, and at its end what it has changed."""
+"""What a task would change, as lines; and a run of it: the log on standard error, and then what it has changed."""
 
 import logging
 import signal
@@ -71,9 +71,9 @@ class Run(NamedTuple):
         """How the run ended, with `done` if it changed anything, else with `nothing`; and what it changed."""
         for error in self.errors:
             words = str(error) or type(error).__name__
-            if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
+            if isinstance(error, RouteOverlapError) and error.check is not None:  # the page of its check follows
                 words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
-                # Not that no unit starts: the boot script does not judge the packets of pods.
+                # Do not say that no unit starts: the boot script does not judge the packets of pods.
                 words += "; the gate checks again before each start of a gated unit"
             first, *others = words.splitlines()
             yield from (f"FAILED: {first}", *(f"  {line}" for line in others))

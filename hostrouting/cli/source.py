@@ -28,12 +28,12 @@ def read_config(path: str) -> HostRoutingConfig:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration of --config; without it, the installed one, or for a snapshot an empty one."""
+    """The configuration in --config; without --config, the installed one, or an empty one for a snapshot."""
     if arguments.config is not None:
         return read_config(arguments.config)
     if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host.may_have_ours:
         return HostRoutingConfig()
-    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  few hosts that are checked have it
+    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  most hosts that are checked have none
 
     try:
         return read_installed(host) or HostRoutingConfig()

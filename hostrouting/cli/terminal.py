@@ -25,7 +25,7 @@ _STYLES = (
     (r"^\S.*:$", "bold"),
 )
 _COLOURS, _CELLS, _MOST = ("green", "yellow", "red"), 40, 20
-"""The colours of a strip by the grade of what happens there, its length, and how many strips are shown."""
+"""The colours of a strip, by the grade of what happens there; its length in cells; and how many strips are shown."""
 
 
 def print_page(lines: Sequence[str], report: CheckReport | None, console: Console | None = None) -> None:

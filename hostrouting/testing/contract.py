@@ -1,6 +1,6 @@
-"""The contract suite of RouteBackend, for any backend: that of a kernel, the fake, or your own.
+"""The contract suite of RouteBackend, for any backend: one for a kernel, the fake, or your own.
 
-Here are the promises of `hostrouting.kernel.base`, one test for each, and a failure is a sentence about the promise.
+The suite has a test for each promise of `hostrouting.kernel.base`; a failure is a sentence about the promise.
 Subclass the suite in a module that pytest collects, and override `make`::
 
     class TestMine(BackendContract):
@@ -49,7 +49,7 @@ def contract_host() -> FakeKernel:
 
 
 def _equal(seen: object, promised: object, promise: str) -> None:
-    """Fail with the promise, and what was seen instead; of snapshots, with the first field that differs."""
+    """Fail with the promise, and what was seen instead; for snapshots, with the first field that differs."""
     if isinstance(seen, Snapshot) and isinstance(promised, Snapshot) and seen != promised:
         name, seen, promised = next(row for row in zip(seen._fields, seen, promised, strict=True) if row[1] != row[2])
         promise = f"{promise} ({name})"
@@ -94,7 +94,7 @@ class BackendContract:
     # snapshot
 
     def test_snapshot_holds_the_host(self) -> None:
-        """A snapshot has the devices with their states, the addresses, what the kernel adds for them, and the rules."""
+        """A snapshot contains the devices and their states, the addresses, the routes added for them, and the rules."""
         with self.make() as backend:
             snapshot = backend.snapshot()
         links = {link.name: link.up for link in snapshot.links}
@@ -164,7 +164,7 @@ class BackendContract:
             _equal(metrics, [0, 9, 9, 1024], "routes with different metrics stand beside each other")
 
     def test_append_stands_behind_the_holder(self) -> None:
-        """`append` adds a route behind those of its destination and metric; it is refused (exists) if it is there."""
+        """`append` adds a route after those with its destination and metric; it is refused (exists) if it is there."""
         with self.make() as backend:
             route = _ours("172.16.0.0/16")
             before = [one for one in backend.snapshot(family=4).routes if one.prefix == route.prefix]
@@ -174,7 +174,7 @@ class BackendContract:
             _equal(after, [*before, route], "`append` puts the route behind the present one, which stays")
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds a next hop to those of any program, and `delete` deletes one of the right protocol."""
+        """In IPv6, `append` adds a next hop to any program's, and `delete` deletes the one with the right protocol."""
         theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
         on_link = ours._replace(next_hops=(NextHop("eth0"),))
         with self.make() as backend:
@@ -221,7 +221,7 @@ class BackendContract:
             _equal(set(_installed(backend)), set(present), "`delete` takes no other route")
 
     def test_refusals_are_told_apart(self) -> None:
-        """Each refusal has a kind, names the route, and has the kernel's errno and words."""
+        """Each refusal has a kind, names the route, and gives the kernel's errno and words."""
         cases: list[tuple[Route, str]] = [
             (_ours("192.0.2.0/24", gateway="203.0.113.1"), "gateway-not-on-link"),
             (_ours("192.0.2.0/24", gateway="10.0.0.1", dev="ib0"), "gateway-not-on-link"),
@@ -274,7 +274,7 @@ class BackendContract:
     # watch
 
     def test_watch_reports_a_change(self) -> None:
-        """`wait` is True after a change since the watch began, even one before the call; then False until the next."""
+        """`wait` is True after a change since the watch began, even before the call; then False until the next."""
         with self.make() as backend, backend.watch() as watch:
             _equal(watch.wait(0), False, "nothing has changed yet")
             _add(backend, _ours("192.0.2.0/24"))
@@ -325,4 +325,4 @@ _BROUGHT = {
 }
 """Routes that the kernel adds for the addresses of eth0."""
 _FAR = ("192.0.2.128/25", "192.0.0.0/16", "0.0.0.0/0", "128.0.0.0/1", "100.64.0.0/12", "100.80.0.0/12")
-"""Routes of another program: inside and around the prefix of the test of `near`, far from it, and as wide as half."""
+"""Another program's routes: in and around the prefix of the test of `near`, far from it, and to half the addresses."""

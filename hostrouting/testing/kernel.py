@@ -1,23 +1,23 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
-The fake kernel does what Linux does when devices come, are set up and go; when addresses come, with the routes that
-Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test compares both
-after each event.
+The fake kernel does what Linux does when devices are added, set up and deleted; when addresses are added, with the
+routes that Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test
+compares it with Linux after each event.
 
-The rest is left out, as follows; nothing notices if a test relies on it:
+The rest is left out, as follows; a test that relies on it is not warned:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own, and a second address of a device in the same
-  network is refused, because Linux has two ways to go on when the first one is deleted;
+  network is refused, because what Linux does when the first is deleted depends on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
   device, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires, and a route that refuses packets has no next hop;
 - a gateway is looked up in the tables local and main and in the table of its route, whatever the rules say. For an IPv6
   gateway without a device, Linux may choose another device, or none;
-- a lookup answers an IPv6 route with several next hops as it is listed; Linux begins with the next hop that it uses;
+- a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop that it uses first;
 - lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not judged here either;
-- tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
+- tables are listed by number, and the routes of a table by prefix. Routes to one prefix are in Linux's order.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
 class FakeKernel(RouteBackend):
-    """A RouteBackend without a kernel, and the methods by which a test changes its host.
+    """A RouteBackend without a kernel, and the methods with which a test changes its host.
 
     `str()` lists rules and routes. Each method that changes the host raises BackendError where Linux would refuse.
     """
@@ -78,7 +78,7 @@ class FakeKernel(RouteBackend):
         self._addresses: list[Address] = []
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        """By table and prefix the entries, by metric; in IPv6 each has one next hop."""
+        """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop."""
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
@@ -183,12 +183,12 @@ class FakeKernel(RouteBackend):
             self._rules.append(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Change a route as another program would, also after `close`."""
+        """Change a route as another program would, even after `close`."""
         if (error := self._refusal(RouteRequest(verb, route))) is not None:
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call the function during a wait for a change. Each wait goes on until a function changes something."""
+        """Call the function during a wait for a change. Each wait calls such functions until one changes something."""
         self._happenings.append(happening)
 
     def __str__(self) -> str:
@@ -321,7 +321,7 @@ class FakeKernel(RouteBackend):
         return hop
 
     def _device_of_gateway(self, gateway: IP, hop: NextHop, route: Route) -> str:
-        """The device of the gateway, which is that of the route to it without another gateway."""
+        """The device of the gateway, which is the device of the route that reaches it directly."""
         family = gateway.version
         if family == IPV6 and self._is_own(gateway):
             raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
@@ -335,7 +335,7 @@ class FakeKernel(RouteBackend):
             if table in {TABLE_LOCAL, TABLE_MAIN, route.table} and Prefix.of(gateway) in prefix
             for there in routes
             if hop.dev in {None, *there.devs} and there.type not in PATHLESS
-            # IPv4 leaves out the routes with a gateway; in IPv6 the best route must not be one.
+            # IPv4 leaves out routes with a gateway; in IPv6, the best route must not have one.
             if family == IPV6 or there.scope >= SCOPE_LINK
         ]
         if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
@@ -361,7 +361,7 @@ class FakeKernel(RouteBackend):
             self._append(entry)
 
     def _append(self, route: Route) -> None:
-        """Add a route behind those of its metric, unless it is there."""
+        """Add a route after those with its metric, unless it is there."""
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not any(_is_same(there, route) for there in routes):
             routes.insert(sum(there.metric <= route.metric for there in routes), route)
@@ -382,7 +382,7 @@ class FakeWatch(Watch):
     """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns at once."""
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """Take the planned changes: a wait without a report calls them until one changes something."""
+        """Take the functions that a wait without a report calls until one of them changes something."""
         self._happenings = happenings
         self._is_reported = self._is_woken = self._is_closed = False
         self._clock: Clock | None = None
@@ -436,7 +436,7 @@ def _is_same(there: Route, route: Route) -> bool:
 
 
 def _is_meant(there: Route, route: Route) -> bool:
-    """Whether a request to delete `route` matches this one: a field that it leaves open matches anything."""
+    """Whether a request to delete `route` matches this route: a field that it leaves open matches anything."""
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
     is_same = (route.type, route.scope) == (there.type, there.scope) and route.prefsrc in {None, there.prefsrc}
@@ -451,7 +451,7 @@ def _is_meant(there: Route, route: Route) -> bool:
 
 def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
     """Whether a route is deleted with this device, which had these addresses."""
-    # IPv6 leaves the source of other devices' routes, even if the address is gone.
+    # IPv6 keeps the source of other devices' routes, even if the address is gone.
     is_from_lost = route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
     return is_from_lost or name in route.devs
 

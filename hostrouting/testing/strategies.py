@@ -1,15 +1,15 @@
-"""Hypothesis strategies, for property tests of code that uses hostrouting; they need hypothesis.
+"""Hypothesis strategies for property tests of code that uses hostrouting; they need hypothesis.
 
-Whatever renders a configuration into a file of another program can be tested with any configuration::
+Code that renders a configuration into another program's file can be tested with any configuration::
 
     @given(configs())
     def test_no_value_becomes_a_line(config): ...
 
 `static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts of a configuration.
 
-Hosts whose routes and rules often overlap are `blocks().flatmap(snapshots)`: all prefixes are in one small block, so
-that they nest, halve and repeat each other, and that a scan of every address is cheap. `prefixes(block)`,
-`routes(block)`, `rules(block)` and `next_hop(family)` are their parts.
+`blocks().flatmap(snapshots)` makes hosts whose routes and rules often overlap. All prefixes are in one small block, so
+they nest, halve and repeat each other, and a scan of every address is cheap. The parts of such a host are
+`prefixes(block)`, `routes(block)`, `rules(block)` and `next_hop(family)`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
 
 
 def networks(family: int | None = None) -> SearchStrategy[Network]:
-    """Any network of this family; without one, of either family."""
+    """Any network of this family; without a family, of either one."""
     if family is None:
         return networks(4) | networks(6)
     return prefixes(Prefix(family, 0, 0)).map(Prefix.to_network)
@@ -79,7 +79,7 @@ def destinations(family: int) -> SearchStrategy[Network]:
 
 
 def gateways(family: int = 4) -> SearchStrategy[IP]:
-    """Addresses that are valid as a gateway; in IPv6 not only link-local ones, so a device is needed."""
+    """Addresses that are valid as a gateway; in IPv6 some are link-local, so a device is needed."""
     if family == 4:
         numbers = st.integers(1 << 24, (224 << 24) - 1).filter(lambda number: number >> 24 != 127)
     else:
@@ -183,7 +183,7 @@ def _seldom(strategy: SearchStrategy[Any], otherwise: Any = None) -> SearchStrat
 
 
 def blocks(family: int = 4) -> SearchStrategy[Prefix]:
-    """The block that contains all prefixes: sixteen addresses."""
+    """The block of sixteen addresses that contains all prefixes."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
     return st.just(Prefix(family, int(base), width_of(family) - 4))
 

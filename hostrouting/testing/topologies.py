@@ -39,7 +39,7 @@ def h200(*, dual_stack: bool = False) -> FakeKernel:
 
 
 def vpn_node() -> FakeKernel:
-    """A plain VM that sends all packets by wg0, as wg-quick configures it.
+    """A plain VM that sends all packets through wg0, as wg-quick configures it.
 
     One rule looks up table main, but ignores its default route. The next rule looks up WireGuard's own table, for
     packets without WireGuard's mark.

@@ -26,12 +26,12 @@ ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config)
     outcome = run_task(Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal), host)
-    # Both a result and a RouteOverlapError have the report of the check.
+    # A result and a RouteOverlapError both contain the report of the check.
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
     findings, installed = [], readable_installed(host)
-    # On a new host, the units of a refused file start unchecked; on others, what is installed counts.
+    # On a new host, the units of a refused file start unchecked; on other hosts, the installed configuration is judged.
     judged = installed if installed and gated_units(installed) else config
     with suppress(HostRoutingError):
         findings = [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
-    gone = {finding.target for finding in conflicts}  # another program's route has their place
+    gone = {finding.target for finding in conflicts}  # another program's routes hold their keys
     keys, routes = {route.key for route in missing}, config.static_routes.routes
     kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]
     config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
