@@ -1,7 +1,7 @@
 """The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs tasks.
 
-A `Scope` is a part of a run that stops as a whole. It holds one moment, which begins as its deadline (or never) and
-becomes the present when the scope is cancelled. A task is inside several scopes, and is cancelled if the earliest of
+A `Scope` is a part of a run that stops as a whole. It has one moment at which it stops: its deadline (or never) at
+first, and the present once the scope is cancelled. A task is inside several scopes, and is cancelled if the earliest of
 their moments has passed. A shielded part is only inside its own scope.
 """
 
@@ -68,7 +68,7 @@ class Scope:
         self.stop = (math.inf, "")
 
     def cancel(self, reason: str) -> None:
-        """Stop now, unless it has stopped."""
+        """Stop now, unless the scope has stopped already."""
         now = self.clock.now()
         if now < self.stop[0]:
             self.stop = (now, reason)
@@ -84,7 +84,7 @@ def in_range(value: float, name: str, *, least: float, most: float = math.inf, w
 
 
 def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
-    """Call, and only log what is raised, even SystemExit; what the log raises is dropped."""
+    """Call the function, and only log what it raises, even SystemExit; what the logging raises is dropped."""
     try:
         call(*args)
     except BaseException:
@@ -164,9 +164,9 @@ class Context:
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
         """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, and never after the block has ended. What it raises is logged
-        and changes nothing. The end of the block raises Cancelled if the task is cancelled, because the block may
-        have ended for this reason only.
+        The callback runs in a thread of its own, and is never called after the block has ended. What it raises is
+        logged and changes nothing. The end of the block raises Cancelled if the task is cancelled, because this may be
+        the only reason why the block has ended.
         """
         has_ended = threading.Event()
 
@@ -186,7 +186,7 @@ class Context:
 
     @contextmanager
     def within(self, seconds: float | None = None) -> Iterator[Context]:
-        """A context for a part of a task that may take so many seconds; after that, DeadlineExceeded is raised.
+        """A context for a part of a task that may take this many seconds; after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
         Inside the block, use the context that it yields.

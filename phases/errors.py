@@ -46,8 +46,8 @@ def _sentence(step: Step) -> str:
 class Cancelled(BaseException):
     """The run, or the part of it that this task belongs to, was cancelled.
 
-    A BaseException, like asyncio's and for the same reason: a task that catches Exception to try again must
-    not swallow the cancellation.
+    This is a BaseException for the same reason as asyncio's: a task that catches Exception to try again must not
+    swallow the cancellation.
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, ...]]:
-    """The tasks in order, each after the one before has succeeded. The result is the tuple of their results."""
+    """The tasks in order, each once the one before it has succeeded. The result is the tuple of their results."""
 
     def do(ctx: Context) -> tuple[object, ...]:
         results: list[object] = []
@@ -105,7 +105,7 @@ def retry(
 ) -> FunctionTask[T]:
     """The task, tried up to `attempts` times.
 
-    The first wait between attempts is `delay` seconds. Each further wait is `factor` times longer, but at most
+    The first wait between attempts is `delay` seconds. Each further wait is `factor` times as long, but at most
     `longest`. A random part of up to `jitter` is taken off each wait, so that a thousand nodes do not all try again at
     the same moment.
 
@@ -147,7 +147,7 @@ def retry(
 
 
 def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
-    """The task, cancelled after so many seconds; it then fails with DeadlineExceeded.
+    """The task, cancelled after this many seconds; it then fails with DeadlineExceeded.
 
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a task that never
     calls ctx.check() or ctx.sleep() runs to its end.

@@ -1,6 +1,6 @@
 """What a run shows while it runs: a log line for each start and end and, on a terminal, a live tree.
 
-Every record of the log, also of a task's own lines, has its fields as one mapping under one extra key, `FIELDS`.
+Every log record, even one of a task's own lines, has its fields in one mapping under one extra key, `FIELDS`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
 class LogObserver:
     """Logs each start and each end as one line with all facts of the step, and the fields of its result.
 
-    An error stands in one line, at ERROR: that of the task that raised it, not those of the groups around it. If the
-    logger is at DEBUG, the traceback follows, and tasks that were not started are logged, too.
+    An error is in one line, at ERROR: that of the task that raised it, not those of the groups around it. If the logger
+    is at DEBUG, the traceback follows, and tasks that were not started are also logged.
     """
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
@@ -72,7 +72,7 @@ def live_tree(logger: logging.Logger) -> LiveTree | None:
 class LiveTree:
     """An observer that shows the report of one run as it grows, and removes it at the end.
 
-    While it is shown, handlers of its logger and the root's that write to the same terminal write above it.
+    While the tree is shown, handlers of its logger and the root logger that write to this terminal write above it.
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:

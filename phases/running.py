@@ -3,10 +3,10 @@
 Every task of a run, nested or not, goes through `act`, whichever of its methods is called.
 
 SIGINT and SIGTERM cancel a run, which then ends as after any other cancellation. Python calls a handler in the main
-thread, between any two of its instructions: possibly while the thread holds a lock, and not while it is in a system
-call that began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler
-releases a lock, which a handler may do at any time, and wakes regularly. If the program's own handler for another
-signal raised there, the main thread would leave the tasks behind; so the error is kept until the tasks have ended.
+thread, between any two of its instructions: possibly while the thread holds a lock, but not during a system call that
+began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler releases
+a lock, which a handler may do at any time, and also wakes regularly. If the program's own handler for another signal
+raised there, the main thread would leave the tasks behind, so the error is kept until the tasks have ended.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     waited for, but if the thread is inside this package at that moment, an observer can miss the end of a step. A
     program that must stop cleanly calls `run`.
 
-    With the context of a running task, the task becomes a step inside that one; if run(skip=…) leaves that step out,
-    the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
+    With the context of a running task, the task becomes a step inside that task's step; if run(skip=…) leaves it out,
+    the result is a Skip. In a running event loop, use `await asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
     return take(task, new_step(task, ctx), ctx)
@@ -95,7 +95,7 @@ def undo(task: AnyTask, ctx: Context | None = None) -> Step:
 
 
 def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
-    """The step of a whole run, whatever it has raised; SIGINT and SIGTERM cancel it.
+    """The step of a whole run, whatever the run has raised; SIGINT and SIGTERM cancel the run.
 
     A repeated signal only logs again what the run is waiting for. A signal that the parent process ignored (nohup)
     stays ignored. Outside the main thread no signal is handled.
@@ -138,7 +138,7 @@ def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
 
 @contextmanager
 def _handlers(note: Callable[[int], None]) -> Iterator[None]:
-    """In the block, note SIGINT, SIGTERM and each signal whose own handler raises; that error comes after the block."""
+    """In the block, note SIGINT, SIGTERM and each signal whose own handler raises; that error is raised at the end."""
     raised, is_over = list[BaseException](), False
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -179,7 +179,7 @@ def take(task: Task[T], step: Step, ctx: Context) -> T:
 
 
 def _take_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
-    """Call every plan, or every undo from the last one to the first, also after a failure."""
+    """Call every plan, or every undo from the last to the first, even after a failure."""
     raised: list[BaseException] = []
     for task in tasks if action == "plan" else tasks[::-1]:
         try:

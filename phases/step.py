@@ -48,12 +48,12 @@ class Step:
     error: BaseException | None = None
     """What the task raised; for a group, the TaskFailed with the failures of its tasks."""
     reason: str = ""
-    """Why it was cancelled or skipped; in a plan, under which condition it runs."""
+    """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
     attempts: int = 1
     signal: int | None = None
     """The first signal that came during the run; on the root only."""
     children: list[Step] = attrs.field(factory=list)
-    """In the order in which their tasks are listed."""
+    """The steps inside this one, in the order in which their tasks are listed."""
 
     @property
     def name(self) -> str:
@@ -124,7 +124,7 @@ class Step:
         raise KeyError(f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}")
 
     def __str__(self) -> str:
-        """The tree, one line for each step with its status, duration and details; of a plan, what each would do."""
+        """The tree, one line for each step with its status, duration and details; for a plan, what each would do."""
         steps, lines = list(_drawn(self)), list[str]()
         width = max(len(drawn + step.name) for drawn, _, step in steps)
         for drawn, further, step in steps:
@@ -136,7 +136,7 @@ class Step:
 
     @property
     def note(self) -> str:
-        """Details of how the step ended; of a plan, its lines."""
+        """Details of how the step ended; for a plan, the lines of the plan."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
         parts += [describe_error(self.failure)] if self.failure else []
         parts += [self.reason] if self.reason else []
@@ -167,13 +167,13 @@ class Step:
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only ends. What an observer raises is logged, and the run continues. An observer must not
-wait for another step.
+A step that is passed over only has an end. What an observer raises is logged, and the run continues. An observer must
+not wait for another step.
 """
 
 
 def seconds_in_words(seconds: float | None) -> str:
-    """A duration with some digits: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
+    """A duration in words: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
     if seconds is None:
         return ""
     if seconds < 0.999_5:

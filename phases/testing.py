@@ -55,7 +55,7 @@ class Recorder:
 class FakeClock(Clock):
     """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest end of a wait.
 
-    Time only passes by such jumps, so durations are exact and a test of an hour takes no time. The clock counts the
+    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. The clock counts the
     thread that created it and the threads that groups start; if your test starts a thread that runs tasks, start it
     with `clock.start(…)`.
     """
