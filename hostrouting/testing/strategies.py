@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import (
-    AzureVnetCleanupConfig,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    ProbeRewriteConfig,
-    RouteOverlapConfig,
-    StaticRoute,
-    StaticRoutesConfig,
-)
+from hostrouting import config
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, width_of
 from hostrouting.model.route import (
     OURS,
@@ -51,7 +42,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.config.settings import Network
     from hostrouting.model.prefix import IP
 
 T = TypeVar("T")
@@ -64,14 +54,14 @@ _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
 # Configurations
 
 
-def networks(family: int | None = None) -> SearchStrategy[Network]:
+def networks(family: int | None = None) -> SearchStrategy[config.Network]:
     """Any network of this family; without a family, of either one."""
     if family is None:
         return networks(4) | networks(6)
     return prefixes(Prefix(family, 0, 0)).map(Prefix.to_network)
 
 
-def destinations(family: int) -> SearchStrategy[Network]:
+def destinations(family: int) -> SearchStrategy[config.Network]:
     """Networks that are valid as the destination of a static route."""
     blocks = prefixes(Prefix(family, 0, 0))
     valid = blocks.filter(lambda block: block.length and not is_reserved(block))
@@ -92,26 +82,26 @@ def device_names() -> SearchStrategy[str]:
     return st.text(_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
 
 
-def static_routes() -> SearchStrategy[StaticRoute]:
+def static_routes() -> SearchStrategy[config.StaticRoute]:
     """Any static route."""
     return _static_routes(4) | _static_routes(6)
 
 
-def _static_routes(family: int) -> SearchStrategy[StaticRoute]:
+def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     # A route to a single address could be to its own gateway, which is refused.
     to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
-    automatic = st.builds(StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric)
-    return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
+    automatic = st.builds(config.StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric)
+    return automatic | st.builds(config.StaticRoute, to, gateways(family), device_names(), metric)
 
 
-def configs() -> SearchStrategy[HostRoutingConfig]:
+def configs() -> SearchStrategy[config.HostRoutingConfig]:
     """Any configuration."""
     routes = st.lists(static_routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
-    section = st.builds(StaticRoutesConfig, st.just(value=True), routes)
+    section = st.builds(config.StaticRoutesConfig, st.just(value=True), routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
     route_overlap = st.builds(
-        RouteOverlapConfig,
+        config.RouteOverlapConfig,
         st.lists(networks(), max_size=4),
         st.sampled_from(["WARN", "STRICT"]),
         st.lists(device_names(), max_size=3),
@@ -123,24 +113,24 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     return st.builds(
         _config,
         is_guarded=st.booleans(),
-        static_routes=st.just(StaticRoutesConfig()) | section,
+        static_routes=st.just(config.StaticRoutesConfig()) | section,
         route_overlap=route_overlap,
-        probe_rewrite=st.just(ProbeRewriteConfig()) | _probe_rewrites(),
+        probe_rewrite=st.just(config.ProbeRewriteConfig()) | _probe_rewrites(),
         azure_vnet_cleanup=st.none() | _cleanups(),
-        gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
+        gate=st.none() | st.builds(config.GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         manage_foreign=st.sampled_from(["leave", "keep"]),
     )
 
 
-def _config(*, is_guarded: bool, route_overlap: RouteOverlapConfig, **sections: Any) -> HostRoutingConfig:
-    guard = GuardConfig(enabled=is_guarded and bool(route_overlap.expected_cidrs))  # it needs something to guard
-    return HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
+def _config(*, is_guarded: bool, route_overlap: config.RouteOverlapConfig, **sections: Any) -> config.HostRoutingConfig:
+    guard = config.GuardConfig(enabled=is_guarded and bool(route_overlap.expected_cidrs))  # it needs something to guard
+    return config.HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
 
 
-def _cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
+def _cleanups() -> SearchStrategy[config.AzureVnetCleanupConfig]:
     pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
     return st.builds(
-        AzureVnetCleanupConfig,
+        config.AzureVnetCleanupConfig,
         st.lists(pods, min_size=1, max_size=3),
         protect=st.lists(networks(), max_size=2),
         uplinks=st.lists(device_names(), max_size=2),
@@ -148,7 +138,7 @@ def _cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     )
 
 
-def _probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
+def _probe_rewrites() -> SearchStrategy[config.ProbeRewriteConfig]:
     return st.builds(
         _probe_rewrite,
         st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True),
@@ -158,9 +148,9 @@ def _probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
     )
 
 
-def _probe_rewrite(uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address) -> ProbeRewriteConfig:
+def _probe_rewrite(uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address) -> config.ProbeRewriteConfig:
     is_one = len(uplinks) <= 1  # a route has one uplink
-    return ProbeRewriteConfig(bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses)
+    return config.ProbeRewriteConfig(bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses)
 
 
 # Hosts
