@@ -18,13 +18,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, Escape, check_snapshot
-from hostrouting.check.report import phrase_of
+from hostrouting.check.report import DOUBTS, phrase_of, verb_of
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
 
@@ -95,7 +96,7 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
             new = [path]
         if not new:
             rule = "has no *.json file" if is_directory else "does not exist"
-            faults.append(Fault("snapshots", repr(path), rule, "save one for each node: hostrouting snapshot > FILE"))
+            faults.append(Fault("--snapshots", quote(path), rule, SAVE))
         files += new
     if faults:
         raise ConfigError(faults)
@@ -160,13 +161,15 @@ def _problem(report: CheckReport) -> str:
     ways = [f"{spoken(names)} {way}" for way, names in cidrs.items()]
     lost = [family.family for family in report.families if family.verdict == "no-default-route"]
     lacking = [f"no IPv{family} default route" for family in lost]
-    doubts = [doubt.name for family in report.families for doubt in family.doubts]
+    rest = ("no rule looks up table local first",)  # missing-rule
+    every = (DOUBTS.get(doubt.name, rest)[0] for family in report.families for doubt in family.doubts)
+    doubts = (sentence.format(where="…", reason="…") for sentence in every)
     return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
 
 
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"leaves by {devs}" if escape.kind == "overlap" else f"leaves by no device ({escape.kind.replace('-', ' ')})"
+    way = f"{verb_of(escape)} {devs}" if devs else f"leaves by no device ({escape.kind.replace('-', ' ')})"
     return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
-from hostrouting.check.repair import Repair, propose_repair
+from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.report import escape_sentence, find_doubts, verdict_sentence
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
@@ -24,6 +25,7 @@ from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import Prefix, ip_at, prefixes_between
+from hostrouting.model.route import TABLE_MAIN
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -199,6 +201,7 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     family, plain = judge.fib.family, list[Part]()
     escapes, doubts = dict[Escape, None](), list[tuple[Opinion, int, int]]()
+    early, unsafe = {*takewhile(lambda rule: rule.table != TABLE_MAIN, judge.fib.rules)}, list[Unsafe]()
     blocks = _disjoint(cidrs) if judge.uplinks.devs else []
     packets = [*judge.packets()]
     for block, packet in ((block, packet) for block in blocks for packet in packets):
@@ -209,6 +212,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
             escape = Escape(block, first, last, opinion.name, decision, opinion.devs)
             if escape not in escapes:  # what the host's own packets suffer, too, is not repeated for pods
                 escapes[escape._replace(packet=packet)] = None
+                if packet is not PLAIN and decision.rule in early:
+                    unsafe += [Unsafe(first, last, "earlier-rule", f"[rule {decision.rule}] comes before table main")]
         in_doubt = ranges_of(parts, _doubts_in)
         doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
     for name, prefix in not_judged(judge.fib):
@@ -217,6 +222,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
             doubts.append((Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last))
     findings = (*undelivered(judge), *find_doubts(family, doubts))
     repair = propose_repair(judge, blocks, plain)
+    repair = repair._replace(unsafe=(*repair.unsafe, *unsafe))
     return FamilyReport(judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge), repair)
 
 

@@ -35,9 +35,9 @@ def undelivered(judge: Judge) -> Iterator[Finding]:
     own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
     lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind not in {"local", NOT_JUDGED}]
     if lost:
-        sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
-        remedy = f"add the rule with: {rule_command('add', usual)}"
-        yield Finding("missing-rule", "error", sentence, spoken(lost), remedy)
+        held = f"address{'es' * (len(lost) > 1)} {spoken(lost)}"
+        sentence = f"this host does not answer on its {held}: no rule looks up table local first"
+        yield Finding("missing-rule", "error", sentence, spoken(lost), f"as root: {rule_command('add', usual)}")
 
 
 def _missing_main(judge: Judge) -> Iterator[Finding]:
@@ -45,8 +45,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
     is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
     if is_used and usual not in [rule._replace(priority=usual.priority) for rule in fib.rules]:
         sentence = "no rule looks up table main for all packets, so its routes are not used"
-        remedy = f"add the rule with: {rule_command('add', usual)}"
-        yield Finding("missing-rule", "warning", sentence, "main", remedy)
+        yield Finding("missing-rule", "warning", sentence, "main", f"as root: {rule_command('add', usual)}")
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Uplink
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -89,13 +90,12 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
     devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
     if not devs or uplinks.doubtful:
-        return None, "the device to be named in routeOverlap.expectedDevs"
+        names = spoken(sorted(uplinks.devs | uplinks.doubtful), last="or")
+        return None, f"its device to be named: write {names} into routeOverlap.expectedDevs first"
     way = uplink.route_to(every)
     # Of equal default routes, the first may be another one after the next boot.
     defaults = (route for first in uplinks.defaults[:1] for route in judge.fib.equals(first))
-    if isinstance(way, Route) and uplinks.devs.issuperset(
-        [*way.devs, *(dev for route in defaults for dev in route.devs)]
-    ):
+    if isinstance(way, Route) and uplinks.devs >= {*way.devs, *(dev for route in defaults for dev in route.devs)}:
         return None, way
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
     dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])
@@ -163,22 +163,23 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
     now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
     before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # routes only add borders
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
+    why = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
     if is_worse:
         now = before = parts
     reasons = {
-        part.first: _reason(judge.fib, old, part.first, repair.resolved)
+        part.first: _reason(judge.fib, old, part.first, repair.resolved, why)
         for part, old in zip(now, before, strict=True)
         if old.opinion.grade == ESCAPE and part.grade > FINE
     }
     return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
 
 
-def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> tuple[str, str]:
-    """Why an address of this part stays lost, although these routes were proposed; and the cause."""
+def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> tuple[str, str]:
+    """Why an address of this part stays lost, although these routes were proposed; and the cause, perhaps this one."""
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
-        return ("not-proven" if any(prefix.length >= length for prefix in around) else "host-route"), ""
+        return ("not-proven", why) if any(prefix.length >= length for prefix in around) else ("host-route", "")
     if part.opinion.name == "own-range":
         return "earlier-rule", f"[{route}] makes the range this host's own"
     return "earlier-rule", f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"

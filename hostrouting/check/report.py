@@ -7,13 +7,13 @@ escapes, the repair, what cannot be repaired, how to allow it, and what limits t
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.judge import ESCAPE, SOME_POD, ranges_of
+from hostrouting.check.judge import SOME_POD, ranges_of
 from hostrouting.fib.engine import PLAIN
+from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import protocol_name, table_name
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SCHEMA = "hostrouting/check/3"
-
-_DOUBTS: dict[str, tuple[str, str]] = {
+DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
         "packets to {where} should leave by one of {reason}, but which one is unclear",
         "name the devices that are meant in routeOverlap.expectedDevs",
@@ -68,7 +66,7 @@ _REASONS = {
     "host-route": "another route is as specific as a route can be, or the range is reserved",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
-    "not-proven": "with these routes, some packets there would still be in doubt, or other packets would be worse off",
+    "not-proven": "with these routes, {cause}",
 }
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
@@ -99,13 +97,16 @@ def verdict_sentence(family: FamilyReport) -> str:
     if family.verdict == "no-default-route":
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
-        overlaps = [escape for escape in family.escapes if escape.kind == "overlap"]
-        lost_by = _grouped((_leaves(escape), dev) for escape in overlaps for dev in escape.devs)
-        ways = [f"{leaves} {spoken(names)}" for leaves, names in lost_by.items()]
-        ways += dict.fromkeys(_way(escape) for escape in family.escapes if escape.kind != "overlap")
-        sizes = _grouped((_size(cidr, family), str(cidr)) for cidr in {escape.cidr: None for escape in family.escapes})
+        lost_by = _grouped((verb_of(escape), dev) for escape in family.escapes for dev in escape.devs or ("",))
+        ways = [f"{verb} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
+        ends = {escape.cidr: escape.cidr.first for escape in family.escapes}  # all before these escapes
+        for escape in sorted(family.escapes, key=attrgetter("first")):
+            if escape.first <= ends[escape.cidr]:
+                ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
+        sizes = _grouped(("all" if end > cidr.last else "a part", str(cidr)) for cidr, end in ends.items())
         whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
-        return f"{whole} {spoken(ways, last='or')}; expected: {devs}"
+        of_pods = "" if any(escape.packet is PLAIN for escape in family.escapes) else ", for packets of pods,"
+        return f"{whole}{of_pods} {spoken(ways, last='or')}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
@@ -114,17 +115,10 @@ def verdict_sentence(family: FamilyReport) -> str:
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
 
 
-def _size(cidr: Prefix, family: FamilyReport) -> str:
-    """How much of this CIDR escapes."""
-    begin, end = (bisect_left(family.parts, border, key=attrgetter("first")) for border in (cidr.first, cidr.last + 1))
-    parts = family.parts[begin:end]
-    return "all" if all(part.opinion.grade == ESCAPE or part.opinion.name == "own" for part in parts) else "a part"
-
-
 def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
     """A finding for all ranges about which there is the same doubt."""
     for opinion, places in _extents(family, ranges).items():
-        where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
+        where, (sentence, remedy) = spoken(places, most=_RANGES), DOUBTS[opinion.name]
         sentence = sentence.format(where=where, reason=opinion.reason)
         name = cast("Name", opinion.name)
         yield Finding(name, "warning", sentence, where, remedy.format(selection=opinion.selection))
@@ -143,14 +137,11 @@ def _grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
     return {label: [*texts] for label, texts in groups.items()}
 
 
-def _leaves(escape: Escape) -> str:
-    return "leaves by" if {*escape.devs} <= {*escape.decision.devs} else "may leave by"
-
-
-def _way(escape: Escape) -> str:
+def verb_of(escape: Escape) -> str:
+    """What packets do; if another next hop is as expected, they may leave by these devices."""
     if escape.kind != "overlap":
         return FATES.get(escape.kind, escape.kind)
-    return f"{_leaves(escape)} {spoken(escape.devs)}"
+    return "leaves by" if {*escape.devs} == {*escape.decision.devs} else "may leave by"
 
 
 def phrase_of(packet: Packet) -> str:
@@ -161,19 +152,21 @@ def phrase_of(packet: Packet) -> str:
 
 def escape_sentence(escape: Escape) -> str:
     """What happens to packets that escape, and the route or the rule that causes it."""
-    where, way = extent(escape.cidr.family, escape.first, escape.last), _way(escape)
-    way += ", whose default route has the same metric as" if way.startswith("may") else ""
+    where, devs = extent(escape.cidr.family, escape.first, escape.last), spoken(escape.devs)
+    devs += "" if {*escape.devs} <= {*escape.decision.devs} else ", whose default route has the same metric as"
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
     # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
     causes += [f"[rule {escape.decision.rule}]"] if escape.decision.rule and (of_pods or not causes) else []
-    return " ".join([f"{where}{of_pods}", way, " by ".join(causes)]).rstrip()
+    return " ".join(filter(None, (f"{where}{of_pods}", verb_of(escape), devs, " by ".join(causes))))
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
     decision, links = escape.decision, family.judge.links
     where = extent(family.family, escape.first, escape.last)
-    sentence = f"{escape_sentence(escape)}; expected: {spoken(family.expected_devs, last='or')}"
+    tried = trace_rules(family.judge.fib, ip_at(family.family, escape.first)) if escape.kind == "no-route" else ()
+    thrown = "".join(f" [{step.route}]" for step in tried if step.result == "thrown" and escape.packet is PLAIN)
+    sentence = f"{escape_sentence(escape)}{thrown}; expected: {spoken(family.expected_devs, last='or')}"
     remedy = "" if escape.kind == "overlap" else _deletion(decision)
     kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
     if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
@@ -221,9 +214,8 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     routes = [f"[{route}]" for route in every if route.type == "unicast"]
     passed_over = f" that counts (there is {spoken(routes)})" if routes else ""
     sentence = f"there {'was' if wait else 'is'} no {target}{passed_over}{when}, so no device is expected"
-    devs = {dev for dev, link in family.judge.links.items() if leads_out(link)}
-    held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
-    downs = {dev: "" if family.judge.links[dev].up else ", which is down" for dev in devs}
+    downs = {dev: "" if link.up else ", down" for dev, link in family.judge.links.items() if leads_out(link)}
+    held = [address for address in family.judge.addresses if address.dev in downs and address.ip not in LINK_LOCAL]
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
     perhaps = f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
     remedy = f"add an {target}, or set routeOverlap.expectedDevs{perhaps}"
@@ -249,10 +241,8 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
     for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):
         is_taken = any(route.prefix in network or network in route.prefix for route in routes)
         if dev in devs and is_taken and network.length < judge.fib.width:
-            sentence = (
-                f"the repair takes over addresses of {network}, so {dev} no longer reaches neighbours there over IP"
-            )
-            yield Finding("repair-cost", "warning", sentence, str(network))
+            cost = f"the repair takes over addresses of {network}, so {dev} no longer reaches neighbours there over IP"
+            yield Finding("repair-cost", "warning", cost, str(network))
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
@@ -269,7 +259,7 @@ def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Findin
     """The check as the JSON document `hostrouting/check/3`."""
     every = check_findings(report, mode=mode) if findings is None else findings
     return {
-        "schema": _SCHEMA,
+        "schema": "hostrouting/check/3",
         "verdict": report.verdict,
         "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
         "mode": mode,

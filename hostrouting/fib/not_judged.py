@@ -31,7 +31,7 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
 
 def _reason(route: Route) -> str:
     if route.tos:
-        return "a type of service"
+        return f"for packets with tos {route.tos:#x}"
     if route.source is not None:
         return f"for packets from {route.source}"
     if route.type == "unicast" and not route.devs:

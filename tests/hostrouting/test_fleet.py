@@ -108,7 +108,7 @@ def test_the_command(nodes: Path) -> None:
         for option in (("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")):
             assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
         said = say("check", CIDR, "--snapshots", str(nodes), "--snapshots", "/nowhere")
-        assert (said.code, "'/nowhere' does not exist" in said.err) == (2, True)
+        assert (said.code, "--snapshots: /nowhere does not exist" in said.err) == (2, True)
         with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
             said = say("check", CIDR, "--snapshots", str(nodes))
         assert said == (3, "", f"hostrouting: {nodes} cannot be read: Permission denied\n")

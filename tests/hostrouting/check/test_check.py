@@ -151,13 +151,12 @@ class TestPods:
     def test_only_theirs_escape(self) -> None:
         """The escape says whose packets it is about, and which rule; without podCidrs nothing is expected of them."""
         report = self.reported(pods=["10.244.0.0/16"])
-        [escape] = report.escapes
-        assert (escape.devs, str(escape.packet.source)) == (("eth1",), "10.244.1.0/24")
-        [finding] = [finding for finding in check_findings(report, mode="WARN") if finding.name == "overlap"]
-        words = "for packets of pods from 10.244.1.0/24, leaves by eth1 [default dev eth1 table 7"
-        assert words in finding.sentence
-        assert "by [rule 100: from 10.244.1.0/24 lookup 7]" in finding.sentence
-        assert str(escape) in finding.sentence
+        finding, unsafe = check_findings(report, mode="WARN")
+        route, rule = "[default dev eth1 table 7 proto unspec scope link]", "[rule 100: from 10.244.1.0/24 lookup 7]"
+        words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves by eth1 {route} by {rule}"
+        assert ([*map(str, report.escapes)], finding.sentence) == ([words], f"{words}; expected: eth0")
+        assert unsafe.sentence == f"no route repairs {CIDR}: {rule} comes before table main"
+        assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves by eth1; expected: eth0"
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
 

@@ -129,13 +129,16 @@ def test_no_line_is_long_without_a_need() -> None:
 
 
 def test_a_network_that_escapes_by_several_devices() -> None:
-    """All of it escapes, and the devices are one list."""
+    """All of it escapes, and the devices are one list; if another next hop is as expected, it may escape."""
     host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
     one, two, three = (verdict_sentence(checked(host, *some).families[0]) for some in (cidrs[1:2], cidrs[:2], cidrs))
     assert one == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
     assert two.startswith("all of 172.16.0.0/16 leaves")
     assert three.startswith("a part of 172.16.0.0/12 leaves")
+    several = checked(vm_with(Route(INSIDE, (NextHop("eth0"), NextHop("ib0")), protocol=3)))
+    assert verdict_sentence(several.families[0]) == "a part of 172.16.0.0/16 may leave by ib0; expected: eth0"
+    assert str(several.escapes[0]).startswith("172.16.5.0/24 may leave by ib0 [172.16.5.0/24 proto boot nexthop")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
         ),
         (GOTO._replace(dst=INSIDE), "hostrouting does not judge rule 50: from all to 172.16.5.0/24 goto 100"),
         (OBJECT, "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
-        (TOS._replace(tos=16), "(a type of service)"),
+        (TOS._replace(tos=16), "(for packets with tos 0x10)"),
         (TOS._replace(unread=("encap ip", "encap bpf")), "encap ip encap bpf (an encapsulation that may change "),
         (TOS._replace(unread=("encap 99",)), "encap 99 (an encapsulation that may change the destination)"),
     ],
