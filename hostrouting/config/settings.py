@@ -61,10 +61,6 @@ def _is_ordinary(block: Network | IP) -> bool:
     return not is_reserved(Prefix.of(block))
 
 
-def _can_wait(unit: str) -> bool:
-    return unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY))
-
-
 Masked: TypeAlias = Annotated[Network, _network]
 Exact: TypeAlias = Annotated[Network, partial(_network, has_length=False, is_exact=True)]
 Pods: TypeAlias = Annotated[
@@ -87,7 +83,7 @@ Unit: TypeAlias = Annotated[
     str,
     must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
     must(
-        _can_wait,
+        lambda unit: unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY)),
         "is needed for the network, or by the gate itself, so this unit and the gate would wait for each other",
     ),
 ]
@@ -165,7 +161,7 @@ class StaticRoutesConfig(NamedTuple):
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
         if routes and self.enabled is False:
-            yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
+            yield Fault("enabled", "", "there are routes", 'set "enabled": true')
 
 
 @section
@@ -216,7 +212,7 @@ class ProbeRewriteConfig(NamedTuple):
         """What is enabled has an uplink, and a route has exactly one."""
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and enabled is False:
-            yield Fault("enabled", "", "interfaces were provided but enabled=false", "set enabled=true")
+            yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
         if interfaces == () and enabled:
             yield Fault("interfaces", "", "no interface is given but enabled=true", "name the uplink of the probes")
         if enabled and self.ensure_route and interfaces and len(interfaces) > 1:
@@ -228,9 +224,7 @@ class ProbeRewriteConfig(NamedTuple):
 class AzureVnetCleanupConfig(NamedTuple):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
-    managed: Annotated[
-        tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
-    ]
+    managed: Annotated[tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the pods' networks")]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
     protect: tuple[Exact, ...] = ()
     """Addresses and networks whose rules and entries are not deleted."""

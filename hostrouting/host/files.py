@@ -276,7 +276,7 @@ def _flush_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-_DENIED = "run as root; if root is denied as well, look for an immutable file (lsattr), and at SELinux"
+_DENIED = "run as root; if root is denied as well, check lsattr and SELinux"
 _REMEDIES = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,

@@ -104,8 +104,10 @@ class Snapshot(NamedTuple):
         """Read the output of `to_json`; if `is_whole`, it must have both families. A ConfigError lists every fault."""
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
-            if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
-                raise ConfigError([Fault("", "", f"is not {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
+            schema = document.pop("schema", "") if isinstance(document, dict) else ""
+            if schema != SCHEMA:
+                rule = f"is {schema!r:.60}, not {SCHEMA!r}" if schema else f"is not {SCHEMA!r}"
+                raise ConfigError([Fault("", "", rule, SAVE)])  # noqa: TRY301  one of its faults
             snapshot = read(cls, document)
         except ConfigError as error:
             raise ConfigError(error.faults, "the snapshot") from error

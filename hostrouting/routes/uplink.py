@@ -127,7 +127,7 @@ class Uplink:
         covering = [route for route in self._direct if there in route.prefix]
         # Linux would accept this host's own address, and lose the packets.
         if any(route.type == "local" and route.prefix == there for route in covering):
-            return f"{gateway} to be a router next to this host (it is this host's own address)"
+            return f"another gateway than {gateway}, which is this host's own address"
         if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"

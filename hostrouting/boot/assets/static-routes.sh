@@ -140,4 +140,5 @@ while :; do # once a second while something is missing that may still come
   ((SECONDS < next)) || { say 6 "waiting ($SECONDS of $wait s): ${why[0]}" && next=$((SECONDS + 10)); }
   sleep 1
 done
-for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $SECONDS s"; done && exit "${stopped:-1}"
+[[ ${plan[0]} == refused* ]] || why=("${why[@]/%/; gave up after $SECONDS s}") # nothing was awaited
+for line in "${why[@]:0:9}"; do say 3 "$line"; done && exit "${stopped:-1}"

@@ -93,11 +93,11 @@ TABLE = r"""
 {"azureVnetCleanup": {"managed": null}} | azureVnetCleanup.managed: missing
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} | routeOverlap.mode: 1 is not one of WARN, STRICT
 {"guard": {"enabled": true}} | guard: there is nothing to guard: no routes, no expected CIDRs and no probe rewrite; add
-{"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} | staticRoutes.enabled: routes were provided but enabled=false; set enabled=true
+{"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} | staticRoutes.enabled: there are routes; set "enabled": true
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "dev": "a"}, {"destination": "10.0.0.0/8"}]}} | staticRoutes.routes[1]: "10.0.0.0/8" has the destination and the metric of routes[0]; remove one of the two, or
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "dev": "a"}, {"destination": "10.0.0.0/8", "metric": 0}]}} | staticRoutes.routes[1]: "10.0.0.0/8" has the destination and the metric of routes[0]; remove one of the two, or
 {"probeRewrite": {"enabled": true}} | probeRewrite.interfaces: no interface is given but enabled=true; name the
-{"probeRewrite": {"interfaces": ["eth0"]}} | probeRewrite.enabled: interfaces were provided but enabled=false; set
+{"probeRewrite": {"interfaces": ["eth0"]}} | probeRewrite.enabled: there are interfaces; set "enabled": true
 {"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth1"]}} | probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; set it to false and add the
 {"probeRewrite": {"enabled": true, "interfaces": ["eth0", "eth0"]}} | probeRewrite.ensureRoute: true requires exactly one interface, but 2 are given; set it to false and add the
 {"probeRewrite": {"enabled": true, "interfaces": ["eth;"]}} | probeRewrite.interfaces[0]: "eth;" is not a device

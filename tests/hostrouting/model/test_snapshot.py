@@ -112,7 +112,7 @@ def test_faults(members: str, fault: str) -> None:
         (b'{"links": [{"name": "\xc3', " is not JSON, or was not copied whole; save one"),  # cut inside a letter
         ("[]", " is not 'hostrouting/snapshot/2'; save one with: hostrouting snapshot > FILE"),
         ('{"links": [], "addresses": [], "rules": [], "routes": []}', " is not 'hostrouting/snapshot/2'"),
-        ('{"schema": "hostrouting/snapshot/9"}', " is not 'hostrouting/snapshot/2'"),
+        ('{"schema": "hostrouting/check/3"}', " is 'hostrouting/check/3', not 'hostrouting/snapshot/2'; save one"),
     ],
     ids=lambda value: str(value)[:50],
 )
