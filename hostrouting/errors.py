@@ -85,11 +85,11 @@ class Fault(NamedTuple):
 class ConfigError(HostRoutingError, ValueError):
     """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was changed."""
 
-    def __init__(self, faults: Iterable[Fault], source: str = "") -> None:
+    def __init__(self, faults: Iterable[Fault], source: str = "", *, headline: str = "") -> None:
         self.faults, self.source = tuple(faults), source
-        where = source or "the configuration"
-        message = "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
-        if len(self.faults) == 1:
+        where, count = source or "the configuration", len(self.faults)
+        message = "\n".join([headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults)])
+        if count == 1 and not headline:
             (fault,) = self.faults
             colon = ":" if fault.path or fault.value else ""
             message = f"{where}{colon} {fault}" if source or not fault.path else str(fault)

@@ -49,23 +49,20 @@ class Check(NamedTuple):
         """The commands that repair the routing until the next boot."""
         return repair_commands(self.report.resolved)
 
-    def verdicts(self) -> tuple[str, ...]:
-        """The verdict on each family."""
-        return tuple(map(str, self.report.families))
-
     def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
         """The whole page; `repair` prints the repaired configuration, `there` says as whom commands are typed."""
-        yield from (verdicts := self.verdicts())
-        escapes = [finding for finding in self.findings if finding.name in ESCAPES]
+        yield from (verdicts := [*map(str, self.report.families)])
+        findings = [finding._replace(remedy=finding.remedy.replace("as root", there)) for finding in self.findings]
+        escapes = [finding for finding in findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
-        costs = [finding for finding in self.findings if finding.name in {"unsafe", "repair-cost"}]
+        costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
         yield from ("", *finding_lines(costs)) if costs else ()
         if commands := self.commands():
-            part = ", which repairs a part" if any(finding.name == "unsafe" for finding in self.findings) else ""
+            part = " (repairs only a part)" if any(finding.name == "unsafe" for finding in findings) else ""
             yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
             yield from (f"Permanently, {there}:", f"  {repair} | hostrouting apply --config -")
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
-        for finding in self.findings:
+        for finding in findings:
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):

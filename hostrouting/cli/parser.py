@@ -10,8 +10,10 @@ import argparse
 import os
 from functools import partial
 from importlib import import_module
+from shlex import join
 
 from hostrouting.release import __version__
+from hostrouting.text import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ exit codes:
   0  fine
   1  a problem
   2  bad input: the command line, the configuration or a snapshot
-  3  cannot decide: no default route, no permission, or a rule or route that is not judged
+  3  no answer: no default route, no permission, or a rule or route not judged
 """
 
 
@@ -48,6 +50,8 @@ def seconds(text: str) -> float:
     return number
 
 
+_WAIT = "the longest wait for a default route or device (60)"
+_IGNORE = "a finding that does not affect the exit code; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
@@ -56,14 +60,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
-    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "the longest wait for routes (60)"},
+    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
     "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 on a warning as well"},
-    "--ignore": {
-        "metavar": "NAME",
-        "action": "append",
-        "default": [],
-        "help": "findings that do not affect the exit code",
-    },
+    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": _IGNORE},
     "--commands": {"action": "store_true", "help": "print the repair as commands, which last until the next boot"},
     "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},
     "--apply": {"action": "store_true", "help": "delete what is stale; without this option, nothing is changed"},
@@ -71,7 +70,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 # With the width of the terminal, argparse would load shutil for each option.
-_Formatter = partial(argparse.RawDescriptionHelpFormatter, width=100)
+_Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -88,7 +87,8 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             continue
         module = import_module(f"hostrouting.cli.commands.{name}")
         rest = (module.__doc__ or "").partition("\n")[2].strip()
-        description = f"{summary[0].upper()}{summary[1:]}.\n\n{rest}"
+        wrap = import_module("textwrap").fill if {"-h", "--help"} & {*(words or ())} else str  # takes a millisecond
+        description = f"{summary[0].upper()}{summary[1:]}.\n\n{wrap(rest)}"
         command = commands.add_parser(name, help=summary, description=description, **common)
         for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
             option, _, required = argument.partition(" ")  # a second word says that it is required
@@ -96,9 +96,13 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             if option == "--ignore":
                 more["choices"] = import_module("hostrouting.finding").NAMES
             command.add_argument(option, **_ARGUMENTS[option], **more)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, command=name)
         if words and words[0] == name:  # for unknown arguments, argparse then shows the usage of the command
             vars(parser)["error"] = command.error
+    if words and words[0] not in {*COMMANDS, "-h", "--help", "--version"} and not is_completion:
+        for at, word in enumerate(words):
+            if near := nearest(word, COMMANDS):
+                parser.error(f"did you mean: hostrouting {join([near, *words[:at], *words[at + 1 :]])}")
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser

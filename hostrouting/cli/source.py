@@ -38,8 +38,10 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     try:
         return read_installed(host) or HostRoutingConfig()
     except ConfigError as error:
-        more = "to use another configuration here: --config FILE"
-        raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}") for fault in error.faults]) from error
+        words = getattr(arguments, "cidrs", None) or [getattr(arguments, "address", "CIDR")]
+        more = f"to go on without it: echo {{}} | hostrouting {arguments.command} --config - {shlex.join(words)}"
+        [fault] = error.faults
+        raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:

@@ -60,13 +60,12 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
         if not (ours := owned_paths(host.files)):
             return None
         if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
-            rule = f"is missing although {ours[0]} is still there, so the installed configuration is unknown"
-            raise ConfigError([Fault(path, "", rule, remedy)])
+            rule = f"is missing, although {ours[0]} is still there, so the installed configuration is unknown"
+            raise ConfigError([Fault("", "", rule, remedy)], path)
     try:
         return HostRoutingConfig.from_json(text, is_ours=True)
     except ConfigError as error:
-        rule = f"cannot be used ({error.faults[0]})"
-        raise ConfigError([Fault(path, "", rule, remedy)]) from error
+        raise ConfigError([error.faults[0]._replace(remedy=remedy)], path) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
@@ -246,7 +245,7 @@ class InstallTask:
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
         if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
-            raise ConfigError(losses)
+            raise ConfigError(losses, headline="this would remove protection (to allow it: --allow-removal):")
         if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:

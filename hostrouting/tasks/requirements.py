@@ -39,6 +39,10 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
     yield from _file_findings(host, changes)
     if is_nothing(config):
         return
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        if (entry := host.files.look(folder)) and (entry.mode & 0o022 or not entry.is_trusted):
+            sentence = f"others than root can write to {folder}, and root runs what is there"
+            yield Finding("file", "error", sentence, folder, f"as root: chown root {folder} && chmod 755 {folder}")
     for tool, package in _PACKAGES.items():
         if (tool != "nft" or config.probe_rewrite.enabled) and not host.has_program(tool):
             sentence = f"the program {tool} is not installed; the boot scripts need it"
@@ -89,22 +93,17 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     if installed is None:
         return
     old, new = installed.route_overlap, config.route_overlap
-
-    def lost(path: str, sentence: str) -> Fault:
-        remedy = "keep it in the configuration, or allow its removal (--allow-removal)"
-        return Fault(path, "", sentence, remedy)
-
     if gone := [*map(str, _lost_routes(installed, config))]:
-        yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
+        yield Fault("staticRoutes.routes", "", f"takes away the route{'s' * (len(gone) > 1)} to {spoken(gone)}")
     if gone := [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]:
-        yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would no longer be checked")
+        yield Fault("routeOverlap.expectedCidrs", "", f"{spoken(gone)} would no longer be checked")
     if old.cidrs and new.cidrs and (old.mode, new.mode) == ("STRICT", "WARN"):
-        yield lost("routeOverlap.mode", "STRICT is installed; with WARN, units start even if addresses escape")
+        yield Fault("routeOverlap.mode", "", "STRICT is installed; with WARN, units start even if addresses escape")
     gated = {*gated_units(config)}  # a drop-in of a template counts for its instances
     if gone := sorted(unit for unit in gated_units(installed) if not {unit, re.sub(r"@.*(?=\.)", "@", unit)} & gated):
-        yield lost("gate.units", f"{spoken(gone)} would no longer wait for the gate")
+        yield Fault("gate.units", "", f"{spoken(gone)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
-        yield lost("guard.enabled", "the guard that repairs routes would be removed")
+        yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:

@@ -13,10 +13,11 @@ from hostrouting.check.check import CheckReport
 from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import read_config
+from hostrouting.cli.source import read_config, read_host
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
+from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import readable_installed
 
@@ -35,9 +36,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     judged = installed if installed and gated_units(installed) else config
     with suppress(HostRoutingError):
         findings = [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
+        findings += plan_static_routes(config, read_host(host)).left_out if reply_routes(config) else ()
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
-    done = "this host matches the configuration"
+    is_whole = all(finding.name == "gate-open" for finding in findings)
+    done = f"this host matches the configuration{'' if is_whole else ', except for the route for replies to probes'}"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}

@@ -6,7 +6,6 @@ other packets to the address are routed differently, the answer says which. The 
 
 import argparse
 from collections.abc import Iterator
-from ipaddress import ip_address
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts
@@ -17,6 +16,7 @@ from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
+from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
 
@@ -34,10 +34,15 @@ _RESULTS = {
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
+    text, example = arguments.address, "an example: 172.16.5.9"
     try:
-        address = ip_address(arguments.address.partition("%")[0])  # a zone has no part in routing
+        address = as_ip(text)
     except ValueError as error:
-        raise bad_input("ADDRESS", "is not an address", "an example: 172.16.5.9", show(arguments.address)) from error
+        zone = ("has a zone", "write the address without it")
+        rule, remedy = zone if "%" in text else ("is not an address", example)
+        raise bad_input("ADDRESS", rule, remedy, show(text)) from error
+    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":  # Linux routes these in other ways
+        raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
     config, number = find_config(arguments, host), int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
@@ -66,7 +71,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             matches = "does not match" if end.meets is end.rule.invert else "matches"
             yield f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} [{end.rule}]"
         if not others and not unseen:
-            yield f"This holds for every packet from this host to {address}."
+            yield f"No rule routes other packets to {address} differently."
 
     return Answer(FINE, document, lines())
 

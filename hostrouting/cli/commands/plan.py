@@ -27,7 +27,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.snapshot is None:
         plan = Configure(config, host=host).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
-        removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]
+        remedy = "keep it in the configuration, or allow its removal (--allow-removal)"
+        removals = [Finding("removal", "error", str(loss), loss.path, remedy) for loss in losses]
         plan = Plan(findings=tuple(removals)) + plan
     else:
         steps = plan_static_routes(config, before)
@@ -44,8 +45,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         whole = "this host matches" if arguments.snapshot is None else "the routes of the snapshot match"
         code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
     else:
-        code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {typed_name(arguments.config)}"
+        typed = f"{typed_name(arguments.config)}{' --allow-removal' if arguments.allow_removal else ''}"
+        there = "as root" if arguments.snapshot is None else "on that host as root"
+        code, answer = PROBLEM, f"TO DO: {there}: hostrouting apply --config {typed}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
-    lines = [answer, *plan_lines(plan), *(("", "The verdict afterwards:", *check.verdicts()) if check else ())]
+    verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
+    lines = [answer, *plan_lines(plan), *verdicts]
     more = {"answer": answer.partition(":")[0].lower(), **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/plan/4", **more}, lines)

@@ -25,28 +25,27 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(
-            f"{'; '.join(check.verdicts())}; add a default route, or set routeOverlap.expectedDevs in a --config file"
-        )
+        raise NotReady(f"{report}; add a default route, or set routeOverlap.expectedDevs in a --config file")
     if report.escapes and not report.routes:
-        reasons = [str(finding) for finding in unsafe] or ["a rule decides before table main does"]
-        raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
+        raise RouteOverlapError("; ".join(map(str, unsafe)) or "no repair is known for packets of pods alone")
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
-    gone = {finding.target for finding in conflicts}  # another program's routes hold their keys
+    gone = {finding.target: finding.facts["held"] for finding in conflicts}  # another program's route holds its key
     keys, routes = {route.key for route in missing}, config.static_routes.routes
     kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]
     config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
-    limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
+    limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost")]
     if not (is_decided := report.verdict != "undecided"):
         say("whether a repair is needed cannot be decided:")
         limits = [doubt for family in report.families for doubt in family.doubts]
     for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else map(str, limits):
-        say(text)
+        say(text if arguments.snapshot is None else text.replace("as root", "on that host as root"))
+    for target, held in gone.items() if is_decided else ():
+        say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
     printed = config.to_mapping()
-    commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
+    commands, findings = check.commands(), [finding.to_mapping() for finding in (*limits, *conflicts)]
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
     return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines if is_decided else ())

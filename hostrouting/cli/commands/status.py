@@ -48,7 +48,7 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
     unknown = (finding for error in unanswered for finding in error.findings)
     plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
-    now = () if check is None else check.lines() if plan.is_empty else check.verdicts()
+    now = () if check is None else check.lines() if plan.is_empty else map(str, check.report.families)
     lines = (*headline(plan, is_installed=config is not None, is_fine=code == FINE), *plan_lines(plan), *now)
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)

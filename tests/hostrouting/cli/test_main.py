@@ -18,7 +18,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, HostError
+from hostrouting.errors import BackendError, ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import ip_at, width_of
@@ -29,10 +29,11 @@ from tests.support.cli import say
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 from tests.support.sections import expect
+from tests.support.topologies import refusing
 
 CIDR = "172.16.0.0/16"
 ROOT = Path(__file__).resolve().parents[3]
-HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "plain": plain_vm, "bare": FakeKernel}
+HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "bare": FakeKernel, "refusing": refusing}
 
 
 # What may be typed.
@@ -44,7 +45,7 @@ SLOW = {"attrs", "dataclasses", "inspect", "logging", "phases", "subprocess", "t
 def test_help(name: str) -> None:
     """Each command says what it is for, and what its exit codes mean."""
     said = say(name, "--help")
-    assert (said.code, said.out.isascii(), max(map(len, said.lines)) <= 120) == (0, True, True)
+    assert (said.code, said.out.isascii(), max(map(len, said.lines)) <= 80) == (0, True, True)
     assert COMMANDS[name][1:] in said.out.replace("\n", " ")
     assert said.lines[-4:] == say("--help").lines[-4:]
     assert f"    {name} " in say("--help").out
@@ -67,11 +68,17 @@ def test_what_is_loaded(words: str) -> None:
     ("words", "problem"),
     [
         ("", "required: COMMAND"),
-        ("chek", "invalid choice: 'chek'"),
+        ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
+        ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
+        ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),
         ("explain", "required: ADDRESS"),
+        ("explain 172.16.0.0/16", 'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9'),
+        ("explain fe80::1%eth0", 'ADDRESS: "fe80::1%eth0" has a zone; write the address without it'),
+        ("explain 0.0.0.0", "is not the address of one host"),
+        ("explain ff02::1", "is not the address of one host"),
+        ("explain 255.255.255.255", "is not the address of one host"),
         ("check", "no expected CIDR is given, so there is nothing to check"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
-        ("--json check", "usage: hostrouting [-h]"),
         ("check --js", "usage: hostrouting check [-h]"),
         ("status all", "hostrouting status: error: unrecognized arguments: all"),
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
@@ -148,7 +155,7 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
     for form in ([], ["--json"]):
         here = say(*words.split(), *form, host=host)
         there = say(*words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode())
-        same = here.out.replace(", as root:\n", ", on that host as root:\n")
+        same = here.out if form else here.out.replace("as root", "on that host as root")
         assert (there.code, there.out) == (here.code, same)
 
 
@@ -188,8 +195,8 @@ def test_a_networkd_that_deletes_static_routes() -> None:
         assert notes.count("systemd-networkd.service") == is_noted
 
 
-def test_an_xdp_program_on_a_device_of_probes(tmp_path: Path) -> None:
-    """It may take probes before the rewrite sees them: plan, status and check name it, and it is a problem of status."""
+def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
+    """An XDP program may take them: plan, status and check name it. If the route for replies waits, apply says so."""
     host, path = FakeHost(kernel=FakeKernel()), tmp_path / "config.json"
     host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
     probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
@@ -199,6 +206,10 @@ def test_an_xdp_program_on_a_device_of_probes(tmp_path: Path) -> None:
         said = say(*words, "--json", host=host)
         xdp = [finding["target"] for finding in said.json["findings"] if "XDP" in finding["sentence"]]
         assert (said.code, xdp) == (code, ["eth0"]), words
+    path.write_text('{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}')
+    said = say("apply", "--config", str(path))
+    assert said.lines[0] == "DONE: this host matches the configuration, except for the route for replies to probes"
+    assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
 
 
 # What is written on which stream, and the exit code.
@@ -260,10 +271,13 @@ def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: py
         HostRoutingConfig.load("-")
 
 
-def test_a_bug_and_an_interrupt() -> None:
-    """A bug shows where it is; Ctrl-C is one line, and the exit code of a shell."""
+def test_a_bug_a_refusal_and_an_interrupt() -> None:
+    """A bug shows where it is; a refusal is one line, and so is Ctrl-C, with the exit code of a shell."""
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops"))))
     assert (said.code, said.out, "ZeroDivisionError: oops" in said.err) == (3, "", True)
+    refusal = BackendError("this requires root", kind="not-permitted")
+    said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=refusal)))
+    assert said == (3, "", "hostrouting: this requires root\n")
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=KeyboardInterrupt())))
     assert said == (130, "", "hostrouting: interrupted\n")
 
@@ -332,7 +346,7 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert (said.code, said.json["failures"][0]["faults"][0]["path"]) == (2, "routeOverlap.mode")
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
     allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=warn)
-    assert allowed.lines[0].startswith("TO DO: ")
+    assert allowed.lines[0] == "TO DO: as root: hostrouting apply --config FILE --allow-removal"
 
 
 def test_a_refused_file_gates_nothing() -> None:

@@ -57,6 +57,9 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     [answer] = machine.get(4, ["172.16.200.1"])
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
+    machine.shell("chmod 777 /etc/hostrouting && chown 4242 /etc/hostrouting/gate.d")
+    assert machine.hostrouting("status").stdout.count("FILE: others than root can write to /etc/hostrouting") == 2
+    assert machine.hostrouting("apply", "--config", repaired).returncode == 1
     assert machine.hostrouting("remove").returncode == 0
     assert machine.routes(4) == before
     assert sorted(machine.shell("find /run -type f").split()) == ["/run/hostrouting/lock", "/run/hostrouting/turn"]

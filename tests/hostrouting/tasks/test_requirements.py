@@ -60,10 +60,8 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
 
 @pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
 def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
-    """What protects less than the installed configuration is named, with the way out."""
-    faults = [*find_losses(OLD, weaken(OLD))]
-    assert [f"{fault.path}: {fault.rule}" for fault in faults] == [sentence]
-    assert "--allow-removal" in faults[0].remedy
+    """What protects less than the installed configuration is named."""
+    assert [*map(str, find_losses(OLD, weaken(OLD)))] == [sentence]
 
 
 def test_no_loss() -> None:
