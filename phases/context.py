@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from phases.observers import LOGGER, LogObserver, TaskLogger
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
 
     from phases.step import Observer, Step
 

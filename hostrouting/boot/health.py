@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Name, worst_first
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.config.cni import CNIS
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import IPV4, Prefix, ip_at
+from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
 from hostrouting.routes.plan import reply_routes
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"

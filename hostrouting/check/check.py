@@ -24,16 +24,14 @@ from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import Prefix, ip_at, prefixes_between
-from hostrouting.model.route import TABLE_MAIN
+from hostrouting.model.prefix import IP, Prefix, ip_at, prefixes_between
+from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.kernel.base import Answer, RouteBackend
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]

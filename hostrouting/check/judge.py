@@ -33,8 +33,8 @@ from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of, pieces
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
-from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN
+from hostrouting.model.prefix import IP, IPV4, Prefix, borders_of, prefixes_between
+from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN, Route
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.config.settings import Network, RouteOverlapConfig
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.route import Route
 
 T = TypeVar("T")
 

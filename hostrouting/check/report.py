@@ -11,23 +11,19 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.judge import SOME_POD, ranges_of
-from hostrouting.fib.engine import PLAIN
+from hostrouting.check.judge import SOME_POD, Opinion, Part, ranges_of
+from hostrouting.fib.engine import PLAIN, Decision, Packet
 from hostrouting.fib.trace import trace_rules
-from hostrouting.finding import NAMES, Finding, Severity
+from hostrouting.finding import NAMES, Finding, Name, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
-from hostrouting.model.route import protocol_name, table_name
+from hostrouting.model.route import Route, protocol_name, table_name
 from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
-    from hostrouting.check.judge import Opinion, Part
     from hostrouting.config.settings import Mode
-    from hostrouting.fib.engine import Decision, Packet
-    from hostrouting.finding import Name
-    from hostrouting.model.route import Route
 
 T = TypeVar("T")
 

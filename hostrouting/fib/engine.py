@@ -24,12 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import PREFERENCES, REFUSING
+from hostrouting.model.prefix import IP, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.route import PREFERENCES, REFUSING, Route
 
 if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
     from hostrouting.model.snapshot import Snapshot
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from hostrouting.fib.engine import NOT_JUDGED
+from hostrouting.fib.engine import NOT_JUDGED, Fib, Step
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib, Step
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule

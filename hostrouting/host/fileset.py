@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.host.effects import each_once
-from hostrouting.host.files import Entry
-
-if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+from hostrouting.host.files import Entry, Files
 
 MARK = "Written by hostrouting"
 """The words in each of our files in systemd's folders, where other programs also have files."""

@@ -19,15 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
-from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.route import OURS, as_listed
-from hostrouting.routes.plan import bare, holders_of, steps_for
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
+from hostrouting.model.route import OURS, Route, RouteKey, as_listed
+from hostrouting.routes.plan import RoutePlan, bare, holders_of, steps_for
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.base import Outcome, RouteBackend, Verb
-    from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan
 
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
 """The refusal, by verb, that means that another program has done the same. Reading back decides."""

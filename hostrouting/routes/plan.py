@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.config.settings import StaticRoute
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, Prefix, width_of
@@ -23,7 +23,6 @@ from hostrouting.model.route import OURS, NextHop, Route, RouteKey, as_listed, e
 from hostrouting.routes.uplink import Uplink, bare_hop
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]

@@ -6,7 +6,7 @@ This module completes one route, or says what is missing for that. `plan` finds 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
@@ -19,10 +19,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
 )
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND
-
-if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 
 _Way: TypeAlias = tuple[NextHop, ...] | str
 """The next hops of a route, or a phrase for what is missing."""

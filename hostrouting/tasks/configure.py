@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -13,11 +13,8 @@ from hostrouting.host.host import Host
 from hostrouting.tasks.install import IS_HOST, InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import CheckResult
+from hostrouting.tasks.results import CheckResult, Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-
-if TYPE_CHECKING:
-    from hostrouting.tasks.results import Plan
 
 TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSource, CheckRouteOverlap)
 """In the order in which they run: the check comes last, because it looks at what the others did."""

@@ -9,14 +9,13 @@ from ipaddress import collapse_addresses
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault, HostRoutingError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig, Network
     from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Outcome, RouteBackend
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
 from hostrouting.kernel.refusals import refusal
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.base import Answer, RouteRequest, Watch
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 

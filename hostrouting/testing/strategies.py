@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hypothesis import strategies as st
 
 from hostrouting import config
-from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, width_of
+from hostrouting.model.prefix import IP, Prefix, as_ip, ip_at, is_reserved, width_of
 from hostrouting.model.route import (
     OURS,
     PATHLESS,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.model.prefix import IP
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, settled
@@ -16,12 +15,9 @@ from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes,
 from hostrouting.kernel.netlink.socket import NetlinkSocket, kernel_errors, kind_of, messages_in
 from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.kernel.refusals import refusal
-from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.rule import reached_tables
 from hostrouting.model.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP, Prefix
 
 
 class NetlinkBackend(RouteBackend):

@@ -12,16 +12,12 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from sys import byteorder
-from typing import TYPE_CHECKING
 
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, attribute, attributes_of
+from hostrouting.kernel.netlink.socket import HEADER, NUMBER, NetlinkSocket, attribute, attributes_of
 from hostrouting.model.prefix import IPV6
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
-
-if TYPE_CHECKING:
-    from hostrouting.kernel.netlink.socket import NetlinkSocket
 
 _UNSET = 0xFFFFFFFF
 

@@ -26,7 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from socket import if_indextoname, if_nametoindex
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Near, RouteRequest, Verb
 from hostrouting.kernel.netlink import numbers as n
@@ -35,6 +35,7 @@ from hostrouting.kernel.netlink.socket import (
     HEADER,
     NUMBER,
     KernelError,
+    NetlinkSocket,
     attribute,
     attributes_of,
     error_of,
@@ -44,9 +45,6 @@ from hostrouting.kernel.netlink.socket import (
 from hostrouting.kernel.refusals import misfit
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
-
-if TYPE_CHECKING:
-    from hostrouting.kernel.netlink.socket import NetlinkSocket
 
 _RTMSG = struct.Struct("=8BI")
 _NEXTHOP = struct.Struct("=HBBI")  # struct rtnexthop: length, flags, weight minus one, device

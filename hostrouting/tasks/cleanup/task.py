@@ -14,7 +14,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import BridgeRule
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
-    from hostrouting.kernel.base import RouteBackend
 
 
 @attrs.frozen
