@@ -24,7 +24,7 @@ def typed_name(path: str) -> str:
 
 def read_config(path: str) -> HostRoutingConfig:
     """The configuration in this file."""
-    return HostRoutingConfig.load(path, is_ours=True)
+    return HostRoutingConfig.load(path, required=True)
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:

@@ -272,21 +272,21 @@ class HostRoutingConfig(NamedTuple):
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, is_ours: bool = False) -> "HostRoutingConfig":
+    def load(cls, path: str | PathLike[str], *, required: bool = False) -> "HostRoutingConfig":
         """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file as its `source`."""
-        return load(path, partial(cls.from_json, is_ours=is_ours))
+        return load(path, partial(cls.from_json, required=required))
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, is_ours: bool = False) -> "HostRoutingConfig":
+    def from_json(cls, text: str | bytes, *, required: bool = False) -> "HostRoutingConfig":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
-        If that key is present, all keys next to it are ignored. A document without a key of hostrouting is an agent's,
-        and configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once.
+        If that key is present, all keys next to it are ignored. A larger document without any key of hostrouting
+        configures nothing, or is a fault if a key is `required`. Raises a ConfigError with all faults at once.
         """
-        return cls.from_mapping(parse(text, _REMEDY), is_ours=is_ours)
+        return cls.from_mapping(parse(text, _REMEDY), required=required)
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object], *, is_ours: bool = False) -> "HostRoutingConfig":
+    def from_mapping(cls, mapping: Mapping[str, object], *, required: bool = False) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
         ours = [*map(camel, cls.__annotations__)]
@@ -297,7 +297,7 @@ class HostRoutingConfig(NamedTuple):
             return read(cls, document)
         near = ((key, nearest(str(key), [*ours, _IN_AGENTS_FILE])) for key in keys)
         faults = [Fault(path_of(key), "", "unknown key", f"did you mean {word}?") for key, word in near if word]
-        if keys and is_ours and not faults:
+        if keys and required and not faults:
             remedy = f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
             faults = [Fault("", "", f"has none of the keys {', '.join(ours)}", remedy)]
         if faults:

@@ -63,7 +63,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
             rule = f"is missing, although {ours[0]} is still there, so the installed configuration is unknown"
             raise ConfigError([Fault("", "", rule, remedy)], path)
     try:
-        return HostRoutingConfig.from_json(text, is_ours=True)
+        return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
         raise ConfigError([error.faults[0]._replace(remedy=remedy)], path) from error
 

@@ -67,15 +67,13 @@ def test_documents_that_ask_for_nothing(document: dict[str, object]) -> None:
 def test_an_agents_file_where_ours_is_required() -> None:
     """Whoever needs our settings refuses a file that has none, by its name; an empty object is the empty configuration."""
     with pytest.raises(ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"):
-        HostRoutingConfig.from_json('{"kubelet": {}}', is_ours=True)
-    assert HostRoutingConfig.from_json("{}", is_ours=True) == HostRoutingConfig()
+        HostRoutingConfig.from_json('{"kubelet": {}}', required=True)
+    assert HostRoutingConfig.from_json("{}", required=True) == HostRoutingConfig()
 
 
 # A document, and how its only fault begins.
 TABLE = r"""
 {"agent": 1, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
-{"agent": 1, "routeoverlaps": {}} | routeoverlaps: unknown key; did you mean routeOverlap?
-{"agent": 1, "gates": {}} | gates: unknown key; did you mean gate?
 {"agent": 1, "GAET": {}} | GAET: unknown key; did you mean gate?
 {"staticRoute": 1} | staticRoute: unknown key; did you mean staticRoutes?
 {"hostrouting": {}} | hostrouting: unknown key; did you mean hostRouting?

@@ -27,5 +27,5 @@ def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> N
 def test_a_file_that_cannot_be_read() -> None:
     """The check goes on without name servers."""
     host = FakeHost()
-    host.files.broken[PLAIN] = "Input/output error"
+    host.files.texts[f"{PLAIN}/in-a-folder"] = ""
     assert host.name_servers == ()

@@ -60,14 +60,6 @@ def test_extent(first: int, last: int, text: str) -> None:
     assert extent(4, first, last) == text
 
 
-@given(st.lists(ANYWHERE))
-def test_the_order_of_prefixes(many: list[Prefix]) -> None:
-    """Sorted, a block comes before everything that it contains."""
-    ordered = sorted(many)
-    for position, prefix in enumerate(ordered):
-        assert not any(prefix in later and prefix != later for later in ordered[position:])
-
-
 @pytest.mark.parametrize(
     "values", [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32, 32), (4, -1, 32)], ids=str
 )
