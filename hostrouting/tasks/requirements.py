@@ -40,7 +40,7 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
         return
     for folder in (HostLayout.config_directory, HostLayout.gate_directory):
         if (entry := host.files.look(folder)) and (entry.mode & 0o022 or not entry.is_trusted):
-            sentence = f"others than root can write to {folder}, and root runs what is there"
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
             yield Finding("file", "error", sentence, folder, f"as root: chown root {folder} && chmod 755 {folder}")
     for tool, package in _PACKAGES.items():
         if (tool != "nft" or config.probe_rewrite.enabled) and not host.has_program(tool):
