@@ -119,7 +119,7 @@ class ApplyError(HostRoutingError):
 
 
 class RouteOverlapError(HostRoutingError):
-    """In mode STRICT: expected CIDRs do not leave by the expected devices, or there is no default route.
+    """In mode STRICT: expected CIDRs do not leave through the expected devices, or there is no default route.
 
     `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. `can_retry` is true only
     if there is no default route, because one may come later.

@@ -10,7 +10,7 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
-"""What happens to the packets of a range of an expected CIDR that does not leave by an expected device."""
+"""What happens to the packets of a range of an expected CIDR that does not leave through an expected device."""
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 
 Name: TypeAlias = Literal[

@@ -7,7 +7,7 @@
 A snapshot that cannot be read or judged also has a result: its verdict is "no verdict". The workers read the files
 themselves, so on a cluster the paths have to lead to the same files. Nothing here asks this host.
 
-Two nodes have the same problem if the same CIDRs escape, wholly or in part, by devices that differ only in their
+Two nodes have the same problem if the same CIDRs escape, wholly or in part, through devices that differ only in their
 numbers, and the same routes repair both. The ranges may differ: on one node Linux uses ib0's route, on another ib3's.
 """
 
@@ -169,7 +169,7 @@ def _problem(report: CheckReport) -> str:
 
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"{verb_of(escape)} {devs}" if devs else f"leaves by no device ({escape.kind.replace('-', ' ')})"
+    way = f"{verb_of(escape)} {devs}" if devs else f"leaves through no device ({escape.kind.replace('-', ' ')})"
     return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 

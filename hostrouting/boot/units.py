@@ -116,7 +116,7 @@ UNITS = {
         "Set the static routes of this host", *_oneshot(HostLayout.routes_unit, HostLayout.routes_step)
     ),
     HostLayout.check_unit: _render(
-        "Check that expected networks leave by the expected device",
+        "Check that expected networks leave through the expected device",
         *_oneshot(HostLayout.check_unit, HostLayout.check_step),
         after=HostLayout.routes_unit,
         capabilities="CAP_DAC_OVERRIDE",

@@ -1,4 +1,4 @@
-"""The check of a host: whether every address of the expected CIDRs leaves by an expected device.
+"""The check of a host: whether every address of the expected CIDRs leaves through an expected device.
 
 For each family, the tables say where packets end (`fib`), the judge says what is right, and the repair is computed and
 proven. On a live host the kernel itself is asked once in each range: where it says something else than its tables, the
@@ -40,7 +40,7 @@ _READINGS = 3  # while the kernel differs from its tables: they may have changed
 
 
 class Escape(NamedTuple):
-    """A range of an expected CIDR that does not leave by an expected device."""
+    """A range of an expected CIDR that does not leave through an expected device."""
 
     cidr: Prefix
     first: int
@@ -190,7 +190,10 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no CIDRs are expected."""
     check = config.route_overlap
     if not check.cidrs:
-        rule, remedy = "is empty, so there is nothing to check", "name the networks that have to leave by the uplink"
+        rule, remedy = (
+            "is empty, so there is nothing to check",
+            "name the networks that have to leave through the uplink",
+        )
         raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, remedy)])
     judges = (Judge(Fib(snapshot, family), check) for family in sorted({cidr.version for cidr in check.cidrs}))
     return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))

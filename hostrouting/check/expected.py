@@ -1,7 +1,7 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
-the first one of a network card, which the tunnel's hides. Doubt belongs to devices: what leaves by others is not.
+the first one of a network card, which the tunnel's hides. Doubt belongs to devices: what leaves through others is not.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class Judge:
         return _FINE if self.opinion(decision, is_marked=is_marked).grade == FINE else opaque
 
     def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
-        """Whether packets with a source in this block are forwarded, or leave by their source's device."""
+        """Whether packets with a source in this block are forwarded, or leave through their source's device."""
         own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
         devs = {address.dev for address in own if not self._rows(address.dev)}
         return not devs or (decision.kind == "unicast" and len(devs) == 1 and {*decision.devs} == devs)

@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
-        "packets to {where} should leave by one of {reason}, but which one is unclear",
+        "packets to {where} should leave through one of {reason}, but which one is unclear",
         "name the devices that are meant in routeOverlap.expectedDevs",
     ),
     "two-cnis": (
-        "packets to {where} leave by a CNI's device that may be a leftover: {reason}",
+        "packets to {where} leave through a CNI's device that may be a leftover: {reason}",
         "remove the leftovers of the CNI that is not used",
     ),
     "doubtful-route": (
@@ -56,7 +56,7 @@ FATES = {
     "own-range": "stays on this host",
     "not-judged": "is not judged",
 }
-"""What happens to a packet that leaves by no device."""
+"""What happens to a packet that leaves through no device."""
 _REASONS = {
     "earlier-rule": "{cause}",
     "host-route": "another route is as specific as a route can be, or the range is reserved",
@@ -107,8 +107,8 @@ def verdict_sentence(family: FamilyReport) -> str:
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
     allowed = dict.fromkeys(filter(None, map(_allowance_of, family.parts)))
-    beside = f", or by {spoken([*allowed])}" if allowed else ""
-    return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
+    beside = f", or through {spoken([*allowed])}" if allowed else ""
+    return f"every address of {cidrs} leaves through {devs}{beside}, or is this host's own"
 
 
 def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
@@ -134,10 +134,10 @@ def _grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 
 
 def verb_of(escape: Escape) -> str:
-    """What packets do; if another next hop is as expected, they may leave by these devices."""
+    """What packets do; if another next hop is as expected, they may leave through these devices."""
     if escape.kind != "overlap":
         return FATES.get(escape.kind, escape.kind)
-    return "leaves by" if {*escape.devs} == {*escape.decision.devs} else "may leave by"
+    return "leaves through" if {*escape.devs} == {*escape.decision.devs} else "may leave through"
 
 
 def phrase_of(packet: Packet) -> str:
@@ -242,9 +242,9 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
-    """Which ranges leave by a device that is only allowed, by what allows it."""
+    """Which ranges leave through a device that is only allowed, by what allows it."""
     for name, places in _extents(family.family, ranges_of(family.parts, _allowance_of)).items():
-        yield Finding("allowed", "note", f"packets to {spoken(places, most=_RANGES)} leave by {name}", name)
+        yield Finding("allowed", "note", f"packets to {spoken(places, most=_RANGES)} leave through {name}", name)
 
 
 def _allowance_of(part: Part) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 COMMANDS = {
-    "check": "check that every address of the expected CIDRs leaves by an expected device",
+    "check": "check that all addresses of the expected CIDRs leave through an expected device",
     "explain": "show how one packet is routed, rule by rule",
     "repair": "print a configuration for apply that repairs what check finds",
     "plan": "show what apply would do; nothing is changed",
@@ -76,7 +76,7 @@ _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser for these words, with the arguments of the commands among them; without words, of all commands."""
     common: dict[str, Any] = {"epilog": EXIT_CODES, "formatter_class": _Formatter, "allow_abbrev": False}
-    summary = "Check which devices a host's packets leave by, and correct its routes."
+    summary = "Check which devices a host's packets leave through, and correct its routes."
     parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)

@@ -12,7 +12,7 @@ from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine for single addresses
-only; to the pods of this node; or only packets with a mark leave by it."""
+only; to the pods of this node; or only packets with a mark leave through it."""
 
 
 class Device(NamedTuple):

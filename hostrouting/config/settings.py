@@ -166,7 +166,7 @@ class StaticRoutesConfig(NamedTuple):
 
 @section
 class RouteOverlapConfig(NamedTuple):
-    """The CIDRs that must leave by the expected devices, and what to do if one does not."""
+    """The CIDRs that must leave through the expected devices, and what to do if one does not."""
 
     expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
@@ -184,7 +184,7 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
-        """All that must leave by the expected devices."""
+        """All that must leave through the expected devices."""
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
 
@@ -206,7 +206,7 @@ class ProbeRewriteConfig(NamedTuple):
     )
     """The source address after the rewrite; the default is one that Azure reserves for this."""
     ensure_route: bool = True
-    """Whether to add a route to the global address, so that replies leave by the uplink."""
+    """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """What is enabled has an uplink, and a route has exactly one."""

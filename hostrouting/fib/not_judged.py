@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
 
 _BY_DEVICE = {"encap ip", "encap ip6", "encap mpls"}
-"""The encapsulations after which packets leave by the device of their route."""
+"""The encapsulations after which packets leave through the device of their route."""
 
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:

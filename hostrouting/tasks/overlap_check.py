@@ -1,4 +1,4 @@
-"""CheckRouteOverlap: the check that every address of the expected CIDRs leaves by an expected device."""
+"""CheckRouteOverlap: the check that every address of the expected CIDRs leaves through an expected device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
 class CheckRouteOverlap(SectionTask):
-    """Check that every address of the expected CIDRs leaves by an expected device, now and before gated units start.
+    """Check that every address of the expected CIDRs leaves through an expected device, now and before each gated start.
 
     In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell other programs; if
     no marker can be written, this is logged as a warning, because only the routes decide.

@@ -22,7 +22,7 @@ def test_a_bootstrap_without_the_repair() -> None:
     """Without the repair, the bootstrap fails, its report contains the repair, and the machine is not started."""
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1
-    assert "OVERLAP: 172.16.0.0/16 leaves by ib0" in done.stdout
+    assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in done.stdout
     assert 'ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"destination": "172.1' in done.stdout
     assert "kube1 runs" not in done.stderr
     assert "not reached after configure" in done.stdout

@@ -16,7 +16,7 @@ def test_by_itself() -> None:
     done = example("check_fleet.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "6 overlap: 172.16.0.0/16 leaves by ibN",
+        "6 overlap: 172.16.0.0/16 leaves through ibN",
         '  {"destination": "172.16.0.0/17"}',
         '  {"destination": "172.16.128.0/17"}',
         "1 no verdict: the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",

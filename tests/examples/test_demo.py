@@ -25,9 +25,9 @@ def demo(tmp_path: Path, *before: str, after: str = "--", **environment: str) ->
     assert sorted(os.listdir("/sys/class/net")) == devices
     lines = done.stdout.splitlines()
     places = [
-        lines.index("OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0"),
+        lines.index("OVERLAP: all of 172.16.0.0/16 leaves through ib0; expected: eth0"),
         next(at for at, text in enumerate(lines) if text.split()[:2] == ["bootstrap", "ok"]),
-        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own"),
+        lines.index("OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"),
         lines.index("For 172.16.5.9, the kernel now answers: dev eth0"),
     ]
     assert places == sorted(places)
@@ -40,8 +40,8 @@ def test_both_families_as_root(tmp_path: Path) -> None:
     """With root, the node is a network namespace of this machine; with --dual-stack it has IPv4 and IPv6."""
     lines = demo(tmp_path, after="--dual-stack")
     assert lines[1].startswith("It is in a private network namespace")
-    assert "OVERLAP: all of fd16::/48 leaves by ib0; expected: eth0" in lines
-    assert "OK: every address of fd16::/48 leaves by eth0, or is this host's own" in lines
+    assert "OVERLAP: all of fd16::/48 leaves through ib0; expected: eth0" in lines
+    assert "OK: every address of fd16::/48 leaves through eth0, or is this host's own" in lines
     assert "For fd16::5:9, the kernel now answers: dev eth0" in lines
 
 

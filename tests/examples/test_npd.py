@@ -15,7 +15,7 @@ UNKNOWN = "UNKNOWN: there is no verdict of a check since this host booted; on th
 @pytest.mark.parametrize(
     ("marker", "text", "code", "line"),
     [
-        ("ok", "ok\nNOTE: a route is not ours\n", 0, "OK: every expected CIDR leaves by an expected device"),
+        ("ok", "ok\nNOTE: a route is not ours\n", 0, "OK: every expected CIDR leaves through an expected device"),
         ("ok", "undecided\n", 3, UNKNOWN),
         ("detected", "OVERLAP: 10.9.0.0–10.9.0.9 by ib0\nOVERLAP: more\n", 1, "OVERLAP: 10.9.0.0-10.9.0.9 by ib0"),  # noqa: RUF001  as the check writes it
         ("detected", "no-default-route\n", 1, "no-default-route"),

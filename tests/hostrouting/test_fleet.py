@@ -88,7 +88,7 @@ def test_the_command(nodes: Path) -> None:
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
             "",
-            f"OVERLAP: 3 nodes: {CIDR} leaves by ibN",
+            f"OVERLAP: 3 nodes: {CIDR} leaves through ibN",
             "  gpu-0, gpu-1 and gpu-2",
             "  repair, for staticRoutes.routes of their configuration:",
             '    {"destination": "172.16.0.0/17"},',

@@ -8,7 +8,7 @@ if line=$(sed 's/–/-/g; q' "$markers.detected" 2>/dev/null); then
   printf '%s\n' "$line"
   exit 1
 elif read -r verdict 2>/dev/null <"$markers.ok" && [ "$verdict" = ok ]; then
-  echo 'OK: every expected CIDR leaves by an expected device'
+  echo 'OK: every expected CIDR leaves through an expected device'
   exit 0
 fi
 echo 'UNKNOWN: there is no verdict of a check since this host booted; on the host, run: hostrouting status'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks that every address of the expected CIDRs leaves by an expected device.
+# Checks that every address of the expected CIDRs leaves through an expected device.
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next place. Only
 # plain packets of this host are judged: UDP of root, without a mark. UNDECIDED names what this check does not judge.

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         way = _way(decision)
         if not {*part.opinion.devs} <= {*decision.devs}:
-            way = f"may leave by {spoken(part.opinion.devs)}, whose default route has the same metric as [{route}]"
+            way = f"may leave through {spoken(part.opinion.devs)}, whose default route has the same metric as [{route}]"
         yield _judged(f"{address} {way}", part.opinion, expected, is_open=bool(doubts or unseen))
         yield from finding_lines(find_doubts(fib.family, doubts))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
@@ -97,7 +97,7 @@ def _way(decision: Decision) -> str:
     gateways = spoken([*dict.fromkeys(str(hop.gateway) for hop in next_hops if hop.gateway)], last="or")
     through = f"via {gateways}" if gateways else "without a gateway"
     as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
-    return f"leaves by {spoken(decision.devs, last='or')} {through}{as_kind}"
+    return f"leaves through {spoken(decision.devs, last='or')} {through}{as_kind}"
 
 
 def _result(tried: Tried) -> str:

@@ -153,10 +153,10 @@ class TestPods:
         report = self.reported(pods=["10.244.0.0/16"])
         finding, unsafe = check_findings(report, mode="WARN")
         route, rule = "[default dev eth1 table 7 proto unspec scope link]", "[rule 100: from 10.244.1.0/24 lookup 7]"
-        words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves by eth1 {route} by {rule}"
+        words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
         assert ([*map(str, report.escapes)], finding.sentence) == ([words], f"{words}; expected: eth0")
         assert unsafe.sentence == f"no route repairs {CIDR}: {rule} comes before table main"
-        assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves by eth1; expected: eth0"
+        assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
 
@@ -166,7 +166,7 @@ class TestPods:
         report = self.reported(pods=["10.244.0.0/16"], iif=iif)
         assert report.verdict == verdict
         words = "".join(map(str, check_findings(report, mode="WARN")))
-        assert ("10.244.1.0/24 that arrive on cali1, leaves by eth1" in words) is (verdict == "overlap")
+        assert ("10.244.1.0/24 that arrive on cali1, leaves through eth1" in words) is (verdict == "overlap")
 
     def test_what_holds_for_all_is_said_once(self) -> None:
         """What the host's own packets suffer, too, is not repeated for pods."""

@@ -185,7 +185,7 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
 
 
 def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> None:
-    """Linux writes the node's address into packets that leave by the default route, if that is as expected."""
+    """Linux writes the node's address into packets that leave through the default route, if that is as expected."""
     for family in report.families:
         outside = {4: "198.51.100.1", 6: "3fff::1"}[family.family]
         done = namespace.ip(f"-{family.family}", "-j", "route", "get", outside)

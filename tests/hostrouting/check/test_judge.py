@@ -47,7 +47,7 @@ def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -
     ],
 )
 def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
-    """A socket that is bound to a device may leave by it; what refuses packets with a mark is no VPN."""
+    """A socket that is bound to a device may leave through it; what refuses packets with a mark is no VPN."""
     assert checked(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
 
@@ -55,7 +55,7 @@ def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
     ("devs", "verdict"), [(["eth0"], "ok"), (["ib0"], "undecided"), (["eth0", "ib0"], "undecided")]
 )
 def test_sources_of_several_devices(devs: list[str], verdict: str) -> None:
-    """If Linux may use any of several devices, packets may leave by another device than the one that has their source."""
+    """If Linux may use any of several devices, packets may leave through another device than the one that has their source."""
     own = [Address(as_ip(ip), 24, dev) for ip, dev in (("10.9.1.4", "eth0"), ("10.9.2.4", "ib0"))]
     by_source = ELSEWHERE._replace(next_hops=tuple(map(NextHop, devs)))
     host = node(by_source, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.9.0.0/16")),))
@@ -164,7 +164,7 @@ def test_a_router_with_a_preference(preference: Preference, verdict: str, devs: 
 
 
 def test_a_default_route_of_another_type_decides_beside_one_of_its_metric() -> None:
-    """What it takes does not leave by the default route behind it, which is the expected one."""
+    """What it takes does not leave through the default route behind it, which is the expected one."""
     first = Route(Prefix.parse("::/0"), (NextHop("ib0"),), type="anycast", metric=1024)
     host = node(links=(IB0,))
     report = checked(host._replace(routes=(first, BY_IPV6, *host.routes)), "fd96::/108")
@@ -221,7 +221,7 @@ def test_the_address_of_the_node() -> None:
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded packets.
 
-    Linux writes that address into packets that leave by a device without one, and looks up again with it.
+    Linux writes that address into packets that leave through a device without one, and looks up again with it.
     """
     links = (Link(name="cni0", index=10, kind="bridge"), IB0)
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))

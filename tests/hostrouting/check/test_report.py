@@ -133,12 +133,12 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
     one, two, three = (verdict_sentence(checked(host, *some).families[0]) for some in (cidrs[1:2], cidrs[:2], cidrs))
-    assert one == "all of 172.16.0.0/16 leaves by ib0 and ib1; expected: eth0"
+    assert one == "all of 172.16.0.0/16 leaves through ib0 and ib1; expected: eth0"
     assert two.startswith("all of 172.16.0.0/16 leaves")
     assert three.startswith("a part of 172.16.0.0/12 leaves")
     several = checked(vm_with(Route(INSIDE, (NextHop("eth0"), NextHop("ib0")), protocol=3)))
-    assert verdict_sentence(several.families[0]) == "a part of 172.16.0.0/16 may leave by ib0; expected: eth0"
-    assert str(several.escapes[0]).startswith("172.16.5.0/24 may leave by ib0 [172.16.5.0/24 proto boot nexthop")
+    assert verdict_sentence(several.families[0]) == "a part of 172.16.0.0/16 may leave through ib0; expected: eth0"
+    assert str(several.escapes[0]).startswith("172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_an_equal_default_route_by_another_device() -> None:
     """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
     host = second_default(metric=100)
     report, other_order = (checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1])))
-    assert verdict_sentence(report.families[0]) == "all of 172.16.0.0/16 may leave by eth1; expected: eth0"
+    assert verdict_sentence(report.families[0]) == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
     assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
     assert other_order.routes == report.routes

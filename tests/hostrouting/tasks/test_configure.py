@@ -132,7 +132,7 @@ def test_result() -> None:
     result = phases.execute(Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[]))
     assert isinstance(result, CheckResult)
     verdict, first, *rest = str(result).splitlines()
-    assert verdict == "OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own"
+    assert verdict == "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
     assert (first, rest[-1]) == (f"changed {LAYOUT.config_path}", str(result.changes[-1]))
     assert [str(change.route.prefix) for change in result.changes] == [*REPAIR]
     assert result.node_ips == {4: ip_address("10.0.0.4")}

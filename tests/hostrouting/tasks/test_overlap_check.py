@@ -33,7 +33,7 @@ class TestModes:
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
-            "OVERLAP: 172.16.0.0/16 leaves by ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; "
+            "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; "
             "expected: eth0; ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
@@ -47,7 +47,7 @@ class TestModes:
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
         assert checked(FakeHost(kernel=h200()), CIDR).log_fields()["verdict"] == "overlap"
-        assert "OVERLAP: 172.16.0.0/16 leaves by ib0" in caplog.text
+        assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
@@ -57,7 +57,7 @@ class TestModes:
         with suppress(phases.TaskFailed):
             checked(host, CIDR, "10.0.0.0/8", mode=mode)
         [(kind, text)] = markers(host).items()
-        assert (kind, text.split(" [")[0], text.count("\n")) == ("detected", f"OVERLAP: {CIDR} leaves by ib0", 1)
+        assert (kind, text.split(" [")[0], text.count("\n")) == ("detected", f"OVERLAP: {CIDR} leaves through ib0", 1)
         checked(host, "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
         host = FakeHost(kernel=plain_vm(), files=host.files)

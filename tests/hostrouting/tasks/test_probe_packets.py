@@ -181,7 +181,7 @@ def leaves_other_links_alone(lab: Lab) -> bool:
 
 
 def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
-    """Whether a packet to the global address keeps its destination if it leaves by another device."""
+    """Whether a packet to the global address keeps its destination if it leaves through another device."""
     lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
     with balancer.capture(lab.pod) as wire, balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
