@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         CheckReport as CheckReport,
         check_document as check_document,
         check_findings as check_findings,
-        check_host as check_host,
+        check_kernel as check_kernel,
         check_snapshot as check_snapshot,
     )
     from hostrouting.config import (
@@ -86,7 +86,7 @@ Errors, all of them HostRoutingError, and findings
     errors                   NotReady HostError BackendError
     finding                  Finding
 The check, of a kernel or of a snapshot
-    check                    check_host check_snapshot CheckReport check_findings check_document
+    check                    check_kernel check_snapshot CheckReport check_findings check_document
 The host, its kernel, and the files of a configuration
     host                     Host HostLayout
     kernel                   RouteBackend

@@ -78,7 +78,9 @@ class Fault(NamedTuple):
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        words = " ".join(filter(None, (self.path and f"{self.path}:", self.value, self.rule)))
+        is_sentence = not self.value and self.rule.startswith(("is ", "has "))
+        path = self.path if is_sentence or not self.path else f"{self.path}:"
+        words = " ".join(filter(None, (path, self.value, self.rule)))
         return f"{words}; {self.remedy}" if self.remedy else words
 
 

@@ -78,7 +78,7 @@ def in_range(value: float, name: str, *, least: float, most: float = math.inf, w
     """The value, if it is a number within these bounds; otherwise ValueError."""
     if not isinstance(value, int if whole else int | float) or not least <= value <= most or value == math.inf:
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
-        raise ValueError(f"{name} is {value!r}; it must be a {'whole ' if whole else ''}number, {limits}")
+        raise ValueError(f"{name} is {value!r:.80}; it must be a {'whole ' if whole else ''}number, {limits}")
     return value
 
 

@@ -139,7 +139,7 @@ class CheckReport(NamedTuple):
         return "\n".join(map(str, self.families))
 
 
-def check_host(
+def check_kernel(
     backend: RouteBackend,
     config: HostRoutingConfig,
     *,

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hostrouting.check.check import CheckReport, check_host, check_snapshot
+from hostrouting.check.check import CheckReport, check_kernel, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
@@ -77,7 +77,7 @@ def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) 
     if saved is not None:
         return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config, name_servers=host.name_servers), config, host)
+        return Check.of(check_kernel(kernel, config, name_servers=host.name_servers), config, host)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

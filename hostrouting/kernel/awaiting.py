@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,8 +20,10 @@ def await_result(
 ) -> T:
     """Call `attempt`, and call it again whenever the kernel reports a change, for up to `wait` seconds.
 
-    An attempt returns its result, or None and what is missing. NotReady says what was missing at the last attempt.
+    An attempt returns its result, or None and what is missing. NotReady says what was missing at the last attempt. It
+    comes shortly before the deadline of the run if that is earlier, because DeadlineExceeded would not say it.
     """
+    wait = min(wait, 0.95 * (ctx.remaining() or math.inf))
     end, logged = ctx.clock.now() + wait, ""
     ctx.check()
     result, missing = attempt()

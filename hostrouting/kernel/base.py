@@ -113,8 +113,8 @@ class RouteBackend(Protocol):
         """
 
     @abstractmethod
-    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """Carry out each change, in order, and return the result of each.
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """Carry out each request, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the
         time of the call. Idempotent only as far as the verbs are. Raises BackendError (not-permitted) if this process

@@ -44,7 +44,7 @@ _PROTOCOLS = {OURS: "hostrouting", **{int(number): name for number, name in map(
 
 
 def protocol_name(number: int) -> str:
-    """The name of a route protocol as `ip route` prints it; the number if it has no name."""
+    """The name of a route protocol as `ip route` prints it, or `hostrouting`; the number if it has no name."""
     return _PROTOCOLS.get(number) or str(number)
 
 

@@ -20,11 +20,14 @@ TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSourc
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
+@attrs.frozen
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for probes, the check.
 
     Idempotent. What the host lacks is found before the first write. From the moment the files are installed, a gated
-    unit starts only after its steps have succeeded; a running unit is never touched.
+    unit starts only after its steps have succeeded; a running unit is never touched. `wait` is how many seconds each
+    step waits for what it needs, such as the default route. If `allow_removal` is false, a configuration that would
+    take away what protects the host is a ConfigError.
     """
 
     name = "configure-host-routing"
@@ -47,7 +50,7 @@ class Configure(InstallTask):
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
         with ctx.shielded() as safe:  # even if the run was cancelled in the meantime: the files are there
-            phases.execute(phases.task("install-files")(lambda _ctx: done), safe)
+            phases.execute(phases.task("install-files")(lambda _ctx: done), safe.but(leaves_out=lambda _path: ""))
         steps = (phases.task(part.name)(part.work) for part in parts)
         results = phases.serial(*steps, name=self.name).do(ctx)
         whole = sum(map(effects_of, results), effects)

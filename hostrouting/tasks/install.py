@@ -36,6 +36,7 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
+from phases.context import in_range
 
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 Parts: TypeAlias = "tuple[SectionTask, ...]"
 
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
-_WAIT = [attrs.validators.instance_of((int, float)), attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
 _GRACE = 30.0  # seconds for the start of the guard
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
 
@@ -169,6 +169,11 @@ def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any],
     return validate
 
 
+def _is_wait(_task: object, _field: object, value: float) -> None:
+    in_range(value, "wait", least=0, most=86_400)
+
+
+_IS_FLAG = _must_be(bool, "allow_removal is True or False")
 IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
 IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
 
@@ -183,9 +188,9 @@ class InstallTask:
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=_WAIT, kw_only=True)
+    wait: float = attrs.field(default=60.0, validator=_is_wait, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool), kw_only=True)
+    allow_removal: bool = attrs.field(default=True, validator=_IS_FLAG, kw_only=True)
     """Whether the configuration may take away what protects the host now; if not, a ConfigError names it."""
     _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
     """What was installed before the first run of this task, for undo(); None if it could not be read."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import ClassVar
 
 import phases
-from hostrouting.check.check import check_host
+from hostrouting.check.check import check_kernel
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES
@@ -23,7 +23,7 @@ _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
 class CheckRouteOverlap(SectionTask):
-    """Check that every address of the expected CIDRs leaves through an expected device, now and before each gated start.
+    """Check that every address of the expected CIDRs leaves through an expected device, now and at gated starts.
 
     In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell other programs; if
     no marker can be written, this is logged as a warning, because only the routes decide.
@@ -43,7 +43,7 @@ class CheckRouteOverlap(SectionTask):
         try:
             with self.host.backend() as backend:
                 servers = self.host.name_servers
-                report = check_host(backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers)
+                report = check_kernel(backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers)
         except BaseException:
             with suppress(HostError):
                 self._mark(None, ())  # the present ones would be about another state

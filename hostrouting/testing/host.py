@@ -198,8 +198,8 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
     """To test a backend of yours, with faults below it: `faults=faults, backend=lambda: nullcontext(Mine(faults))`."""
-    files: FakeFiles = attrs.field(factory=FakeFiles)
-    manager: FakeManager | None = attrs.field(factory=FakeManager)
+    files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
+    manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)

@@ -28,7 +28,7 @@ from typing import TypeAlias
 import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.check.check import check_host, check_snapshot
+from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
@@ -207,7 +207,7 @@ def h200_row(bench: Bench) -> Iterator[Row]:
 
     def check() -> None:
         with NetlinkBackend(timeout=60) as backend:
-            check_host(backend, config)
+            check_kernel(backend, config)
 
     yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.002)
 

@@ -82,7 +82,7 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     """What each verb takes and returns."""
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
-    yield assert_type(hr.check_host(backend, config), hr.CheckReport)
+    yield assert_type(hr.check_kernel(backend, config), hr.CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
     yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)
 

@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport, check_host, check_snapshot, missing_routes
+from hostrouting.check.check import CheckReport, check_kernel, check_snapshot, missing_routes
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
@@ -35,11 +35,11 @@ def test_a_default_route_is_awaited() -> None:
     kernel, default = plain_vm(), Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
     kernel.ip_route("delete", default)
     ctx = phases.Context(clock=FakeClock(), observers=[])
-    assert check_host(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
+    assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
     assert ctx.clock.now() == 5
     kernel.later(lambda: kernel.ip_route("add", default))
-    assert check_host(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
-    assert check_host(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"
+    assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
+    assert check_kernel(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"
 
 
 @pytest.mark.parametrize(("dev", "firsts"), [("eth0", ["0.0.0.0/1"]), ("eth:0", [])])
@@ -61,7 +61,7 @@ def test_a_host_that_never_rests() -> None:
     for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
         faulty = FaultyBackend(kernel)
         faulty.is_restless = True
-        report = check_host(faulty, config(cidrs=(CIDR,)))
+        report = check_kernel(faulty, config(cidrs=(CIDR,)))
         doubt = report.families[0].doubts[-1]
         assert (report.verdict, doubt.name, doubt.severity) == (verdict, "kernel-differs", "warning")
         assert doubt.sentence.startswith("the route tables kept changing while they were read")
@@ -76,7 +76,7 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     snapshot = mock.Mock(wraps=kernel.snapshot)
     monkeypatch.setattr(kernel, "snapshot", snapshot)
-    report = check_host(kernel, config(cidrs=(CIDR,)))
+    report = check_kernel(kernel, config(cidrs=(CIDR,)))
     assert (report.verdict, snapshot.call_count) == ("undecided", 3)
     [doubt] = report.families[0].doubts
     answers = "[172.16.0.0/16 dev ib7 proto unspec scope link]"
@@ -87,7 +87,7 @@ def test_one_error_for_two_reasons() -> None:
     """Linux refuses a lookup alike if there is no route and if a rule says `unreachable`: it does not differ there."""
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
-    assert "kernel-differs" not in names(check_host(kernel, config(cidrs=(CIDR,))))
+    assert "kernel-differs" not in names(check_kernel(kernel, config(cidrs=(CIDR,))))
 
 
 @pytest.mark.linux
@@ -100,9 +100,9 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
         hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
         namespace.batch([f"route add {to} {hops}", "route append default via 10.0.0.1 dev eth0"])
         configuration = HostRoutingConfig(route_overlap=expect(CIDR, expected_devs=["eth0"]))
-        assert check_host(backend, configuration).verdict == "overlap"
+        assert check_kernel(backend, configuration).verdict == "overlap"
         namespace.batch(["link set ib0 down"])
-        report = check_host(backend, configuration)
+        report = check_kernel(backend, configuration)
         assert (report.verdict, report.families[0].doubts) == ("ok", ())
 
 
@@ -110,7 +110,7 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
 def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | None) -> None:
     """The other family is left out, the tables that no rule looks up, and the routes that do not matter."""
     kernel = mock.Mock(wraps=h200(dual_stack=True))
-    report = check_host(kernel, config(cidrs=cidrs))
+    report = check_kernel(kernel, config(cidrs=cidrs))
     assert report.verdict == "overlap"
     near = [*map(Prefix.parse, cidrs)]
     assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near)]
@@ -118,7 +118,7 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
 
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
-    with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs: is empty, so there is nothing to check"):
+    with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs is empty, so there is nothing to check"):
         check_snapshot(h200().snapshot(), HostRoutingConfig())
 
 

@@ -31,7 +31,7 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check.check import CheckReport, check_host
+from hostrouting.check.check import CheckReport, check_kernel
 from hostrouting.check.judge import ESCAPE
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
@@ -255,7 +255,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         dressed = cast("RouteBackend", Dressed(backend, field))
         linux_agrees(field, namespace)
-        report = check_host(dressed, field.configuration)
+        report = check_kernel(dressed, field.configuration)
         assert "kernel-differs" not in {doubt.name for family in report.families for doubt in family.doubts}
         snapshot = dressed.snapshot()
         checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": showing(field.kinds)})
