@@ -280,8 +280,9 @@ class HostRoutingConfig(NamedTuple):
     def from_json(cls, text: str | bytes, *, required: bool = False) -> "HostRoutingConfig":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
-        If that key is present, all keys next to it are ignored. A larger document without any key of hostrouting
-        configures nothing, or is a fault if a key is `required`. Raises a ConfigError with all faults at once.
+        If that key is present, all keys beside it are ignored. A larger document without any key of hostrouting
+        configures nothing. If a configuration is `required`, such a document is a fault, and so is a key of hostrouting
+        beside `hostRouting`. Raises a ConfigError with all faults at once.
         """
         return cls.from_mapping(parse(text, _REMEDY), required=required)
 
@@ -292,6 +293,9 @@ class HostRoutingConfig(NamedTuple):
         ours = [*map(camel, cls.__annotations__)]
         keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours
         if _IN_AGENTS_FILE in keys:
+            rule, remedy = f"is beside {_IN_AGENTS_FILE}, where it would be ignored", f"move it into {_IN_AGENTS_FILE}"
+            if required and (beside := [Fault(key, "", rule, remedy) for key in keys if key in ours]):
+                raise ConfigError(beside)
             return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
         if not {*keys}.isdisjoint(ours):
             return read(cls, document)

@@ -2,9 +2,7 @@
 
     FakeKernel         a fake kernel in memory that behaves like Linux
     FaultyBackend      any backend, with the faults that a test sets
-    FakeNftables       fake nftables in memory; faults can be injected
-    FakeEbtables       fake ebtables in memory; faults can be injected
-    FakeLinkLayer      fake MAC addresses and neighbours in memory; faults can be injected
+    FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer), with faults
     FakeHost           the fake kernel with files and a service manager, or an image: `FakeHost.image()`
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     strategies         hypothesis strategies for configurations, routes and hosts
