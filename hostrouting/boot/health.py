@@ -29,13 +29,15 @@ _AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What is wrong with the gate of this configuration, which is the installed one. Nothing is changed."""
     units = gated_units(config)
-    faults = [*_of_files(host, config), *(_of_opening(host, spoken(units)) if units else ())]
-    return worst_first((*faults, *(fault for unit in units for fault in _of_unit(host, unit))))
+    opening = [*_of_opening(host, spoken(units))] if units else []
+    faults = {unit: (*opening, *_of_unit(host, unit)) for unit in units}
+    held = spoken([unit for unit in units if all(fault.name != "gate-open" for fault in faults[unit])])
+    return worst_first((*_of_files(host, config, held), *(fault for unit in units for fault in faults[unit])))
 
 
-def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Files that are missing or edited, and files in gate.d that are not ours."""
-    files, units = host.files, spoken(gated_units(config))
+def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
+    """Files that are missing or edited, and files in gate.d that are not ours; only these units run the gate."""
+    files = host.files
     for path in foreign_steps(files):
         sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
         yield Finding("file", "note", sentence, path)
@@ -52,7 +54,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     for file in files_of(config):
         if not files.look(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
-                is_needed = file.path in needed
+                is_needed = file.path in needed and bool(units)
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
                 yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
@@ -66,12 +68,16 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
-    entry = host.files.look(path)
+    if (entry := host.files.look(path)) is None or not host.files.look(HostLayout.gate_path):  # gate.sh reads it
+        return
     # A file of root that only root can write, that root can read, and that is not a program.
-    is_protected = entry is not None and entry == Entry("file", entry.mode & 0o644 | 0o400)
+    is_protected = entry == Entry("file", entry.mode & 0o644 | 0o400)
     if is_protected and (reason := (host.files.read(path) or "").partition("\n")[0].strip()):
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
+    else:
+        sentence = f"{path} is ignored: it must be a file with a reason in it that only root can write"
+        yield Finding("file", "warning", sentence, path, f"as root: rm {path}; to open the gate: echo REASON >{path}")
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:

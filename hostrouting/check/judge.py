@@ -208,11 +208,16 @@ class Judge:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
         # A device for marked packets is only for these, and a pod's device for single addresses.
         unfit = {"marked": not is_marked, "pod": route.prefix.length < self.fib.width}
-        if row := next((row for row in self._rows(dev) if not unfit.get(row[1].use)), None):
-            cni, device = row
+        if rows := [row for row in self._rows(dev) if not unfit.get(row[1].use)]:
             if rival := self._rival_of(dev, route, is_marked=is_marked):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
-            return Opinion(FINE, "allowed", f"{device.pattern} ({cni.name})")
+            if len(rows) > 1:  # CNIs share the name of a bridge: other devices show which of them runs
+                rows = [
+                    row for row in rows if any(self._is_of(other, row[0]) for other in {*self.links} - {dev})
+                ] or rows
+            return Opinion(
+                FINE, "allowed", f"{rows[0][1].pattern} ({spoken([cni.name for cni, _ in rows], last='or')})"
+            )
         is_below_tunnel = uplinks.card is None and any(is_tunnel(self.links.get(other)) for other in uplinks.doubtful)
         if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
             return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it")

@@ -101,7 +101,7 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             vars(parser)["error"] = command.error
     if words and words[0] not in {*COMMANDS, "-h", "--help", "--version"} and not is_completion:
         for at, word in enumerate(words):
-            if near := nearest(word, COMMANDS):
+            if word not in _ARGUMENTS and (near := nearest(word, COMMANDS)):
                 parser.error(f"did you mean: hostrouting {join([near, *words[:at], *words[at + 1 :]])}")
     if is_completion:
         import_module("argcomplete").autocomplete(parser)

@@ -22,6 +22,11 @@ def typed_name(path: str) -> str:
     return "FILE" if path == "-" else shlex.quote(path)
 
 
+def as_whom(arguments: argparse.Namespace) -> str:
+    """Who has to type a command, and where: a snapshot may be read anywhere."""
+    return "as root" if arguments.snapshot is None else "on that host as root"
+
+
 def read_config(path: str) -> HostRoutingConfig:
     """The configuration in this file."""
     return HostRoutingConfig.load(path, required=True)

@@ -10,7 +10,7 @@ from shlex import quote
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import bad_input, find_config, typed_name, with_cidrs
+from hostrouting.cli.source import as_whom, bad_input, find_config, typed_name, with_cidrs
 from hostrouting.host.host import Host
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
@@ -28,5 +28,4 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
     repair = ["hostrouting repair", *map(quote, arguments.cidrs)]
     repair += [] if arguments.config is None else ["--config", typed_name(arguments.config)]
-    there = "as root" if arguments.snapshot is None else "on that host as root"
-    return Answer(code, check.document(), check.lines(" ".join(repair), there), check.report)
+    return Answer(code, check.document(), check.lines(" ".join(repair), as_whom(arguments)), check.report)

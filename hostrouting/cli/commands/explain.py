@@ -7,14 +7,15 @@ other packets to the address are routed differently, the answer says which. The 
 import argparse
 from collections.abc import Iterator
 
+from hostrouting.check.check import FamilyReport
+from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
-from hostrouting.check.report import FATES, find_doubts
-from hostrouting.cli.output import FINE, Answer, capped, finding_lines
-from hostrouting.cli.source import bad_input, find_config, read_host
+from hostrouting.check.report import FATES, find_doubts, verdict_sentence
+from hostrouting.cli.output import FINE, Answer, capped
+from hostrouting.cli.source import as_whom, bad_input, find_config, read_host
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
-from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import table_name
@@ -60,8 +61,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         way = _way(decision)
         if not {*part.opinion.devs} <= {*decision.devs}:
             way = f"may leave through {spoken(part.opinion.devs)}, whose default route has the same metric as [{route}]"
-        yield _judged(f"{address} {way}", part.opinion, expected, is_open=bool(doubts or unseen))
-        yield from finding_lines(find_doubts(fib.family, doubts))
+        lost, missing = [*undelivered(judge)], (flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule")
+        yield _judged(f"{address} {way}", judge, part.opinion, doubts=bool(lost or doubts), unseen=bool(unseen))
+        for finding in (*lost, *missing, *find_doubts(fib.family, doubts)):
+            yield finding.line.replace("as root", as_whom(arguments))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
         if route is not None:
@@ -80,24 +83,23 @@ def _plain(decision: Decision) -> dict[str, object]:
     return {"kind": decision.kind, "devs": list(decision.devs)}
 
 
-def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -> str:
-    if opinion.grade == ESCAPE and not expected and not is_open:
-        return f"NO-DEFAULT-ROUTE: {way}; there is no default route, so no device is expected"
-    if opinion.grade == ESCAPE and expected:
-        name = opinion.name if opinion.name in ESCAPES else "refused"
-        return f"{name.upper()}: {way}; expected: {spoken(expected, last='or')}"
+def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: bool) -> str:
+    """The sentence about the way, after the verdict of a check of this address alone."""
+    if opinion.grade == ESCAPE and judge.uplinks.devs:
+        return f"OVERLAP: {way}; expected: {spoken(sorted(judge.uplinks.devs), last='or')}"
+    if opinion.grade == ESCAPE and not unseen:
+        return f"NO-DEFAULT-ROUTE: {way}; {verdict_sentence(FamilyReport(judge, ()))}"
     allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
-    return f"{'UNDECIDED' if is_open else 'OK'}: {way}{allowed}"
+    return f"{'UNDECIDED' if doubts or unseen else 'OK'}: {way}{allowed}"
 
 
 def _way(decision: Decision) -> str:
     if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
     next_hops = () if decision.route is None else decision.route.next_hops
-    gateways = spoken([*dict.fromkeys(str(hop.gateway) for hop in next_hops if hop.gateway)], last="or")
-    through = f"via {gateways}" if gateways else "without a gateway"
-    as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
-    return f"leaves through {spoken(decision.devs, last='or')} {through}{as_kind}"
+    hops = [hop for hop in next_hops if hop.dev and not hop.dead]
+    ways = (f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway" for hop in hops)
+    return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{'' if decision.kind == 'unicast' else f', as {decision.kind}'}"
 
 
 def _result(tried: Tried) -> str:

@@ -10,7 +10,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import read_config, read_host, typed_name
+from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.routes.plan import plan_static_routes
@@ -46,8 +46,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
     else:
         typed = f"{typed_name(arguments.config)}{' --allow-removal' if arguments.allow_removal else ''}"
-        there = "as root" if arguments.snapshot is None else "on that host as root"
-        code, answer = PROBLEM, f"TO DO: {there}: hostrouting apply --config {typed}"
+        code, answer = PROBLEM, f"TO DO: {as_whom(arguments)}: hostrouting apply --config {typed}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
     verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
     lines = [answer, *plan_lines(plan), *verdicts]

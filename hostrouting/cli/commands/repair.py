@@ -12,7 +12,7 @@ import json
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import find_config, with_cidrs
+from hostrouting.cli.source import as_whom, find_config, with_cidrs
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.host import Host
@@ -25,7 +25,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{report}; add a default route, or set routeOverlap.expectedDevs in a --config file")
+        rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
+        remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
+        raise NotReady(f"{report}; {remedy}".replace("as root", as_whom(arguments)))
     if report.escapes and not report.routes:
         raise RouteOverlapError("; ".join(map(str, unsafe)) or "no repair is known for packets of pods alone")
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
@@ -40,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         say("whether a repair is needed cannot be decided:")
         limits = [doubt for family in report.families for doubt in family.doubts]
     for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else map(str, limits):
-        say(text if arguments.snapshot is None else text.replace("as root", "on that host as root"))
+        say(text.replace("as root", as_whom(arguments)))
     for target, held in gone.items() if is_decided else ():
         say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()

@@ -2,12 +2,16 @@
 
 import argparse
 import json
+import sys
 
 from hostrouting.cli.output import FINE, Answer
-from hostrouting.cli.source import read_host
+from hostrouting.cli.source import bad_input, read_host
 from hostrouting.host.host import Host
+from hostrouting.model.snapshot import SAVE
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
+    if sys.stdout is None:  # other answers have an exit code; this one would be lost
+        raise bad_input("standard output", "is closed", SAVE)
     text = read_host(host).to_json()
     return Answer(FINE, json.loads(text) if arguments.json else {}, text.splitlines())

@@ -93,10 +93,28 @@ class TestFiles:
         [("ticket 4711\n", 0o600, True), ("why", 0o644, True), ("why", 0o664, False), (" \n", 0o600, False)],
     )
     def test_break_glass(self, host: FakeHost, text: str, mode: int, *, is_open: bool) -> None:
-        """An opening has a reason in it, and only root can write it; another one is ignored."""
-        host.files.texts[LAYOUT.opening_path], host.files.modes[LAYOUT.opening_path] = text, mode
-        sentence = f"{LAYOUT.opening_path} lets {MACHINES} start unchecked until the next boot: {text.strip()}"
-        assert faults(host) == [("gate-open", "warning", sentence)] * is_open
+        """An opening has a reason in it, and only root can write it; another one is ignored, and that is said."""
+        path = LAYOUT.opening_path
+        host.files.texts[path], host.files.modes[path] = text, mode
+        opens = "gate-open", "warning", f"{path} lets {MACHINES} start unchecked until the next boot: {text.strip()}"
+        rule = "it must be a file with a reason in it that only root can write"
+        assert faults(host) == [opens if is_open else ("file", "warning", f"{path} is ignored: {rule}")]
+
+    @pytest.mark.parametrize("path", [LAYOUT.gate_path, CHECK])
+    def test_what_is_open_is_not_shut(self, host: FakeHost, path: str) -> None:
+        """Where units start unchecked, a missing file keeps none from starting; without gate.sh, nothing opens the gate."""
+        host.files.remove(path)
+        missing = ("file", "error", f"{path} is missing")
+        assert missing in faults(attrs.evolve(host, manager=FakeManager(running=False)))
+        host.files.texts[LAYOUT.opening_path], host.files.modes[LAYOUT.opening_path] = "why", 0o600
+        names = [name for name, *_ in faults(host)]
+        assert names == (["gate-shut"] if path == LAYOUT.gate_path else ["file", "gate-open"])
+        host.files.remove(DROP_IN)
+        host.files.remove(LAYOUT.opening_path)
+        assert [*faults(host)] == [
+            missing,
+            ("gate-open", "error", f"{DROP_IN} is missing, so {MACHINES} starts unchecked"),
+        ]
 
 
 class TestSystemd:

@@ -71,6 +71,7 @@ def test_what_is_loaded(words: str) -> None:
         ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
         ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
         ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),
+        ("--snapshot s.json check 172.16.0.0/16", "did you mean: hostrouting check --snapshot s.json 172.16.0.0/16"),
         ("explain", "required: ADDRESS"),
         ("explain 172.16.0.0/16", 'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9'),
         ("explain fe80::1%eth0", 'ADDRESS: "fe80::1%eth0" has a zone; write the address without it'),
@@ -229,11 +230,11 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     assert check.code(ignored) == (0 if not beside else check.code({*NAMES} - beside))
 
 
-@given(nodes(), st.integers(0, 1 << 16))
-def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int) -> None:
+@given(nodes(), st.integers(0, 1 << 16), st.booleans())
+def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int, has_lost_a_rule: bool) -> None:  # noqa: FBT001  drawn
     """Where a device is expected, it begins with the verdict of a check of the address alone."""
-    family, snapshot = node
-    block = block_of(family)
+    family, block = node[0], block_of(node[0])
+    snapshot = node[1]._replace(rules=node[1].rules[has_lost_a_rule:])  # the first is that for table local
     address = str(ip_at(family, block.first + place % (block.last - block.first + 1)))
     config = HostRoutingConfig(route_overlap=expect(address + f"/{width_of(family)}"))
     report = check_snapshot(snapshot, config)
@@ -241,6 +242,18 @@ def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int) -> No
     said = say("explain", address, "--snapshot", "-", stdin=snapshot.to_json().encode())
     word = said.lines[0].partition(":")[0].lower()
     assert (word if word in {"ok", "undecided"} else "overlap") == report.verdict
+
+
+@pytest.mark.parametrize(
+    ("priority", "words"), [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")]
+)
+def test_a_missing_rule(priority: int, words: str) -> None:
+    """What is missing is the rule, and not a default route: the remedy is the command that adds it."""
+    snapshot = plain_vm().snapshot()
+    snapshot = snapshot._replace(rules=tuple(rule for rule in snapshot.rules if rule.priority != priority))
+    said = say(*words.split(), "--snapshot", "-", stdin=snapshot.to_json().encode())
+    assert f"on that host as root: ip rule add pref {priority} lookup " in said.out + said.err
+    assert not re.search("is no default route|add a default route|^OK", said.out + said.err)
 
 
 def test_warnings_as_errors(tmp_path: Path) -> None:
@@ -326,6 +339,11 @@ class TestAsAProgram:
         done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
         problem = "hostrouting: the answer could not be written: No space left on device\n" if "full" in where else ""
         assert (done.returncode, done.stderr) == (bool(problem), problem)
+
+    def test_a_snapshot_that_nothing_takes(self, command: list[str]) -> None:
+        """A check has its exit code; a snapshot is only what is written, so a closed output is a mistake."""
+        done = completed(["bash", "-c", f"{shlex.join(command[:3])} snapshot >&-"])
+        assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
 
     def test_completion(self, tmp_path: Path) -> None:
         """Argcomplete completes commands and options."""
