@@ -27,7 +27,7 @@ from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import spoken
+from hostrouting.text import in_plural, spoken
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")  # also the hexadecimal one of a bridge: br-1f3bf2e4c5d6
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -158,18 +158,18 @@ def _problem(report: CheckReport) -> str:
     cidrs: dict[str, list[str]] = {}
     for (way, cidr), size in sizes.items():
         cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'a part of '}{cidr}")
-    ways = [f"{spoken(names)} {way}" for way, names in cidrs.items()]
+    ways = [f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}" for way, names in cidrs.items()]
     lost = [family.family for family in report.families if family.verdict == "no-default-route"]
     lacking = [f"no IPv{family} default route" for family in lost]
     rest = ("no rule looks up table local first",)  # missing-rule
     every = (DOUBTS.get(doubt.name, rest)[0] for family in report.families for doubt in family.doubts)
-    doubts = (sentence.format(where="…", reason="…") for sentence in every)
+    doubts = (sentence.format(where="some addresses", reason="…") for sentence in every)
     return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
 
 
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"{verb_of(escape)} {devs}" if devs else f"leaves through no device ({escape.kind.replace('-', ' ')})"
+    way = f"{verb_of(escape)} {devs}".rstrip()
     return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 

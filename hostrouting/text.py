@@ -14,6 +14,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def in_plural(predicate: str) -> str:
+    """The predicate of several things: `leave through eth0` for `leaves through eth0`."""
+    verb, _, rest = predicate.partition(" ")
+    return f"{ {'is': 'are', 'has': 'have'}.get(verb, verb.removesuffix('s')) } {rest}"
+
+
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
     shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])

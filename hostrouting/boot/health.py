@@ -58,7 +58,7 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
                 yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            yield Finding("file", "error", f"{file.path} has another text, owner or mode", file.path, _AGAIN)
+            yield Finding("file", "error", f"{file.path} differs in text, owner or mode", file.path, _AGAIN)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:

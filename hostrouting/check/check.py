@@ -4,8 +4,8 @@ For each family, the tables say where packets end (`fib`), the judge says what i
 proven. On a live host the kernel itself is asked once in each range: where it says something else than its tables, the
 verdict is undecided. A check waits for a default route, because it may come after the boot.
 
-The verdict of a family is overlap if anything escapes; undecided if anything is in doubt; no-default-route if no device
-is expected; else ok. OK is never wrong for packets of the host itself.
+The verdict of a family is overlap if anything escapes; no-default-route if no device is expected, unless something is
+not judged; undecided if anything is in doubt; else ok. OK is never wrong for packets of the host itself.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class Judge:
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
         if dev in uplinks.doubtful:
-            return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
+            return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful), last="or"))
         if dev in uplinks.devs:
             if self._is_far(dev, route) and not is_listed:
                 reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
@@ -220,7 +220,7 @@ class Judge:
             )
         is_below_tunnel = uplinks.card is None and any(is_tunnel(self.links.get(other)) for other in uplinks.doubtful)
         if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
-            return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it")
+            return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.doubtful, dev}), last="or"))
         return Opinion(ESCAPE, "overlap", dev)
 
     def is_card(self, dev: str) -> bool:
@@ -286,7 +286,7 @@ class Judge:
         inside = self._pods_inside(route)
         is_one_of_many = sum(other.protocol == route.protocol for other in self.fib.routes) > 1
         if length >= _POD_BLOCK[family] and any(single == self.fib.width and self._rows(dev) for dev, single in inside):
-            opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, with pods inside")
+            opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, but holds pods")
         for cni in CNIS:
             has_device = any(self._is_of(dev, cni) for dev in self.links)
             for row in cni.refusals:

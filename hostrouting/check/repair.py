@@ -179,7 +179,12 @@ def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: 
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
-        return ("not-proven", why) if any(prefix.length >= length for prefix in around) else ("host-route", "")
+        if any(prefix.length >= length for prefix in around):
+            return "not-proven", why
+        if is_reserved(Prefix.around(fib.family, address, fib.width)):
+            return "host-route", "the range is reserved"
+        holder = f"[{route}]" if route is not None and route.prefix.length == fib.width else "another route"
+        return "host-route", f"{holder} is as specific as a route can be"
     if part.opinion.name == "own-range":
         return "earlier-rule", f"[{route}] makes the range this host's own"
     return "earlier-rule", f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"

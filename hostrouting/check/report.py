@@ -19,7 +19,7 @@ from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import Route, protocol_name, table_name
 from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted, in_plural, spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
-        "packets to {where} should leave through one of {reason}, but which one is unclear",
-        "name the devices that are meant in routeOverlap.expectedDevs",
+        "whether packets to {where} should leave through {reason} is unclear",
+        "in routeOverlap.expectedDevs, name the devices that are meant",
     ),
     "two-cnis": (
         "packets to {where} leave through a CNI's device that may be a leftover: {reason}",
@@ -59,7 +59,7 @@ FATES = {
 """What happens to a packet that leaves through no device."""
 _REASONS = {
     "earlier-rule": "{cause}",
-    "host-route": "another route is as specific as a route can be, or the range is reserved",
+    "host-route": "{cause}",
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
     "not-proven": "with these routes, {cause}",
@@ -94,7 +94,8 @@ def verdict_sentence(family: FamilyReport) -> str:
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
         lost_by = _grouped((verb_of(escape), dev) for escape in family.escapes for dev in escape.devs or ("",))
-        ways = [f"{verb} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
+        is_one = len({escape.cidr for escape in family.escapes}) == 1
+        ways = [f"{verb if is_one else in_plural(verb)} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
         ends = {escape.cidr: escape.cidr.first for escape in family.escapes}  # all before these escapes
         for escape in sorted(family.escapes, key=attrgetter("first")):
             if escape.first <= ends[escape.cidr]:
@@ -107,7 +108,7 @@ def verdict_sentence(family: FamilyReport) -> str:
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
     allowed = dict.fromkeys(filter(None, map(_allowance_of, family.parts)))
-    beside = f", or through {spoken([*allowed])}" if allowed else ""
+    beside = f", or through {spoken([*allowed], last='or')}" if allowed else ""
     return f"every address of {cidrs} leaves through {devs}{beside}, or is this host's own"
 
 
@@ -208,8 +209,11 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
     every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
     routes = [f"[{route}]" for route in every if route.type == "unicast"]
-    passed_over = f" that counts (there is {spoken(routes)})" if routes else ""
-    sentence = f"there {'was' if wait else 'is'} no {target}{passed_over}{when}, so no device is expected"
+    absent = f"there {'was' if wait else 'is'} no {target}{when}"
+    if routes:
+        after = f" even after {wait:g} s" if wait else ""
+        absent = f"no {target} counts{after} ({spoken(routes)} {'does' if len(routes) == 1 else 'do'} not)"
+    sentence = f"{absent}, so no device is expected"
     downs = {dev: "" if link.up else ", down" for dev, link in family.judge.links.items() if leads_out(link)}
     held = [address for address in family.judge.addresses if address.dev in downs and address.ip not in LINK_LOCAL]
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]

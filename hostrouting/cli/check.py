@@ -49,8 +49,8 @@ class Check(NamedTuple):
         """The commands that repair the routing until the next boot."""
         return repair_commands(self.report.resolved)
 
-    def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
-        """The whole page; `repair` prints the repaired configuration, `there` says as whom commands are typed."""
+    def lines(self, options: str = "", there: str = "as root", note: str = "") -> Iterator[str]:
+        """The whole page; repair is typed with these options, by whom `there` says, and after what the note says."""
         yield from (verdicts := [*map(str, self.report.families)])
         findings = [finding._replace(remedy=finding.remedy.replace("as root", there)) for finding in self.findings]
         escapes = [finding for finding in findings if finding.name in ESCAPES]
@@ -60,7 +60,7 @@ class Check(NamedTuple):
         if commands := self.commands():
             part = " (repairs only a part)" if any(finding.name == "unsafe" for finding in findings) else ""
             yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
-            yield from (f"Permanently, {there}:", f"  {repair} | hostrouting apply --config -")
+            yield from (f"Permanently, {there}{note}:", f"  hostrouting repair{options} | hostrouting apply --config -")
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
         for finding in findings:
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
+from shlex import quote
 from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
@@ -13,18 +14,19 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
 
+_MOST = 6  # names of nodes with one problem
 _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 
 
-def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
-    """Check the snapshots in these folders in new processes, one for each processor."""
+def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> Answer:
+    """Check the snapshots in these folders in new processes, one for each processor; one check has these options."""
     paths = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
         groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
-    return Answer(code, document, _lines(groups))
+    return Answer(code, document, _lines(groups, options))
 
 
 def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
@@ -38,14 +40,16 @@ def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
     return results
 
 
-def _lines(groups: tuple[NodeGroup, ...]) -> Iterator[str]:
+def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
     verdicts = Counter(group.verdict for group in groups for _ in group.nodes)
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:
         if group.verdict != "ok":
             yield from ("", f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}")
-            yield f"  {spoken(group.nodes, most=6)}"
+            yield f"  {spoken(group.nodes, most=_MOST)}{'; --json shows all' if len(group.nodes) > _MOST else ''}"
+        if group.verdict not in {"ok", NO_VERDICT} and not group.repair:
+            yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"
         if group.repair:
             yield "  repair, for staticRoutes.routes of their configuration:"
             yield from ",\n".join(f"    {json.dumps(route.to_mapping())}" for route in group.repair).split("\n")

@@ -27,7 +27,7 @@ _IN_AGENTS_FILE = "hostRouting"
 _REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} means no settings"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-_LENGTHS = {str(length): length for length in range(129)}  # int() also reads 08, and digits of other alphabets
+_LENGTHS = {str(length): length for length in range(1000)}  # int() also reads 08, and digits of other alphabets
 _WIDEST = {4: 8, 6: 32}  # networks of pods
 
 # Units that cannot wait for the gate; of the early ones, how their names begin.
@@ -46,10 +46,12 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     host, slash, length = text.partition("/")
     try:
         address = as_ip(host)
-        bits = _LENGTHS[length] if slash else address.max_prefixlen
-        prefix = Prefix.around(address.version, int(address), bits)
+        bits, most = _LENGTHS[length] if slash else address.max_prefixlen, address.max_prefixlen
     except (ValueError, KeyError):
         raise ValueError("is not a network", 'write an address, a slash and a length: "10.0.0.0/8"') from None
+    if bits > most:
+        raise ValueError("has too long a prefix", f"the length is at most {most}")
+    prefix = Prefix.around(address.version, int(address), bits)
     if has_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if is_exact and prefix.ip != address:

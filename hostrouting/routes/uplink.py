@@ -124,7 +124,7 @@ class Uplink:
         covering = [route for route in self._direct if there in route.prefix]
         # Linux would accept this host's own address, and lose the packets.
         if any(route.type == "local" and route.prefix == there for route in covering):
-            return f"another gateway than {gateway}, which is this host's own address"
+            return f"a gateway other than {gateway}, this host's own address"
         if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"

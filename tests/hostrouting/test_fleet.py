@@ -94,6 +94,7 @@ def test_the_command(nodes: Path) -> None:
             '    {"destination": "172.16.0.0/17"},',
             '    {"destination": "172.16.128.0/17"}',
         ]
+        assert f"  see: hostrouting check {CIDR} --snapshot {nodes}/marked.json" in said.lines
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
         for names, code in {
             ("vm",): 0,

@@ -17,15 +17,16 @@ ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--i
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = with_cidrs(find_config(arguments, host), arguments.cidrs)
+    config, file = with_cidrs(find_config(arguments, host), arguments.cidrs), arguments.config
+    options = "".join(f" {quote(cidr)}" for cidr in arguments.cidrs)
+    options += "" if file is None else f" --config {typed_name(file)}"
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
 
         if arguments.snapshot or arguments.fail_on or arguments.ignore:
             raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
-        return check_nodes(arguments.snapshots, config)
+        return check_nodes(arguments.snapshots, config, options)
     check = make_check(config, host, arguments.snapshot)
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
-    repair = ["hostrouting repair", *map(quote, arguments.cidrs)]
-    repair += [] if arguments.config is None else ["--config", typed_name(arguments.config)]
-    return Answer(code, check.document(), check.lines(" ".join(repair), as_whom(arguments)), check.report)
+    copied = f", with a copy of {typed_name(file)}" if file is not None and arguments.snapshot is not None else ""
+    return Answer(code, check.document(), check.lines(options, as_whom(arguments), copied), check.report)

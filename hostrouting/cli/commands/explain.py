@@ -99,7 +99,8 @@ def _way(decision: Decision) -> str:
     next_hops = () if decision.route is None else decision.route.next_hops
     hops = [hop for hop in next_hops if hop.dev and not hop.dead]
     ways = (f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway" for hop in hops)
-    return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{'' if decision.kind == 'unicast' else f', as {decision.kind}'}"
+    as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
+    return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{as_kind}"
 
 
 def _result(tried: Tried) -> str:

@@ -15,7 +15,9 @@ from hostrouting.cli.output import FINE, PROBLEM, Answer, say
 from hostrouting.cli.source import as_whom, find_config, with_cidrs
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
+from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 
@@ -24,12 +26,15 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     known = find_config(arguments, host)
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
+    remedies = [finding.remedy for finding in check.findings if unsafe and finding.remedy and finding.name in ESCAPES]
+    remedies = first_of([*dict.fromkeys(remedy.replace("as root", as_whom(arguments)) for remedy in remedies)])
     if report.verdict == "no-default-route":
         rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
         remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
         raise NotReady(f"{report}; {remedy}".replace("as root", as_whom(arguments)))
     if report.escapes and not report.routes:
-        raise RouteOverlapError("; ".join(map(str, unsafe)) or "no repair is known for packets of pods alone")
+        reasons = "; ".join(first_of([*map(str, unsafe)])) or "no repair is known for packets of pods alone"
+        raise RouteOverlapError("; ".join((reasons, *remedies)))
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
@@ -41,7 +46,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if not (is_decided := report.verdict != "undecided"):
         say("whether a repair is needed cannot be decided:")
         limits = [doubt for family in report.families for doubt in family.doubts]
-    for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else map(str, limits):
+    for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else (*map(str, limits), *remedies):
         say(text.replace("as root", as_whom(arguments)))
     for target, held in gone.items() if is_decided else ():
         say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")

@@ -68,7 +68,7 @@ class TestFiles:
     def test_an_edit(self, host: FakeHost) -> None:
         """A file of this release that differs was edited; a file of another release is only another release's."""
         host.files.texts[CHECK] += "exit 0\n"
-        sentence = f"{CHECK} has another text, owner or mode"
+        sentence = f"{CHECK} differs in text, owner or mode"
         assert faults(host) == [("file", "error", sentence)]
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):

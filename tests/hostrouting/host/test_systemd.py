@@ -99,7 +99,7 @@ def test_show() -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (Ended(1, "", "Failed to connect to bus"), "systemctl could not daemon-reload; check that systemd runs"),
+        (Ended(1, "", "Failed to connect to bus"), "systemd does not answer; check that it runs"),
         (FileNotFoundError(), "systemctl was not found; install the package systemd, or write into an image"),
     ],
 )

@@ -185,7 +185,7 @@ class TestWhatIsMissing:
             ("10.0.0.9", "eth9", "the device eth9, which this host does not have"),
             (None, "eth9", "the device eth9, which this host does not have"),
             ("10.1.0.9", "eth0", "an address or route on eth0 that reaches the gateway 10.1.0.9 directly"),
-            ("10.0.0.4", "eth0", "another gateway than 10.0.0.4, which is this host's own address"),
+            ("10.0.0.4", "eth0", "a gateway other than 10.0.0.4, this host's own address"),
             ("10.1.0.9", "eth1", "the device eth1 to be up"),
         ],
     )
