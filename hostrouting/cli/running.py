@@ -1,4 +1,4 @@
-"""What a task would change, as lines; and a run of it: the log on standard error, and then what it has changed."""
+"""What a task would change, as lines; and a run of it: what it waits for, and then what it has changed."""
 
 import logging
 import signal
@@ -13,6 +13,10 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.results import Plan
+from phases.observers import FIELDS, LOGGER, live_tree
+
+_ON_PAGE = {"verdict", "finding"}
+"""The fields of log lines about what the page shows: the verdict of the check, a route that is left out."""
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -93,12 +97,17 @@ class Run(NamedTuple):
 
 
 def run_task(task: phases.AnyTask, host: Host) -> Run:
-    """Run the task on this host. After a signal, or the end of its terminal, it takes back what it has begun."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")  # on standard error
+    """Run the task on this host. After a signal, or the end of its terminal, it takes back what it has begun.
+
+    Standard error has what the run waits for, and warnings; but not what the page says afterwards.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: _ON_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    report = phases.run(task)
+    report = phases.run(task, observers=[tree for tree in [live_tree(LOGGER)] if tree])
     leaves = [step for step in report.walk() if not step.children]  # the result of a group repeats theirs
     effects = sum((effects_of(outcome) for step in leaves for outcome in (step.result, step.error)), Effects())
     lasting = [path for path in effects.files if path not in HostLayout.markers]

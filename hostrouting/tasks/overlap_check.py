@@ -65,12 +65,12 @@ class CheckRouteOverlap(SectionTask):
             ctx.log.warning("%s", error)
         for severity in SEVERITIES:
             for finding in [finding for finding in rest if finding.severity == severity][:_SHOWN]:
-                ctx.log.log(finding.level, "%s", finding)
+                ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
         if wrong and check.mode == "STRICT":  # whoever catches it reports what it names
             document = check_document(report, mode=check.mode, findings=findings)
             raise RouteOverlapError("; ".join(lines), findings=findings, report=report, check=document)
         for line in lines:
-            ctx.log.warning("%s", line)
+            ctx.log.warning("%s", line, extra={"verdict": report.verdict})
         return CheckResult(report=report)
 
     def _mark(self, marker: str | None, lines: Iterable[str]) -> None:

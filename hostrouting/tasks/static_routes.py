@@ -50,7 +50,7 @@ class ConfigureStaticRoutes(SectionTask):
                 is_done = not (plan.changes or plan.conflicts)
                 applied = Applied(plan) if is_done else self._apply(ctx, backend)
         for finding in applied.plan.left_out:
-            ctx.log.warning("%s", finding)
+            ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
         return Effects(applied.changes)

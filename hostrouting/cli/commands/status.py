@@ -49,6 +49,8 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     unknown = (finding for error in unanswered for finding in error.findings)
     plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
     now = () if check is None else check.lines() if plan.is_empty else map(str, check.report.families)
-    lines = (*headline(plan, is_installed=config is not None, is_fine=code == FINE), *plan_lines(plan), *now)
+    head = [*headline(plan, is_installed=config is not None, is_fine=code == FINE)]
+    shown = (row._replace(remedy="") if row.remedy and row.remedy in "".join(head) else row for row in plan.findings)
+    lines = (*head, *plan_lines(attrs.evolve(plan, findings=tuple(shown))), *now)
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)

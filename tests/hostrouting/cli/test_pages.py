@@ -208,7 +208,7 @@ def pages(name: str, folder: Path) -> str:
     if text.startswith("{"):
         assert json.loads(text) == document.json["config"]
         text = "{…}"
-    remarks = [line for line in page.err.splitlines() if not re.search(" started| after |^will delete", line)]
+    remarks = [line for line in page.err.splitlines() if not line.startswith("will delete ")]
     shown = [f"$ {words}    # {name}", *text.splitlines(), *(f"! {line}" for line in remarks)]
     whole = "\n".join([*shown, f"= {page.code} {json.dumps(document.json)}"])
     return whole.replace(str(path), "FILE").replace(str(image), "IMAGE")
