@@ -73,7 +73,6 @@ class Fault(NamedTuple):
     value: str
     """The value at this path, as printable JSON, shortened; empty if the value is missing."""
     rule: str
-    """What is wrong with the value."""
     remedy: str = ""
     """What to do about it; empty if this is not known."""
 

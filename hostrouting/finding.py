@@ -42,7 +42,6 @@ class Finding(NamedTuple):
     facts: Mapping[str, Any] = {}
     """The facts for programs, as JSON values; docs/findings.md lists them by name."""
     can_retry: bool = False
-    """Whether the finding may go away by itself."""
 
     @property
     def level(self) -> int:

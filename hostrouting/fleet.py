@@ -45,7 +45,6 @@ class NodeResult(NamedTuple):
     """The result for one node: a verdict with its reasons, or why there is none."""
 
     path: str
-    """The file with its snapshot."""
     verdict: str
     problem: str = ""
     """What is wrong; equal on nodes with the same problem. In names of devices, N stands for the numbers."""
@@ -159,10 +158,9 @@ def _problem(report: CheckReport) -> str:
     for (way, cidr), size in sizes.items():
         cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'a part of '}{cidr}")
     ways = [f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}" for way, names in cidrs.items()]
-    lost = [family.family for family in report.families if family.verdict == "no-default-route"]
-    lacking = [f"no IPv{family} default route" for family in lost]
-    rest = ("no rule looks up table local first",)  # missing-rule
-    every = (DOUBTS.get(doubt.name, rest)[0] for family in report.families for doubt in family.doubts)
+    lost = (family for family in report.families if family.verdict == "no-default-route")
+    lacking, local = [f"no IPv{family.family} default route" for family in lost], "no rule looks up table local first"
+    every = (DOUBTS.get(doubt.name, (local,))[0] for family in report.families for doubt in family.doubts)
     doubts = (sentence.format(where="some addresses", reason="…") for sentence in every)
     return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
 

@@ -24,7 +24,6 @@ _UNIT_OF = {
     HostLayout.check_step: HostLayout.check_unit,
     HostLayout.probe_step: HostLayout.probe_unit,
 }
-"""The oneshot that runs each step."""
 
 WRITER = f"hostrouting {__version__}"
 """What config.json says about who wrote the files."""

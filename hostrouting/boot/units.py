@@ -30,7 +30,6 @@ After=network-online.target {HostLayout.routes_unit} {_FLUSHERS}
 # runs as root and outside the unit's sandbox.
 ExecCondition=+{_RUN} {HostLayout.gate_path} %n
 """
-"""The drop-in of each gated unit."""
 
 NETWORKD = f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\nManageForeignNextHops=no\n"
 """Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it, with a log line."""

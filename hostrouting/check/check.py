@@ -50,7 +50,6 @@ class Escape(NamedTuple):
     """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or prohibit."""
     decision: Decision
     devs: tuple[str, ...] = ()
-    """The devices by which they leave."""
     packet: Packet = PLAIN
     """Whose packets: the host's own, or those of pods."""
 
@@ -190,11 +189,8 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no CIDRs are expected."""
     check = config.route_overlap
     if not check.cidrs:
-        rule, remedy = (
-            "is empty, so there is nothing to check",
-            "name the networks that have to leave through the uplink",
-        )
-        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, remedy)])
+        remedy = "name the networks that have to leave through the uplink"
+        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", "is empty, so there is nothing to check", remedy)])
     judges = (Judge(Fib(snapshot, family), check) for family in sorted({cidr.version for cidr in check.cidrs}))
     return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FINE, DOUBT, ESCAPE = 0, 1, 2
-"""The grades of an opinion."""
 
 _OF_LINK = {PROTOCOL_KERNEL, 9, 16}
 """Protocols that say who is a neighbour: kernel (for an address), ra and dhcp."""
@@ -74,7 +73,6 @@ class Opinion(NamedTuple):
     selection: str = ""
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
-    """The devices by which packets escape."""
 
 
 class Part(NamedTuple):
@@ -85,7 +83,6 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...]
-    """The opinions on other ends."""
 
     @property
     def grade(self) -> int:
@@ -121,7 +118,6 @@ class Judge:
         """Use these tables, and what the configuration says about them."""
         self.fib, self.check = fib, check
         self.named = frozenset(check.expected_devs)
-        """The devices that the configuration expects."""
         self.services = of_family(check.service_cidrs, fib.family)
         self.pods = of_family(check.pod_cidrs, fib.family)
         self.links = {link.name: link for link in fib.snapshot.links}

@@ -42,8 +42,8 @@ class Unsafe(NamedTuple):
     last: int
     reason: str
     """One of earlier-rule, host-route, no-gateway, too-many and not-proven."""
-    cause: str = ""
-    """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
+    cause: str
+    """The same in words that follow a colon, with the route or the rule."""
 
 
 class Repair(NamedTuple):
@@ -68,10 +68,10 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         return Repair()
     dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
     if isinstance(way, str):
-        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("no-gateway", way))))
+        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("no-gateway", f"a repair needs {way}"))))
     prefixes = [*islice(_cover(judge.fib, blocks, parts, way), _MOST + 1)]
     if len(prefixes) > _MOST:
-        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("too-many", ""))))
+        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("too-many", "it would take too many routes"))))
     return _proven(judge, Repair(tuple(way._replace(prefix=prefix) for prefix in prefixes), dev), blocks, parts)
 
 
@@ -163,11 +163,11 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
     now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
     before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # routes only add borders
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
-    why = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
+    rest = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
     if is_worse:
         now = before = parts
     reasons = {
-        part.first: _reason(judge.fib, old, part.first, repair.resolved, why)
+        part.first: _reason(judge.fib, old, part.first, repair.resolved, f"with these routes, {rest}")
         for part, old in zip(now, before, strict=True)
         if old.opinion.grade == ESCAPE and part.grade > FINE
     }

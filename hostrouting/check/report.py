@@ -57,13 +57,6 @@ FATES = {
     "not-judged": "is not judged",
 }
 """What happens to a packet that leaves through no device."""
-_REASONS = {
-    "earlier-rule": "{cause}",
-    "host-route": "{cause}",
-    "no-gateway": "a repair needs {cause}",
-    "too-many": "it would take too many routes",
-    "not-proven": "with these routes, {cause}",
-}
 _OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
@@ -94,12 +87,12 @@ def verdict_sentence(family: FamilyReport) -> str:
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
         lost_by = _grouped((verb_of(escape), dev) for escape in family.escapes for dev in escape.devs or ("",))
-        is_one = len({escape.cidr for escape in family.escapes}) == 1
-        ways = [f"{verb if is_one else in_plural(verb)} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
         ends = {escape.cidr: escape.cidr.first for escape in family.escapes}  # all before these escapes
         for escape in sorted(family.escapes, key=attrgetter("first")):
             if escape.first <= ends[escape.cidr]:
                 ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
+        number = str if len(ends) == 1 else in_plural
+        ways = [f"{number(verb)} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
         sizes = _grouped(("all" if end > cidr.last else "a part", str(cidr)) for cidr, end in ends.items())
         whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
         of_pods = "" if any(escape.packet is PLAIN for escape in family.escapes) else ", for packets of pods,"
@@ -209,18 +202,16 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
     every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
     routes = [f"[{route}]" for route in every if route.type == "unicast"]
-    absent = f"there {'was' if wait else 'is'} no {target}{when}"
-    if routes:
-        after = f" even after {wait:g} s" if wait else ""
-        absent = f"no {target} counts{after} ({spoken(routes)} {'does' if len(routes) == 1 else 'do'} not)"
-    sentence = f"{absent}, so no device is expected"
+    was, counts = ("was", "counted") if wait else ("is", "counts")
+    do = "does" if len(routes) == 1 else "do"
+    passed_over = f"no {target} {counts}{when} ({spoken(routes)} {do} not)"
+    sentence = f"{passed_over if routes else f'there {was} no {target}{when}'}, so no device is expected"
     downs = {dev: "" if link.up else ", down" for dev, link in family.judge.links.items() if leads_out(link)}
     held = [address for address in family.judge.addresses if address.dev in downs and address.ip not in LINK_LOCAL]
     candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
     perhaps = f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
-    remedy = f"add an {target}, or set routeOverlap.expectedDevs{perhaps}"
-    if any(flaw.name == "missing-rule" for flaw in family.flaws):  # its remedy is to be tried first
-        remedy = ""
+    lacks_a_rule = any(flaw.name == "missing-rule" for flaw in family.flaws)  # its remedy is to be tried first
+    remedy = "" if lacks_a_rule else f"add an {target}, or set routeOverlap.expectedDevs{perhaps}"
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
 
 
@@ -230,8 +221,9 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     for (reason, cause), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)
         claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
-        sentence = f"{claim} {where}: {_REASONS[reason].format(cause=cause)}"
-        yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
+        yield Finding(
+            "unsafe", severity, f"{claim} {where}: {cause}", where, facts={"reason": reason, "ranges": ranges}
+        )
 
 
 def _costs(family: FamilyReport) -> Iterator[Finding]:

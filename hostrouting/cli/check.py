@@ -45,10 +45,6 @@ class Check(NamedTuple):
         """The JSON value `hostrouting/check/3`."""
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
-    def commands(self) -> tuple[str, ...]:
-        """The commands that repair the routing until the next boot."""
-        return repair_commands(self.report.resolved)
-
     def lines(self, options: str = "", there: str = "as root", note: str = "") -> Iterator[str]:
         """The whole page; repair is typed with these options, by whom `there` says, and after what the note says."""
         yield from (verdicts := [*map(str, self.report.families)])
@@ -57,7 +53,7 @@ class Check(NamedTuple):
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
         yield from ("", *finding_lines(costs)) if costs else ()
-        if commands := self.commands():
+        if commands := repair_commands(self.report.resolved):
             part = " (repairs only a part)" if any(finding.name == "unsafe" for finding in findings) else ""
             yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
             yield from (f"Permanently, {there}{note}:", f"  hostrouting repair{options} | hostrouting apply --config -")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
 
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
-"""The exit codes."""
 _UNANSWERED = {"no-answer", "timeout", "executor-lost"}  # kinds of a HostError
 _SHOWN = 20  # lines of one kind; the JSON contains all
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was

@@ -32,7 +32,6 @@ COMMANDS = {
     "render": "write the boot files of a configuration into an image",
     "clean": "show or delete what azure-vnet left behind",
 }
-"""Each command with its summary."""
 
 EXIT_CODES = """\
 exit codes:

@@ -15,9 +15,6 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.results import Plan
 from phases.observers import FIELDS, LOGGER, live_tree
 
-_ON_PAGE = {"verdict", "finding"}
-"""The fields of log lines about what the page shows: the verdict of the check, a route that is left out."""
-
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """What would be changed, and what there is to tell about it."""
@@ -102,7 +99,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
     handler = logging.StreamHandler()
-    handler.addFilter(lambda record: _ON_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    handler.addFilter(lambda record: {"verdict", "finding"}.isdisjoint(getattr(record, FIELDS, ())))  # on the page
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup

@@ -21,7 +21,6 @@ Mode: TypeAlias = Literal["WARN", "STRICT"]
 """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
 
 MACHINES = "systemd-nspawn@.service"
-"""The template of the machines that systemd-nspawn runs."""
 
 _IN_AGENTS_FILE = "hostRouting"
 _REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} means no settings"
@@ -198,7 +197,6 @@ class ProbeRewriteConfig(NamedTuple):
     interfaces: tuple[
         Annotated[Device, must(lambda name: name != "lo", "is the loopback device, where no probe arrives")], ...
     ] = ()
-    """The uplinks that probes arrive on."""
     link_local: Annotated[IPv6Address, must(lambda ip: ip in LINK_LOCAL, f"is not in {LINK_LOCAL}")] = IPv6Address(
         "fe80::1234:5678:9abc"
     )

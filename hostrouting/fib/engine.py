@@ -44,13 +44,11 @@ class Packet(NamedTuple):
     source: Prefix | None = None
     """For a forwarded packet: a block of sources that no `from` selector cuts."""
     iif: str = "lo"
-    """The device that it arrived on."""
 
 
 PLAIN = Packet()
 
 Conditions: TypeAlias = "tuple[tuple[str, str], ...]"
-"""Selectors of a rule, each with its value."""
 
 
 class Decision(NamedTuple):

@@ -50,7 +50,6 @@ class Effects:
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
-        """The effects as plain values; routes as `ip route` prints them."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),

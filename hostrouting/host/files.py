@@ -28,7 +28,6 @@ class Entry(NamedTuple):
     mode: int = 0
     """The permissions; 0 for a link, which has none of its own."""
     target: str = ""
-    """Where a link leads."""
     is_trusted: bool = True
     """Whether root or the current user owns it: another owner could change it at any time."""
 

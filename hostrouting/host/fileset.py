@@ -71,7 +71,6 @@ class FileChanges:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The paths of the files that would be written."""
         return tuple(file.path for file in self.files)
 
     def __bool__(self) -> bool:

@@ -83,14 +83,12 @@ class Host:
 
     @property
     def nftables(self) -> Nftables:
-        """The packet filter for IPv6."""
         from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415
 
         return NftProgram()
 
     @property
     def ebtables(self) -> Ebtables:
-        """The rules for Ethernet frames."""
         from hostrouting.kernel.ebtables import EbtablesProgram  # noqa: PLC0415
 
         return EbtablesProgram()
@@ -104,7 +102,6 @@ class Host:
 
     @property
     def running_manager(self) -> Manager | None:
-        """The service manager, if one runs on this host."""
         return self.manager if self.manager is not None and self.manager.is_running() else None
 
     @property

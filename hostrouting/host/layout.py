@@ -57,7 +57,6 @@ class HostLayout:
 
     @classmethod
     def unit_path(cls, unit: str) -> str:
-        """The path of the file of this unit."""
         return f"{cls.unit_directory}/{unit}"
 
     @classmethod
@@ -67,7 +66,6 @@ class HostLayout:
 
     @classmethod
     def drop_in_path(cls, unit: str) -> str:
-        """The path of the drop-in that runs the gate before this unit starts."""
         return f"{cls.unit_directory}/{unit}.d/{DROP_IN}"
 
     @staticmethod

@@ -103,7 +103,6 @@ class SystemdManager:
         return tuple(shown)
 
     def _journal(self, invocation: str) -> tuple[str, ...]:
-        """The output of the unit in this run, which failed."""
         if not invocation:
             return ()
         with suppress(OSError):  # the last lines may not be in the journal yet; without them if that hangs

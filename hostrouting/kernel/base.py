@@ -64,7 +64,6 @@ class Outcome(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the change was made."""
         return self.error is None
 
 

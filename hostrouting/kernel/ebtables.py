@@ -103,7 +103,6 @@ class EbtablesProgram:
             return
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
-        """The rules that this program sees."""
         save, purpose = f"{program}-save", "list its rules"
         saved = self._tool(save, purpose=purpose)
         if "*nat" not in map(str.strip, saved.out.splitlines()):

@@ -35,7 +35,6 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
-        """The tasks, as they appear in plans and reports."""
         return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
@@ -74,5 +73,4 @@ class Remove:
         return Configure(HostRoutingConfig(), host=self.host).plan()
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Remove it, and return what was removed."""
         return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)

@@ -137,7 +137,6 @@ def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
 
 
 def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileChanges) -> tuple[Operation, ...]:
-    """The start of the guard, if it has to be started."""
     unit = HostLayout.guard_unit
     if manager is None or not config.guard.enabled:
         return ()

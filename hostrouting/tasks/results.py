@@ -32,7 +32,6 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be changed."""
         routes = self.routes.changes or self.routes.conflicts
         return not (routes or self.files or self.needs_reload or self.operations)
 
@@ -43,7 +42,6 @@ class Plan:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What prevents the run."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def __add__(self, other: Plan) -> Plan:
@@ -57,7 +55,6 @@ class Plan:
         )
 
     def to_mapping(self) -> dict[str, object]:
-        """The plan as plain values."""
         steps = self.routes.steps
         return {
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
@@ -92,7 +89,6 @@ class CheckResult(Effects):
         return super().__str__() if self.report is None else f"{self.report}\n{super().__str__()}"
 
     def log_fields(self) -> dict[str, object]:
-        """The verdict, and how many ranges escape."""
         report = self.report
         fields = {} if report is None else {"verdict": report.verdict, "findings": len(report.escapes)}
         return {**fields, **super().log_fields()}

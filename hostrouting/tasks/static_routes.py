@@ -56,7 +56,6 @@ class ConfigureStaticRoutes(SectionTask):
         return Effects(applied.changes)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
-        """The plan, after waiting for everything that it needs."""
         waits: list[Finding] = []
 
         def attempt() -> tuple[RoutePlan | None, str]:

@@ -80,7 +80,6 @@ def _add(backend: RouteBackend, *routes: Route) -> None:
 
 
 def _installed(backend: RouteBackend) -> list[Route]:
-    """The routes that the suite has added."""
     return [route for route in backend.snapshot().routes if route.protocol in {OURS, 4}]
 
 

@@ -34,7 +34,6 @@ class Faulty(Generic[E]):
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet."""
         return len(self._errors) + len(self._happenings)
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:

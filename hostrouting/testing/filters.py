@@ -36,7 +36,6 @@ class FakeNftables(Faulty[HostError]):
             return self.tables.get(name)
 
     def _after(self, text: str) -> dict[str, str]:
-        """The tables after a transaction."""
         tables, at = dict(self.tables), 0
         while at < len(text):
             command = _COMMAND.match(text, at)

@@ -47,7 +47,6 @@ class FakeFiles:
     broken: dict[str, str] = attrs.field(factory=dict)
     """Paths that cannot be changed, with the reason for each."""
     locked: set[str] = attrs.field(factory=set)
-    """The paths whose lock is held."""
 
     def read(self, path: str) -> str | None:
         place = self.links.get(path, path)
@@ -121,7 +120,6 @@ class FakeManager:
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
-    """The version of systemd that `show` reports."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -204,7 +202,6 @@ class FakeHost(Host):
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
     missing: Collection[str] = ()
-    """The programs that are not installed."""
     rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""
 

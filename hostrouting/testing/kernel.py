@@ -220,7 +220,6 @@ class FakeKernel(RouteBackend):
             raise BackendError("the backend was closed", kind="unusable")
 
     def _refusal(self, request: RouteRequest) -> BackendError | None:
-        """Carry out the request; the error if it is refused."""
         route = request.route
         if request.verb not in get_args(Verb):
             raise ValueError(f"{request.verb!r} is not one of {', '.join(get_args(Verb))}")
@@ -260,7 +259,6 @@ class FakeKernel(RouteBackend):
         return self._links[name]
 
     def _on(self, name: str, family: int | None = None) -> list[Address]:
-        """The addresses of the device."""
         return [address for address in self._addresses if address.dev == name and family in {None, address.ip.version}]
 
     def _bring(self, address: Address) -> None:
@@ -388,7 +386,6 @@ class FakeWatch(Watch):
         self._clock: Clock | None = None
 
     def report(self) -> None:
-        """Report a change."""
         self._is_reported = True
         self._end_wait()
 

@@ -96,8 +96,7 @@ def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: b
 def _way(decision: Decision) -> str:
     if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    next_hops = () if decision.route is None else decision.route.next_hops
-    hops = [hop for hop in next_hops if hop.dev and not hop.dead]
+    hops = [hop for hop in decision.route.next_hops if hop.dev and not hop.dead] if decision.route else []
     ways = (f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway" for hop in hops)
     as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
     return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{as_kind}"

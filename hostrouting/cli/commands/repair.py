@@ -10,6 +10,7 @@ import argparse
 import json
 
 from hostrouting.check.check import missing_routes
+from hostrouting.check.report import repair_commands
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
 from hostrouting.cli.source import as_whom, find_config, with_cidrs
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
     printed = config.to_mapping()
-    commands, findings = check.commands(), [finding.to_mapping() for finding in (*limits, *conflicts)]
+    commands, findings = repair_commands(report.resolved), [finding.to_mapping() for finding in (*limits, *conflicts)]
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
     return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines if is_decided else ())

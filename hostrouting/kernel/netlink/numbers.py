@@ -10,7 +10,6 @@ from sys import byteorder
 from hostrouting.model.prefix import IP, Prefix
 
 AF_OF = {4: 2, 6: 10}
-"""The address families (AF_…) by IP version."""
 FAMILY_OF = {number: family for family, number in AF_OF.items()}
 
 RTM_GETLINK, RTM_GETADDR, RTM_GETRULE = 18, 22, 34

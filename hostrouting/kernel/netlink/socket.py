@@ -228,7 +228,6 @@ class NetlinkSocket:
         return size if HEADER.size <= size <= len(part) - at else 0
 
     def _send(self, messages: Sequence[bytes]) -> None:
-        """Begin a conversation."""
         if self._is_waiting:
             self._reopen()
         self._is_waiting = True

@@ -65,7 +65,6 @@ class CleanupResult(Effects):
     """What a clean-up did."""
 
     plan: CleanupPlan
-    """What was stale."""
     undo_file: str = ""
     """The script that restores what was deleted; empty if nothing was deleted."""
 
