@@ -23,31 +23,21 @@ node = partial(vm_with, links=(IB0,))
 
 
 @pytest.mark.parametrize(
-    "selector",
+    ("selectors", "verdict"),
     [
-        {"fwmark": 1, "fwmask": 1},
-        {"others": (("uidrange", "1000-1999"),)},
-        {"others": (("ipproto", "tcp"), ("dport", "443"))},
+        ({"fwmark": 1, "fwmask": 1}, "undecided"),
+        ({"others": (("uidrange", "1000-1999"),)}, "undecided"),
+        ({"others": (("ipproto", "tcp"), ("dport", "443"))}, "undecided"),
+        ({"others": (("oif", "ib0"),)}, "ok"),
+        ({"others": (("oif", "eth0"),)}, "undecided"),
+        ({"fwmark": 1, "fwmask": 1, "action": "prohibit"}, "undecided"),
+        ({"src": Prefix.parse("127.0.0.0/8")}, "ok"),
     ],
 )
 @pytest.mark.parametrize("iif", [None, "lo"])
-def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -> None:
-    """A rule with `iif lo` selects what the host itself sends: it is not about forwarded packets."""
-    rule = Rule(family=4, priority=100, table=100, iif=iif, **selector)
-    assert checked(node(ELSEWHERE, rules=(rule,))).verdict == "undecided"
-
-
-@pytest.mark.parametrize(
-    ("rule", "verdict"),
-    [
-        (Rule(family=4, priority=100, table=100, others=(("oif", "ib0"),)), "ok"),
-        (Rule(family=4, priority=100, table=100, others=(("oif", "eth0"),)), "undecided"),
-        (Rule(family=4, priority=100, fwmark=1, fwmask=1, action="prohibit"), "undecided"),
-        (Rule(family=4, priority=100, table=100, src=Prefix.parse("127.0.0.0/8")), "ok"),
-    ],
-)
-def test_packets_of_some_sockets(rule: Rule, verdict: str) -> None:
-    """A socket that is bound to a device may leave through it; what refuses packets with a mark is no VPN."""
+def test_packets_of_some_sockets(iif: str | None, selectors: dict[str, Any], verdict: str) -> None:
+    """Those bound to a device may leave through it; with `iif lo`, a rule is not about forwarded packets either."""
+    rule = Rule(**{"family": 4, "priority": 100, "table": 100, "iif": iif, **selectors})
     assert checked(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
 

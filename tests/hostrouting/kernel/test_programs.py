@@ -97,11 +97,7 @@ def tool(answer: Ended | OSError) -> Ended:
         (TimeoutError("late"), "timeout", "nft did not list it within 10 s; check that it answers"),
         (PermissionError(13, "Permission denied"), "not-permitted", "root"),
         (OSError(8, "Exec format error"), "refused", r"nft could not list it \(nft: Exec format error\)$"),
-        (
-            Ended(1, err="Error: no: Operation not permitted\n\n"),
-            "not-permitted",
-            r"list it; run it as root with CAP_NET",
-        ),
+        (Ended(1, err="no: Operation not permitted\n\n"), "not-permitted", "list it; run it as root with CAP_NET"),
         (Ended(4, err="generation id: Permission denied (you must be root)\n"), "not-permitted", "root"),
         (Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"), "not-loaded", "load their module"),
         (Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"), "not-loaded", "no such tables"),

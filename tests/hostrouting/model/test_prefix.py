@@ -1,7 +1,8 @@
 """A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, ip_network, summarize_address_range
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -60,27 +61,21 @@ def test_extent(first: int, last: int, text: str) -> None:
     assert extent(4, first, last) == text
 
 
+INVALID = [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32, 32), (4, -1, 32)]
+
+
 @pytest.mark.parametrize(
-    "values", [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32, 32), (4, -1, 32)], ids=str
+    ("make", "values", "why"),
+    [
+        *((Prefix, values, "not the first address") for values in INVALID),
+        *((Prefix.parse, [text], "host bits|does not appear") for text in ("10.0.0.1/8", "10.0.0.0/33", "ten", "")),
+        *((make, ["fe80::1%eth0"], "'fe80::1%eth0' has a zone") for make in (as_ip, Prefix.parse)),
+    ],
 )
-def test_no_other_prefix_exists(values: tuple[int, int, int]) -> None:
-    """An invalid prefix cannot be created."""
-    with pytest.raises(ValueError, match="not the first address"):
-        Prefix(*values)
-
-
-@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "ten", ""])
-def test_no_other_text_is_read(text: str) -> None:
-    """Text with host bits, or that is not a prefix, is refused."""
-    with pytest.raises(ValueError, match=r"host bits|does not appear"):
-        Prefix.parse(text)
-
-
-@pytest.mark.parametrize("make", [as_ip, Prefix.parse, lambda text: Prefix.of(as_ip(text))])
-def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
-    """A zone names a device, for which routes have a separate field; it is refused, not silently dropped."""
-    with pytest.raises(ValueError, match=r"'fe80::1%eth0' has a zone"):
-        make("fe80::1%eth0")
+def test_no_other_prefix_exists(make: Callable[..., object], values: Sequence[Any], why: str) -> None:
+    """Host bits are refused, and so is a zone: it names a device, for which routes have a separate field."""
+    with pytest.raises(ValueError, match=why):
+        make(*values)
 
 
 @pytest.mark.parametrize(
