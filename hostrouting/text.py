@@ -17,7 +17,7 @@ def counted(count: int, noun: str) -> str:
 def in_plural(predicate: str) -> str:
     """The predicate of several things: `leave through eth0` for `leaves through eth0`."""
     verb, _, rest = predicate.partition(" ")
-    return f"{ {'is': 'are', 'has': 'have'}.get(verb, verb.removesuffix('s')) } {rest}"
+    return " ".join(({"is": "are", "has": "have"}.get(verb, verb.removesuffix("s")), rest))
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
