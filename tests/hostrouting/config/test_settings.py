@@ -68,7 +68,7 @@ def test_an_agents_file_where_ours_is_required() -> None:
     """Whoever needs our settings refuses a file that has none, by its name; an empty object is the empty configuration."""
     with pytest.raises(ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"):
         HostRoutingConfig.from_json('{"kubelet": {}}', required=True)
-    with pytest.raises(ConfigError, match="^guard is beside hostRouting, where it would be ignored; move it into"):
+    with pytest.raises(ConfigError, match=r"^guard is beside hostRouting, where it would be ignored; move it into"):
         HostRoutingConfig.from_json('{"hostRouting": {}, "guard": {"enabled": true}, "kubelet": 1}', required=True)
     assert HostRoutingConfig.from_json("{}", required=True) == HostRoutingConfig()
 
