@@ -44,7 +44,6 @@ class HostRoutingError(Exception):
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
 
     def _is_a(self, name: Name, target: str = "") -> None:
-        """Make the error itself its only finding."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     @property
@@ -89,7 +88,8 @@ class ConfigError(HostRoutingError, ValueError):
     def __init__(self, faults: Iterable[Fault], source: str = "", *, headline: str = "") -> None:
         self.faults, self.source = tuple(faults), source
         where, count = source or "the configuration", len(self.faults)
-        message = "\n".join([headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults)])
+        shown = [fault._replace(remedy="") for fault in self.faults] if headline else self.faults  # it has the remedy
+        message = "\n".join([headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in shown)])
         if count == 1 and not headline:
             (fault,) = self.faults
             colon = ":" if fault.path or fault.value else ""

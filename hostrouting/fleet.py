@@ -156,7 +156,7 @@ def _problem(report: CheckReport) -> str:
         sizes[_way(escape), escape.cidr] += escape.last - escape.first + 1
     cidrs: dict[str, list[str]] = {}
     for (way, cidr), size in sizes.items():
-        cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'a part of '}{cidr}")
+        cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'part of '}{cidr}")
     ways = [f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}" for way, names in cidrs.items()]
     lost = (family for family in report.families if family.verdict == "no-default-route")
     lacking, local = [f"no IPv{family.family} default route" for family in lost], "no rule looks up table local first"

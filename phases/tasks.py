@@ -114,7 +114,7 @@ def left_out(
         for member in getattr(task, "subtasks", ()):
             yield from paths_of(member, path)
 
-    paths = list(paths_of(valid_task(root))) if only or skip else []
+    paths = list(paths_of(valid_task(root))) if (only, skip) != ((), ()) else []
 
     def named(option: str, names: Iterable[str] | str) -> Iterator[tuple[str, ...]]:
         for name in (names,) if isinstance(names, str) else names:

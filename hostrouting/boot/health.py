@@ -76,7 +76,7 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
     else:
-        sentence = f"{path} is ignored: it must be a file with a reason in it that only root can write"
+        sentence = f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
         yield Finding("file", "warning", sentence, path, f"as root: rm {path}; to open the gate: echo REASON >{path}")
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
-from hostrouting.check.report import escape_sentence, find_doubts, verdict_sentence
+from hostrouting.check.report import escape_sentence, find_doubts, phrase_of, verdict_sentence
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
@@ -210,7 +210,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
             if escape not in escapes:  # what the host's own packets suffer, too, is not repeated for pods
                 escapes[escape._replace(packet=packet)] = None
                 if packet is not PLAIN and decision.rule in early:
-                    unsafe += [Unsafe(first, last, "earlier-rule", f"[rule {decision.rule}] comes before table main")]
+                    cause = f"for {phrase_of(packet)}, [rule {decision.rule}] comes before table main"
+                    unsafe.append(Unsafe(first, last, "earlier-rule", cause))
         in_doubt = ranges_of(parts, _doubts_in)
         doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
     for name, prefix in not_judged(judge.fib):

@@ -29,7 +29,7 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     doubtful: frozenset[str]
-    """Those of them of which it is not known whether they are meant."""
+    """Those that may not be the intended ones."""
     card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]

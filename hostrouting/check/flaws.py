@@ -1,8 +1,8 @@
-"""What is wrong with a host, whatever is expected of it: with its rules, its default routes, and what is beside them.
+"""Flaws of a host, whatever is expected of it: in its rules, its default routes and its service networks.
 
-Linux begins with three rules, for the tables local, main and default, and other programs delete them. Without the first
-a host does not answer on its own addresses; without the second its routes are not used. Of two network cards with a
-default route each, the one with the lower metric is used, and often the other was meant.
+Linux begins with three rules, for the tables local, main and default; other programs may delete them. Without the
+first, a host does not answer on its own addresses; without the second its routes are not used. Of two network cards
+with a default route each, the one with the lower metric is used, and often the other was meant.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ worst of its parts. The rules, in the order in which they are asked:
 1. Expected: the configured devices, or those of the default route (`expected`), with the doubt about them.
 2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A CNI's device beside what
    shows that the CNI was left behind is in doubt.
-3. Own: single addresses of this host, broadcast, and by their address multicast and what every host or link has. A
-   wider `local` route is an escape.
+3. Own: this host's single addresses and broadcast; also, by address, multicast, loopback and link-local. A wider
+   `local` route is an escape.
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.
 
@@ -63,7 +63,7 @@ SOME_POD = "a pod's device"
 
 
 class Opinion(NamedTuple):
-    """What is to be said of one end."""
+    """The judgement of one end."""
 
     grade: int
     name: str = ""
@@ -207,13 +207,10 @@ class Judge:
         if rows := [row for row in self._rows(dev) if not unfit.get(row[1].use)]:
             if rival := self._rival_of(dev, route, is_marked=is_marked):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
-            if len(rows) > 1:  # CNIs share the name of a bridge: other devices show which of them runs
-                rows = [
-                    row for row in rows if any(self._is_of(other, row[0]) for other in {*self.links} - {dev})
-                ] or rows
-            return Opinion(
-                FINE, "allowed", f"{rows[0][1].pattern} ({spoken([cni.name for cni, _ in rows], last='or')})"
-            )
+            others = {*self.links} - {dev} if len(rows) > 1 else ()  # of CNIs that share a name, they show which runs
+            rows = [row for row in rows if any(self._is_of(other, row[0]) for other in others)] or rows
+            names = spoken([cni.name for cni, _ in rows], last="or")
+            return Opinion(FINE, "allowed", f"{rows[0][1].pattern} ({names})")
         is_below_tunnel = uplinks.card is None and any(is_tunnel(self.links.get(other)) for other in uplinks.doubtful)
         if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
             return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.doubtful, dev}), last="or"))
@@ -242,7 +239,6 @@ class Judge:
         return any(hop.gateway for hop in next_hops)
 
     def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
-        """The rows of the table of CNIs that the device fits."""
         link = self.links.get(dev)
         return () if link is None else devices_of(dev, link.kind)
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
-        "whether packets to {where} should leave through {reason} is unclear",
+        "it is unclear whether packets to {where} should leave through {reason}",
         "in routeOverlap.expectedDevs, name the devices that are meant",
     ),
     "two-cnis": (
@@ -86,16 +86,17 @@ def verdict_sentence(family: FamilyReport) -> str:
     if family.verdict == "no-default-route":
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
-        lost_by = _grouped((verb_of(escape), dev) for escape in family.escapes for dev in escape.devs or ("",))
-        ends = {escape.cidr: escape.cidr.first for escape in family.escapes}  # all before these escapes
-        for escape in sorted(family.escapes, key=attrgetter("first")):
+        escapes = [escape for escape in family.escapes if escape.packet is PLAIN] or family.escapes
+        lost_by = _grouped((verb_of(escape), dev) for escape in escapes for dev in escape.devs or ("",))
+        ends = {escape.cidr: escape.cidr.first for escape in escapes}  # all before these escapes
+        for escape in sorted(escapes, key=attrgetter("first")):
             if escape.first <= ends[escape.cidr]:
                 ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
         number = str if len(ends) == 1 else in_plural
         ways = [f"{number(verb)} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
-        sizes = _grouped(("all" if end > cidr.last else "a part", str(cidr)) for cidr, end in ends.items())
+        sizes = _grouped(("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items())
         whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
-        of_pods = "" if any(escape.packet is PLAIN for escape in family.escapes) else ", for packets of pods,"
+        of_pods = "" if escapes[0].packet is PLAIN else ", for packets of pods,"
         return f"{whole}{of_pods} {spoken(ways, last='or')}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
@@ -221,9 +222,8 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     for (reason, cause), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)
         claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
-        yield Finding(
-            "unsafe", severity, f"{claim} {where}: {cause}", where, facts={"reason": reason, "ranges": ranges}
-        )
+        facts = {"reason": reason, "ranges": ranges}
+        yield Finding("unsafe", severity, f"{claim} {where}: {cause}", where, facts=facts)
 
 
 def _costs(family: FamilyReport) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ class Check(NamedTuple):
                 others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
-        yield from ("", *last) if last else ()
+        yield from ("", *capped(last)) if last else ()
 
 
 def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) -> "Check":

@@ -45,8 +45,8 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     except ConfigError as error:
         words = getattr(arguments, "cidrs", None) or [getattr(arguments, "address", "CIDR")]
         more = f"to go on without it: echo {{}} | hostrouting {arguments.command} --config - {shlex.join(words)}"
-        [fault] = error.faults
-        raise ConfigError([fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
+        *others, fault = error.faults
+        raise ConfigError([*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:

@@ -294,8 +294,10 @@ class HostRoutingConfig(NamedTuple):
         keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours
         if _IN_AGENTS_FILE in keys:
             rule, remedy = f"is beside {_IN_AGENTS_FILE}, where it would be ignored", f"move it into {_IN_AGENTS_FILE}"
-            if required and (beside := [Fault(key, "", rule, remedy) for key in keys if key in ours]):
-                raise ConfigError(beside)
+            # An agent may have a guard or a gate of its own; a copy of config.json has not.
+            beside = [key for key in keys if key in ours and (not key.islower() or "writtenBy" in keys)]
+            if required and beside:
+                raise ConfigError([Fault(key, "", rule, remedy) for key in beside])
             return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
         if not {*keys}.isdisjoint(ours):
             return read(cls, document)

@@ -87,11 +87,7 @@ _REFUSALS = (
         "not-loaded",
         "the kernel has no such tables: load their module, such as ebtable_nat",
     ),
-    (
-        "Failed to connect to bus|Connection (refused|timed out)",
-        "no-answer",
-        "systemd does not answer; check that it runs",
-    ),
+    ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
     ("", "refused", ""),
 )
 """What a failed tool prints, the kind of its error, and the remedy; the first row that fits counts."""
@@ -147,8 +143,8 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
         how = f"exit code {ended.code}" if ended.code >= 0 else f"it was ended by signal {-ended.code}"
         printed = f"{how}, without a message"
     kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
-    sentence = remedy if kind == "no-answer" else f"{tool} could not {purpose}{remedy and '; '}{remedy}"
-    return HostError(sentence, what=what, kind=kind, output=printed)
+    sentence = "systemd does not answer" if kind == "no-answer" else f"{tool} could not {purpose}"
+    return HostError(f"{sentence}{remedy and '; '}{remedy}", what=what, kind=kind, output=printed)
 
 
 # Rights.

@@ -162,7 +162,6 @@ def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...
 
 
 def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
-    """Carry out the request; the error if it is refused."""
     route = request.route
     if problem := misfit(route):
         return refusal(request, errno.ERANGE, problem)

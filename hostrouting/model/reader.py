@@ -130,8 +130,6 @@ def camel(attribute: str) -> str:
 
 
 class _Form:
-    """How the objects of one class are read."""
-
     def __init__(self, cls: type[Any]) -> None:
         self.cls, kinds, defaults = cls, cls.__annotations__, cls._field_defaults
         keys = {name: camel(name) if cls in _SECTIONS else name for name in kinds}
@@ -220,7 +218,6 @@ def _within(numbers: Any) -> Reader:
 
 
 def _reader_of(kind: Any) -> Reader:
-    """The reader for the values of a type."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind in _READERS:
         return _READERS[kind]

@@ -17,7 +17,7 @@ from hostrouting.model.rule import Rule
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 
 SCHEMA = "hostrouting/snapshot/2"
-SAVE = "save one with: hostrouting snapshot > FILE"
+SAVE = "save one with this version of hostrouting: hostrouting snapshot > FILE"
 
 
 class Link(NamedTuple):

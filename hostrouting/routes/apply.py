@@ -66,8 +66,6 @@ def apply_plan(
 
 
 class _Transaction:
-    """One plan that is being carried out."""
-
     def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
         self._backend = backend
         self._wanted: dict[RouteKey, list[Route]] = {}

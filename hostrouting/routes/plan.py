@@ -178,7 +178,7 @@ def _waits(waiting: Sequence[Pending]) -> Finding:
     """The finding for routes that need the same thing."""
     (first, missing), more = waiting[0], len(waiting) - 1
     need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
-    remedy = "provide it, or correct the configuration"
+    remedy = "add it, or correct the configuration"
     return Finding("route-waits", "warning", f"{need} {missing}", str(first.destination), remedy, can_retry=True)
 
 

@@ -25,7 +25,7 @@ _Way: TypeAlias = tuple[NextHop, ...] | str
 """The next hops of a route, or a phrase for what is missing."""
 
 _DEAD_ENDS = {"dummy", "ifb", "vrf"}
-"""Kinds of devices by which no packet leaves the host; a VRF routes it again, with its own table."""
+"""Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own table."""
 
 
 def leads_out(link: Link | None) -> bool:

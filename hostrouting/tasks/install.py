@@ -65,7 +65,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        raise ConfigError([error.faults[0]._replace(remedy=remedy)], path) from error
+        raise ConfigError([*error.faults[:-1], error.faults[-1]._replace(remedy=remedy)], path) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
@@ -249,7 +249,9 @@ class InstallTask:
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
         if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
-            raise ConfigError(losses, headline="this would remove protection (to allow it: --allow-removal):")
+            headline = "this would remove protection (to allow it: --allow-removal, or allow_removal=True):"
+            keep = "keep this in the configuration, or allow the removal"
+            raise ConfigError([loss._replace(remedy=keep) for loss in losses], headline=headline)
         if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:

@@ -40,6 +40,7 @@ class CheckRouteOverlap(SectionTask):
             return phases.Skip(self.nothing)
         if self.host.backend is None:
             return CheckResult()
+        began = ctx.clock.now()
         try:
             with self.host.backend() as backend:
                 servers = self.host.name_servers
@@ -49,7 +50,8 @@ class CheckRouteOverlap(SectionTask):
                 self._mark(None, ())  # the present ones would be about another state
             raise
         self.require_installed()  # else the markers would be about another configuration
-        findings = check_findings(report, mode=check.mode, wait=self.wait)
+        wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
+        findings = check_findings(report, mode=check.mode, wait=wait)
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]

@@ -77,8 +77,9 @@ class TestPlan:
             "no": "left out by skip",
             "broken": "left out by only",
         }
-        with pytest.raises(phases.UnknownTask):
-            phases.plan(tree(), only="nothing")
+        for name in ("nothing", ""):
+            with pytest.raises(phases.UnknownTask, match=r"The tasks are: \w"):
+                phases.plan(tree(), only=name)
 
 
 class TestUndo:

@@ -27,7 +27,7 @@ main() {
   if [[ $is_start && -e $open ]]; then
     [[ $(stat -c '%F %u %a' "$open") != 'regular file 0 '[46][04][04] ]] || read -r reason <"$open"
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
-    log 4 "$open is ignored: it must be a file with a reason in it that only root can write"
+    log 4 "$open is ignored: it must be a file that only root can write to, with a reason in it"
   fi
   # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
   # can lock it. Whoever waits for `lock` holds `turn` alone; otherwise, units that start again and again would starve a

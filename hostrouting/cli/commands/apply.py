@@ -16,6 +16,7 @@ from hostrouting.cli.running import run_task
 from hostrouting.cli.source import read_config, read_host
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostRoutingError
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
@@ -31,12 +32,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
-    findings, installed = [], readable_installed(host)
+    findings, installed = list[Finding](), readable_installed(host)
     # On a new host, the units of a refused file start unchecked; on other hosts, the installed configuration is judged.
     judged = installed if installed and gated_units(installed) else config
     with suppress(HostRoutingError):
-        findings = [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
         findings += plan_static_routes(config, read_host(host)).left_out if reply_routes(config) else ()
+    with suppress(HostRoutingError):
+        findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
     is_whole = all(finding.name == "gate-open" for finding in findings)

@@ -1,7 +1,7 @@
 """`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
 
 Requires root, also without --apply. Before anything is deleted, a shell script that restores it is written. dryRun in
-the configuration has no effect here. Exit code 1 without --apply: something is stale, or cannot be deleted.
+the configuration has no effect here. Exit code 1 without --apply: something is stale, or nothing can be deleted.
 """
 
 import argparse

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.snapshot is None:
         plan = Configure(config, host=host).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
-        remedy = "keep it in the configuration, or allow its removal (--allow-removal)"
+        remedy = "keep this in the configuration, or allow the removal (--allow-removal)"
         removals = [Finding("removal", "error", str(loss), loss.path, remedy) for loss in losses]
         plan = Plan(findings=tuple(removals)) + plan
     else:
@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     code_after = check.code(arguments.ignore) if check else FINE
     is_lost = code_after == PROBLEM and config.route_overlap.mode == "STRICT"
     if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
-        code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
+        why = "in mode STRICT, because addresses escape" if is_lost and not plan.errors else "for the reasons below"
+        code, answer = PROBLEM, f"WOULD FAIL: {why}"
     elif plan.routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:

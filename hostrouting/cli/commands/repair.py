@@ -27,15 +27,15 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     known = find_config(arguments, host)
     check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
-    remedies = [finding.remedy for finding in check.findings if unsafe and finding.remedy and finding.name in ESCAPES]
-    remedies = first_of([*dict.fromkeys(remedy.replace("as root", as_whom(arguments)) for remedy in remedies)])
+    every = (finding.remedy for finding in check.findings if unsafe and finding.remedy and finding.name in ESCAPES)
+    remedies, there = first_of([*dict.fromkeys(every)]), as_whom(arguments)
     if report.verdict == "no-default-route":
         rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
         remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
-        raise NotReady(f"{report}; {remedy}".replace("as root", as_whom(arguments)))
+        raise NotReady(f"{report}; {remedy}".replace("as root", there))
     if report.escapes and not report.routes:
         reasons = "; ".join(first_of([*map(str, unsafe)])) or "no repair is known for packets of pods alone"
-        raise RouteOverlapError("; ".join((reasons, *remedies)))
+        raise RouteOverlapError("; ".join((reasons, *remedies)).replace("as root", there))
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost")]
     if not (is_decided := report.verdict != "undecided"):
-        say("whether a repair is needed cannot be decided:")
+        say("cannot tell whether a repair is needed:")
         limits = [doubt for family in report.families for doubt in family.doubts]
     for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else (*map(str, limits), *remedies):
-        say(text.replace("as root", as_whom(arguments)))
+        say(text.replace("as root", there))
     for target, held in gone.items() if is_decided else ():
         say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()

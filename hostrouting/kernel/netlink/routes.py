@@ -256,7 +256,6 @@ def _run(messages: memoryview, size: int, width: int) -> list[bytes]:
 
 
 def _wanted(kind: _Kind, run: Sequence[bytes], width: int) -> Iterator[Route]:
-    """The wanted routes of a run of this kind."""
     place, around = 0, run[0][:-width]
     while place < len(run):
         destination = run[place][-width:]

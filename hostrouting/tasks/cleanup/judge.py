@@ -233,7 +233,8 @@ class _Judge:
             return "keep", kept
         for mac in macs:
             if mac in self._alive:
-                return "conflict", f"another CNI manages {ip}, but its MAC address {mac} belongs to {self._alive[mac]}"
+                holder = f"azure-vnet's MAC address {mac} belongs to {self._alive[mac]}"
+                return "conflict", f"another CNI manages {ip}, but {holder}"
         if pod := self._listed.get(ip):
             return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         if hidden := [port.name for port in ports if self._may_hide_macs(port)]:

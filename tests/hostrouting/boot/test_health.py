@@ -86,7 +86,7 @@ class TestFiles:
         path = LAYOUT.opening_path
         host.files.texts[path], host.files.modes[path] = text, mode
         opens = "gate-open", "warning", f"{path} lets {MACHINES} start unchecked until the next boot: {text.strip()}"
-        rule = "it must be a file with a reason in it that only root can write"
+        rule = "it must be a file that only root can write to, with a reason in it"
         assert faults(host) == [opens if is_open else ("file", "warning", f"{path} is ignored: {rule}")]
 
     @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.step_path(LAYOUT.routes_step), CHECK])

@@ -9,6 +9,7 @@ from hostrouting.check.check import CheckReport, check_kernel, check_snapshot, m
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
+from hostrouting.fib.engine import PLAIN
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix
@@ -160,8 +161,15 @@ class TestPods:
         route, rule = "[default dev eth1 table 7 proto unspec scope link]", "[rule 100: from 10.244.1.0/24 lookup 7]"
         words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
         assert ([*map(str, report.escapes)], finding.sentence) == ([words], f"{words}; expected: eth0")
-        assert unsafe.sentence == f"no route repairs {CIDR}: {rule} comes before table main"
+        assert (
+            unsafe.sentence
+            == f"no route repairs {CIDR}: for packets of pods from 10.244.1.0/24, {rule} comes before table main"
+        )
         assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
+        [family] = report.families
+        own = family.escapes[0]._replace(packet=PLAIN, last=family.escapes[0].last - 1)
+        both = family._replace(escapes=(own, *family.escapes))  # no kind of packet loses more than the line says
+        assert str(both) == f"OVERLAP: part of {CIDR} leaves through eth1; expected: eth0"
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
 

@@ -69,7 +69,9 @@ def test_an_agents_file_where_ours_is_required() -> None:
     with pytest.raises(ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"):
         HostRoutingConfig.from_json('{"kubelet": {}}', required=True)
     with pytest.raises(ConfigError, match=r"^guard is beside hostRouting, where it would be ignored; move it into"):
-        HostRoutingConfig.from_json('{"hostRouting": {}, "guard": {"enabled": true}, "kubelet": 1}', required=True)
+        HostRoutingConfig.from_json('{"writtenBy": "x", "hostRouting": {}, "guard": {"enabled": true}}', required=True)
+    with pytest.raises(ConfigError, match=r"^routeOverlap is beside hostRouting"):
+        HostRoutingConfig.from_json('{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}', required=True)
     assert HostRoutingConfig.from_json("{}", required=True) == HostRoutingConfig()
 
 

@@ -12,6 +12,7 @@ from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from phases.testing import FakeClock
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
@@ -75,6 +76,8 @@ class TestModes:
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
+        soon = phases.deadline(CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10)
+        assert "within 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
 
 
 class TestMarkersThatFail:
