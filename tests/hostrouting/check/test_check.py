@@ -161,10 +161,8 @@ class TestPods:
         route, rule = "[default dev eth1 table 7 proto unspec scope link]", "[rule 100: from 10.244.1.0/24 lookup 7]"
         words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
         assert ([*map(str, report.escapes)], finding.sentence) == ([words], f"{words}; expected: eth0")
-        assert (
-            unsafe.sentence
-            == f"no route repairs {CIDR}: for packets of pods from 10.244.1.0/24, {rule} comes before table main"
-        )
+        cause = f"for packets of pods from 10.244.1.0/24, {rule} comes before table main"
+        assert unsafe.sentence == f"no route repairs {CIDR}: {cause}"
         assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
         [family] = report.families
         own = family.escapes[0]._replace(packet=PLAIN, last=family.escapes[0].last - 1)

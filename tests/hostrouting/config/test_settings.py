@@ -79,7 +79,6 @@ def test_an_agents_file_where_ours_is_required() -> None:
 TABLE = r"""
 {"agent": 1, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
 {"agent": 1, "GAET": {}} | GAET: unknown key; did you mean gate?
-{"staticRoute": 1} | staticRoute: unknown key; did you mean staticRoutes?
 {"hostrouting": {}} | hostrouting: unknown key; did you mean hostRouting?
 {"guard": {}, "azure": 1} | azure: unknown key; the known keys are staticRoutes,
 {"guard": {}, "a.b": 1} | ["a.b"]: unknown key; the known keys are staticRoutes,

@@ -13,7 +13,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import SAVE, Address, Link, Snapshot
 from hostrouting.testing.strategies import blocks, snapshots
 
 EMPTY = json.loads(Snapshot((), (), (), ()).to_json())
@@ -38,10 +38,7 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
     Kills: what was not read is taken for empty.
     """
     (path := tmp_path / "node.json").write_text(Snapshot((), (), (), (), family=family).to_json())
-    with pytest.raises(
-        ConfigError,
-        match=rf"node.json: family: only IPv{family} was read; save one with this version of hostrouting: hostrouting",
-    ):
+    with pytest.raises(ConfigError, match=rf"node.json: family: only IPv{family} was read; save one with this version"):
         Snapshot.load(path)
 
 
@@ -111,15 +108,9 @@ def test_faults(members: str, fault: str) -> None:
     ("text", "fault"),
     [
         (b" \n", " is empty; save one with this version of hostrouting: hostrouting snapshot > FILE"),
-        (
-            "[",
-            " is not JSON, or was not copied whole; save one with this version of hostrouting: hostrouting snapshot > FILE",
-        ),
+        ("[", f" is not JSON, or was not copied whole; {SAVE}"),
         (b'{"links": [{"name": "\xc3', " is not JSON, or was not copied whole; save one"),  # cut inside a letter
-        (
-            "[]",
-            " is not 'hostrouting/snapshot/2'; save one with this version of hostrouting: hostrouting snapshot > FILE",
-        ),
+        ("[]", f" is not 'hostrouting/snapshot/2'; {SAVE}"),
         ('{"links": [], "addresses": [], "rules": [], "routes": []}', " is not 'hostrouting/snapshot/2'"),
         ('{"schema": "hostrouting/check/3"}', " is 'hostrouting/check/3', not 'hostrouting/snapshot/2'; save one"),
     ],
