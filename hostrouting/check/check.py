@@ -128,7 +128,7 @@ class CheckReport(NamedTuple):
 
     @property
     def resolved(self) -> tuple[Route, ...]:
-        """The same routes with device and gateway, as they are added on this host."""
+        """The routes that repair it, with device and gateway, as they are added on this host."""
         return tuple(route for report in self.families for route in report.repair.resolved)
 
     def __repr__(self) -> str:
@@ -225,7 +225,6 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs that do not lie in another one, in order."""
     blocks: list[Prefix] = []
     for cidr in sorted(cidrs):
         if not blocks or cidr not in blocks[-1]:

@@ -161,7 +161,7 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
     """The repair, with what stays lost; without any route if they would make anything worse."""
     after, firsts = Judge(judge.fib.with_routes(repair.resolved), judge.check), [part.first for part in parts]
     now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
-    before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # routes only add borders
+    before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # more routes, more parts
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
     rest = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
     if is_worse:
@@ -175,7 +175,7 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
 
 
 def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> tuple[str, str]:
-    """Why an address of this part stays lost, although these routes were proposed; and the cause, perhaps this one."""
+    """Why an address of this part stays lost, although these routes were proposed; and the cause, or `why`."""
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)

@@ -116,7 +116,6 @@ def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iter
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
-    """By label: the ranges as text, each once."""
     return _grouped((label, extent(family, first, last)) for label, first, last in ranges)
 
 
@@ -168,7 +167,6 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
 
 
 def _deletion(decision: Decision) -> str:
-    """How to take away what refuses packets, or keeps them here."""
     rule, route = decision.rule, decision.route
     if route is None:
         return "" if rule is None else f"if rule {rule.priority} is not intended, as root: {rule_command('del', rule)}"
@@ -217,7 +215,6 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
-    """Why ranges cannot be repaired: one finding for each reason."""
     unsafe = (((unsafe.reason, unsafe.cause), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe)
     for (reason, cause), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)

@@ -46,7 +46,7 @@ class Check(NamedTuple):
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
     def lines(self, options: str = "", there: str = "as root", note: str = "") -> Iterator[str]:
-        """The whole page; repair is typed with these options, by whom `there` says, and after what the note says."""
+        """The whole page; the line of the repair gets these options, says who types it (`there`), and has a note."""
         yield from (verdicts := [*map(str, self.report.families)])
         findings = [finding._replace(remedy=finding.remedy.replace("as root", there)) for finding in self.findings]
         escapes = [finding for finding in findings if finding.name in ESCAPES]

@@ -50,7 +50,7 @@ def seconds(text: str) -> float:
 
 
 _WAIT = "the longest wait for a default route or device (60)"
-_IGNORE = "a finding that does not affect the exit code; can be repeated"
+_IGNORE = "a finding, as --json names it, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},

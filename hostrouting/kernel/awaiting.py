@@ -43,5 +43,6 @@ def await_result(
                     # The time is up. A run with a clock of its own must still advance it, or it would loop forever.
                     ctx.sleep(end - ctx.clock.now())
     if result is None:
-        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; add it, or correct the configuration")
+        remedy = "add what is missing, or correct the configuration"
+        raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; {remedy}")
     return result

@@ -17,7 +17,7 @@ from hostrouting.model.rule import Rule
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 
 SCHEMA = "hostrouting/snapshot/2"
-SAVE = "save one with this version of hostrouting: hostrouting snapshot > FILE"
+SAVE = "save one with: hostrouting snapshot > FILE"
 
 
 class Link(NamedTuple):
@@ -106,7 +106,7 @@ class Snapshot(NamedTuple):
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             schema = document.pop("schema", "") if isinstance(document, dict) else ""
             if schema != SCHEMA:
-                rule = f"is {schema!r:.60}, not {SCHEMA!r}" if schema else f"is not {SCHEMA!r}"
+                rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}" if schema else f"is not {SCHEMA!r}"
                 raise ConfigError([Fault("", "", rule, SAVE)])  # noqa: TRY301  one of its faults
             snapshot = read(cls, document)
         except ConfigError as error:

@@ -151,7 +151,6 @@ class _Transaction:
         return self._holders(self._backend.snapshot(near={key.prefix for key in self._wanted}))
 
     def _holders(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
-        """The routes of a snapshot that the plan is about, by key."""
         holders = holders_of(snapshot, self._wanted)
         return {key: holders[key] for key in self._wanted}
 

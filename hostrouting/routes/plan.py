@@ -175,7 +175,6 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 
 def _waits(waiting: Sequence[Pending]) -> Finding:
-    """The finding for routes that need the same thing."""
     (first, missing), more = waiting[0], len(waiting) - 1
     need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
     remedy = "add it, or correct the configuration"
@@ -198,7 +197,7 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     """The steps for one key, from the entries of the wanted route (none: delete ours) and what holds the key now."""
     needed = {_as_ours(bare(entry)): entry for entry in wanted}
     entries = [entry for route in present for entry in entries_of(route)]
-    # The last entry goes first: the first is in use until the end, and is first again if `apply` takes all back.
+    # The last entry goes first: the first is in use until the end, and is first again if `apply` rolls back.
     stale = [entry for entry in entries[::-1] if entry.protocol == OURS and entry not in needed]
     if wanted and (staying := [route for route in present if not set(entries_of(route)) <= set(stale)]):
         [route], first = as_listed(wanted), staying[0]

@@ -27,6 +27,7 @@ import attrs
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
 from hostrouting.boot.units import UNITS
+from hostrouting.check import check_findings, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
@@ -168,10 +169,6 @@ def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any],
     return validate
 
 
-def _is_wait(_task: object, _field: object, value: float) -> None:
-    in_range(value, "wait", least=0, most=86_400)
-
-
 _IS_FLAG = _must_be(bool, "allow_removal is True or False")
 IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
 IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
@@ -187,7 +184,9 @@ class InstallTask:
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=_is_wait, kw_only=True)
+    wait: float = attrs.field(
+        default=60.0, validator=lambda _task, _field, value: in_range(value, "wait", least=0, most=86_400), kw_only=True
+    )
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, validator=_IS_FLAG, kw_only=True)
     """Whether the configuration may take away what protects the host now; if not, a ConfigError names it."""
@@ -199,8 +198,14 @@ class InstallTask:
         raise NotImplementedError
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
-        """What do() would do on this host now; changes nothing."""
-        return planned(self.parts())
+        """What do() would do on this host now, and what would make it fail; changes nothing."""
+        plan = planned(parts := self.parts())
+        config, is_late = parts[0].config, plan.routes.conflicts or plan.routes.pending
+        if parts[-1].section == "route_overlap" and config.route_overlap.cidrs and self.host.backend and not is_late:
+            with self.host.backend() as backend:
+                report = check_snapshot(plan.routes.apply_to(backend.snapshot()), config)
+            plan += Plan(findings=check_findings(report, mode=config.route_overlap.mode))
+        return plan
 
     def do(self, ctx: phases.Context) -> object:
         raise NotImplementedError
@@ -249,7 +254,7 @@ class InstallTask:
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
         if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
-            headline = "this would remove protection (to allow it: --allow-removal, or allow_removal=True):"
+            headline = "this would remove protection (to allow it: --allow-removal):"
             keep = "keep this in the configuration, or allow the removal"
             raise ConfigError([loss._replace(remedy=keep) for loss in losses], headline=headline)
         if is_installed:

@@ -114,6 +114,5 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Ite
 
 
 def _covers(networks: Iterable[Network], cidr: Network) -> bool:
-    """Whether these networks together contain every address of the CIDR."""
     of_family = (network for network in networks if network.version == cidr.version)
     return any(cidr.subnet_of(whole) for whole in collapse_addresses(of_family))  # type: ignore[type-var,arg-type]  # all of one family

@@ -359,7 +359,6 @@ class FakeKernel(RouteBackend):
             self._append(entry)
 
     def _append(self, route: Route) -> None:
-        """Add a route after those with its metric, unless it is there."""
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not any(_is_same(there, route) for there in routes):
             routes.insert(sum(there.metric <= route.metric for there in routes), route)

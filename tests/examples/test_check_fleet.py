@@ -19,7 +19,7 @@ def test_by_itself() -> None:
         "6 overlap: 172.16.0.0/16 leaves through ibN",
         '  {"destination": "172.16.0.0/17"}',
         '  {"destination": "172.16.128.0/17"}',
-        "1 no verdict: the snapshot is not JSON, or was not copied whole; save one with this version of hostrouting: hostrouting snapshot > FILE",
+        "1 no verdict: the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
         "2 ok: nothing is wrong",
     ]
 

@@ -34,9 +34,9 @@ main() {
   # writer. If /run is full or read-only, there may be no lock, but then no writer can have one either.
   umask 077; [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
   if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
-    { flock -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
-    exec 8<&-
-    # Read what a writer has changed during the wait; the steps themselves are read below.
+    { flock -w $limit 8 && flock -s -w $((SECONDS < limit ? limit - SECONDS : 0)) 9; } ||
+      refuse "$run/lock was held for $limit s"
+    exec 8<&- # and read what a writer has changed during the wait; the steps themselves are read below
     while read -r line && [[ $line != required=* ]]; do :; done <"$0"
     eval "$line"
   fi

@@ -15,7 +15,7 @@ from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import read_installed
+from hostrouting.tasks.install import planned, read_installed
 from hostrouting.tasks.requirements import find_losses
 from hostrouting.tasks.results import Plan
 
@@ -25,7 +25,7 @@ ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allo
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, before, check = read_config(arguments.config), read_host(host, arguments.snapshot), None
     if arguments.snapshot is None:
-        plan = Configure(config, host=host).plan()
+        plan = planned(Configure(config, host=host).parts())
         losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
         remedy = "keep this in the configuration, or allow the removal (--allow-removal)"
         removals = [Finding("removal", "error", str(loss), loss.path, remedy) for loss in losses]

@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
     config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
     missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
+    conflicts = conflicts if report.escapes else ()  # without an escape, the configuration stays as it is
     gone = {finding.target: finding.facts["held"] for finding in conflicts}  # another program's route holds its key
     keys, routes = {route.key for route in missing}, config.static_routes.routes
     kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]

@@ -13,14 +13,14 @@ import attrs
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import find_faults
 from hostrouting.cli.check import make_check
-from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, worst_code
+from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, finding_lines, worst_code
 from hostrouting.cli.running import headline, plan_lines
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import read_installed
+from hostrouting.tasks.install import planned, read_installed
 from hostrouting.tasks.results import Plan
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
             return otherwise
 
     if (config := read_installed(host)) is not None:
-        plan = ask(Configure(config, host=host).plan, plan)
+        plan = ask(lambda: planned(Configure(config, host=host).parts()), plan)
         if writer_of(host.files) != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
         plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(host, config), none), *plan.findings))
@@ -48,9 +48,12 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
     unknown = (finding for error in unanswered for finding in error.findings)
     plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
-    now = () if check is None else check.lines() if plan.is_empty else map(str, check.report.families)
+    grave = [] if check is None else [row for row in check.findings if row.name in {"missing-rule", "unsafe"}]
+    brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
+    now = check.lines() if check and plan.is_empty else brief
     head = [*headline(plan, is_installed=config is not None, is_fine=code == FINE)]
-    shown = (row._replace(remedy="") if row.remedy and row.remedy in "".join(head) else row for row in plan.findings)
+    vain, title = "hostrouting apply" if plan.routes.conflicts else "\n", "".join(head)  # no remedy has a line break
+    shown = (row._replace(remedy="") if row.remedy in title or vain in row.remedy else row for row in plan.findings)
     lines = (*head, *plan_lines(attrs.evolve(plan, findings=tuple(shown))), *now)
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)

@@ -173,7 +173,6 @@ def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _value(word: str, value: bytes) -> str:
-    """The value of a selector, in the words of `ip rule`."""
     first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
     number = int.from_bytes(value, byteorder)
     if word == "oif":

@@ -160,8 +160,6 @@ def _unread(attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops:
 
 
 class _Kind:
-    """A kind of route, and which of its networks are wanted."""
-
     def __init__(self, route: Route, borders: list[bytes]) -> None:
         """Take a route of this kind, and where wanted networks begin and end, in turn; the last border is `_END`."""
         (self.family, _, self.length), *self.fields = route

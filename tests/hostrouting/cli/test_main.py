@@ -21,8 +21,9 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import ip_at, width_of
+from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -390,3 +391,17 @@ def test_status_says_what_it_can() -> None:
         host.nftables.fault = None
         assert (said.code, said.lines[0]) == (code, "REQUIREMENT: nft could not list the table")
         assert any(line.startswith(f"{verdict}: ") for line in said.lines)
+
+
+def test_what_apply_would_not_mend() -> None:
+    """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would fail, and names UNSAFE."""
+    host, kernel = FakeHost(kernel=plain_vm()), plain_vm()
+    routes = {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}
+    text = json.dumps(routes | {"routeOverlap": {"expectedCidrs": ["172.16.0.0/17"]}}).encode()
+    assert say("apply", "--config", "-", host=host, stdin=text).code == 0
+    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.7", protocol=4))
+    host.files.modes[HostLayout.gate_path], held = 0o600, FakeHost(kernel=kernel, files=host.files)
+    assert say("repair", host=held).json["staticRoutes"] == routes["staticRoutes"]
+    kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=Prefix.parse("172.16.3.0/24")))
+    said = say("status", host=held)
+    assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)

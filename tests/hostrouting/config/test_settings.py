@@ -80,12 +80,9 @@ TABLE = r"""
 {"agent": 1, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
 {"agent": 1, "GAET": {}} | GAET: unknown key; did you mean gate?
 {"hostrouting": {}} | hostrouting: unknown key; did you mean hostRouting?
-{"guard": {}, "azure": 1} | azure: unknown key; the known keys are staticRoutes,
 {"guard": {}, "a.b": 1} | ["a.b"]: unknown key; the known keys are staticRoutes,
 {"guard": {}, "\u001b[2J": 1} | ["\u001b[2J"]: unknown key; the known keys are staticRoutes,
-{"guard": {}, "\ud800": 1} | ["\ud800"]: unknown key; the known keys are staticRoutes,
 {"hostRouting": {"routeOverlap": {"Mode": 1}}} | hostRouting.routeOverlap.Mode: unknown key; did you mean mode?
-{"hostRouting": {"hostRouting": {}}} | hostRouting.hostRouting: unknown key; the known keys are staticRoutes,
 {"guard": ""} | guard: "" is not an object; write {...} with any of the keys enabled
 {"hostRouting": []} | hostRouting: [] is not an object; write {...} with any of the keys staticRoutes,
 [] | [] is not an object; write

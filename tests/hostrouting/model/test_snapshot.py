@@ -38,7 +38,7 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
     Kills: what was not read is taken for empty.
     """
     (path := tmp_path / "node.json").write_text(Snapshot((), (), (), (), family=family).to_json())
-    with pytest.raises(ConfigError, match=rf"node.json: family: only IPv{family} was read; save one with this version"):
+    with pytest.raises(ConfigError, match=rf"node.json: family: only IPv{family} was read; save one with: hostrouting"):
         Snapshot.load(path)
 
 
@@ -107,12 +107,15 @@ def test_faults(members: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (b" \n", " is empty; save one with this version of hostrouting: hostrouting snapshot > FILE"),
+        (b" \n", " is empty; save one with: hostrouting snapshot > FILE"),
         ("[", f" is not JSON, or was not copied whole; {SAVE}"),
         (b'{"links": [{"name": "\xc3', " is not JSON, or was not copied whole; save one"),  # cut inside a letter
         ("[]", f" is not 'hostrouting/snapshot/2'; {SAVE}"),
         ('{"links": [], "addresses": [], "rules": [], "routes": []}', " is not 'hostrouting/snapshot/2'"),
-        ('{"schema": "hostrouting/check/3"}', " is 'hostrouting/check/3', not 'hostrouting/snapshot/2'; save one"),
+        (
+            '{"schema": "hostrouting/check/3"}',
+            " is 'hostrouting/check/3', and this version reads 'hostrouting/snapshot",
+        ),
     ],
     ids=lambda value: str(value)[:50],
 )

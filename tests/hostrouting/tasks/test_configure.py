@@ -128,6 +128,13 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
         assert LAYOUT.config_path in effects_of(result).files
 
 
+@pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
+def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
+    """The errors of the plan are those of a check after the planned changes."""
+    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=FakeHost(kernel=h200())).plan()
+    assert [finding.name for finding in plan.errors] == names
+
+
 def test_result() -> None:
     """The result has what all tasks did, and the report of the check, also as text that an operator can read."""
     result = phases.execute(Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[]))
