@@ -112,10 +112,10 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
 class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
-    def __init__(self, *reasons: str, after: str) -> None:
+    def __init__(self, *reasons: str, after: str, can_retry: bool = True) -> None:
         self.reasons, self.after = reasons, after
         super().__init__(f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}")
-        self.can_retry = True
+        self.can_retry = can_retry
         self._is_a("requirement")
 
 

@@ -116,9 +116,9 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The first step with this name (`routes`, or `network/routes`); without one, a KeyError names all steps."""
+        """The last step with this name (`routes`, or `network/routes`); without one, a KeyError names all steps."""
         steps = [("/".join(step.path), step) for step in self.walk()]
-        for path, step in steps:
+        for path, step in reversed(steps):
             if f"/{path}".endswith(f"/{name}"):
                 return step
         raise KeyError(f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}")

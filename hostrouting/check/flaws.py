@@ -80,5 +80,5 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards := sorted(dev for dev in others if judge.is_card(dev)):
         verb, used = "has" if len(cards) == 1 else "have", spoken(sorted(uplinks.devs))
         sentence = f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}"
-        remedy = f"if {spoken(cards, last='or')} is meant, name it in routeOverlap.expectedDevs"
+        remedy = f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs"
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
         "it is unclear whether packets to {where} should leave through {reason}",
-        "in routeOverlap.expectedDevs, name the devices that are meant",
+        "in routeOverlap.expectedDevs, name the intended devices",
     ),
     "two-cnis": (
         "packets to {where} leave through a CNI's device that may be a leftover: {reason}",
@@ -197,7 +197,7 @@ def _facts(escape: Escape) -> dict[str, Any]:
 
 
 def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wait: float = 0.0) -> Finding:
-    """That no device is expected, how long the check waited, and which routes and devices may be meant."""
+    """That no device is expected, how long the check waited, and which routes and devices may be intended."""
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
     every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
     routes = [f"[{route}]" for route in every if route.type == "unicast"]

@@ -34,7 +34,7 @@ COMMANDS = {
 }
 
 EXIT_CODES = """\
-exit codes:
+exit codes in general:
   0  fine
   1  a problem
   2  bad input: the command line, the configuration or a snapshot

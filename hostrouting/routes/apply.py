@@ -61,7 +61,8 @@ def apply_plan(
             vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # printed after the traceback
             raise
         if problems:
-            raise ApplyError(*map(str, problems), after=after) from problems[0]
+            can_retry = all(problem.can_retry for problem in problems)
+            raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
     return Applied(plan, tuple(transaction.done))
 
 

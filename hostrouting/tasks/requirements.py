@@ -67,7 +67,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
     for reason in filter(None, folders):
         alike = folders[reason]
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
-    if HostLayout.gate_path in changes.removes:
+    if {HostLayout.gate_path, HostLayout.config_path} & {*changes.removes}:  # the gate goes, or its rest
         for path in foreign_steps(host.files):
             sentence = f"{path} was not installed by hostrouting, and gated units would no longer wait for this script"
             yield Finding("file", "error", sentence, path, "move the script away first")
