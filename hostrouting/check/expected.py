@@ -68,6 +68,9 @@ def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> 
             doubtful = rivals
         if hidden or (has_tunnel(devs) and any(links[dev].kind != "ppp" for dev in devs)):
             doubtful |= devs | hidden
+        gotos = (rule for rule in fib.rules if rule.action == "goto" or rule.suppress_ifgroup is not None)
+        if any(rule.dst is None or rule.invert for rule in gotos):  # the lookup may not come to this default route
+            doubtful |= useful(dev for route, _ in every for dev in route.devs)
     card = next(iter(hidden)) if len(hidden) == 1 else None
     return Uplinks(devs | doubtful, doubtful, card, tuple(route for route, _ in defaults))
 

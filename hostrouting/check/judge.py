@@ -222,7 +222,6 @@ class Judge:
         return leads_out(link) and not is_tunnel(link)
 
     def _owners(self, prefix: Prefix) -> dict[str, None]:
-        """The devices that have a network around this prefix."""
         return {address.dev: None for address in self.addresses if prefix in address.network}
 
     def _is_connected(self, dev: str, route: Route) -> bool:

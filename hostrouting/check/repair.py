@@ -76,7 +76,6 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
 
 
 def _unsafe(parts: Iterable[Part], reasons: dict[int, tuple[str, str]]) -> tuple[Unsafe, ...]:
-    """The ranges that stay lost, by the first addresses of their parts."""
     ranges = ranges_of(parts, lambda part: reasons.get(part.first))
     return tuple(Unsafe(first, last, *reason) for reason, first, last in ranges)
 

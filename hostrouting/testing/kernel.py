@@ -295,7 +295,6 @@ class FakeKernel(RouteBackend):
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        """The route as it is stored; KernelError if Linux refuses it."""
         if route.type in PATHLESS:
             next_hops: tuple[NextHop, ...] = ()
         else:

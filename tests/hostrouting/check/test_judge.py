@@ -126,6 +126,14 @@ def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     assert checked(host).verdict == ("ok" if kind == "bond" else "undecided")
 
 
+def test_a_goto_before_the_default_route() -> None:
+    """It may lead to another one: what leaves through any default route's device is in doubt, and does not escape."""
+    host = node(Route.to("0.0.0.0/0", dev="dev0", table=100), links=(Link(name="dev0", index=9),))
+    first = [Rule(family=4, priority=49, table=254, suppress_prefixlength=0), Rule(family=4, priority=51, table=100)]
+    first.insert(1, Rule(family=4, priority=50, action="goto", target=32766))
+    assert checked(host._replace(rules=(*first, *host.rules)), "10.0.0.0/24").verdict == "undecided"
+
+
 @pytest.mark.parametrize("kind", ["broadcast", "anycast"])
 @pytest.mark.parametrize(("protocol", "verdict"), [(PROTOCOL_KERNEL, "ok"), (4, "overlap")])
 def test_addresses_of_a_network(kind: RouteType, protocol: int, verdict: str) -> None:
