@@ -120,10 +120,10 @@ class ApplyError(HostRoutingError):
 
 
 class RouteOverlapError(HostRoutingError):
-    """In mode STRICT: expected CIDRs do not leave through the expected devices, or there is no default route.
+    """Expected CIDRs do not leave through the expected devices, or there is no default route. Only in mode STRICT.
 
-    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. `can_retry` is true only
-    if there is no default route, because one may come later.
+    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A default route may come
+    later, so `can_retry` is true if nothing else is wrong.
     """
 
     def __init__(

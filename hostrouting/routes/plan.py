@@ -6,8 +6,8 @@ Routes are compared key by key: table, prefix and metric. A route that holds a k
 another program's. No step changes a route that is not ours: if it holds the key of a wanted one, that is a conflict.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
-one route with the protocol of the first. So the plan has a step for each next hop, and takes those after one of ours
-for ours. If one is not ours, the plan cannot be applied: `apply` deletes with our protocol, so that next hop stays.
+one route with the protocol of the first. So the plan has a step for each next hop. If the first is ours, all count as
+ours. If one is not ours, the plan cannot be applied: `apply` deletes with our protocol, so that next hop stays.
 """
 
 from __future__ import annotations

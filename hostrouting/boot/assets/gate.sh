@@ -48,7 +48,7 @@ main() {
   for step in "$etc"/gate.d/${only:-*}.sh; do
     name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0 ours=1
     [[ $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || ours=''
-    # Another program's step holds a start back, but the guard does not run it. A step of ours that is cut short fails.
+    # If another program's step fails, a start is refused. The guard does not run it. Ours fails if its end is missing.
     [[ $is_start || $ours ]] || continue
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # the steps that follow also need time
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }

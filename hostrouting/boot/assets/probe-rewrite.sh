@@ -1,6 +1,6 @@
 #!/bin/bash
 # Loads the nftables table that lets the IPv6 probes of a load balancer reach the pods, unless it is in force: listed
-# with all its comments, the first of which contains its digest. The text replaces the whole table in one transaction.
+# with all its comments. The first comment contains its digest. The text replaces the whole table in one transaction.
 # Other tables are never changed. Without IPv6, the rules match nothing. The route for the replies is a static route.
 # Exit status: 0, or 1 with the reason.
 # Data only: no line of it is executed. Each line is a line of the text that nft loads.
