@@ -53,9 +53,8 @@ def code_of(error: BaseException) -> int:
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """The error as a JSON value."""
-    facts: dict[str, Any] = {"error": type(error).__name__, "findings": []}
-    facts = error.to_mapping() if isinstance(error, errors.HostRoutingError) else facts
-    findings = facts.pop("findings")
+    facts = error.to_mapping() if isinstance(error, errors.HostRoutingError) else {"error": type(error).__name__}
+    findings = facts.pop("findings", [])
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
 
