@@ -67,8 +67,8 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
             path = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else ""
             # A child process that has entered a mount namespace of a test has other files under these names.
             if f"{path}/".startswith(_OF_THE_HOST) and os.readlink(_MOUNTS) == _OUTSIDE:
-                told = f"a test tried to reach {path} of the host ({event}); use a private machine"
-                raise PermissionError(errno.EPERM, told)
+                rule = f"a test tried to reach {path} of the host ({event}); use a private machine"
+                raise PermissionError(errno.EPERM, rule)
         return
     if not getattr(_walled_in, "now", False):
         return

@@ -219,12 +219,12 @@ def _look(place: str) -> Entry | None:
     return None
 
 
-def _entry(place: str, found: os.stat_result) -> Entry:
-    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special file")
-    is_trusted = found.st_uid in {0, os.geteuid()}
+def _entry(place: str, status: os.stat_result) -> Entry:
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
+    is_trusted = status.st_uid in {0, os.geteuid()}
     if kind == "link":
         return Entry(kind, 0, os.readlink(place), is_trusted)
-    return Entry(kind, stat.S_IMODE(found.st_mode), "", is_trusted)
+    return Entry(kind, stat.S_IMODE(status.st_mode), "", is_trusted)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:

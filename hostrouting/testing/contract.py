@@ -166,10 +166,10 @@ class BackendContract:
         """`append` adds a route after those with its destination and metric; it is refused (exists) if it is there."""
         with self.make() as backend:
             route = _ours("172.16.0.0/16")
-            before = [one for one in backend.snapshot(family=4).routes if one.prefix == route.prefix]
+            before = [held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix]
             for outcome in (None, "exists"):
                 _equal(_do(backend, "append", route), outcome, "`append` is refused only if the route is there")
-            after = [one for one in backend.snapshot(family=4).routes if one.prefix == route.prefix]
+            after = [held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix]
             _equal(after, [*before, route], "`append` puts the route behind the present one, which stays")
 
     def test_append_adds_a_next_hop(self) -> None:

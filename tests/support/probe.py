@@ -49,12 +49,12 @@ def _run(*command: str) -> None:
 
 def attempts(other: int) -> dict[str, Callable[[], None]]:
     """The attempts; `other` is a process of another unit."""
-    found: dict[str, Callable[[], None]] = {}
+    by_name: dict[str, Callable[[], None]] = {}
     for folder in ("/etc", "/etc/hostrouting", "/run", "/usr", "/var/lib", "/run/aks-flex-node", "/run/hostrouting"):
-        found[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
+        by_name[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
     for path in ("/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", f"/proc/{other}/oom_score_adj"):
-        found[f"change {path}"] = lambda path=path: _change(path)  # type: ignore[misc]
-    return found | {
+        by_name[f"change {path}"] = lambda path=path: _change(path)  # type: ignore[misc]
+    return by_name | {
         "read /root": lambda: _read("/root"),
         "signal another unit": lambda: os.kill(other, 0),
         "mount": lambda: _libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),

@@ -91,13 +91,13 @@ def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
 def test_what_a_step_is_given(gate: Gate) -> None:
     """A step gets the unit and how long it may wait; not the environment, the lock, or what another has used up."""
     gate.limit = 30
-    told = gate.paths / "told"
-    tell = f'echo "$* $(umask) $(env | sort | tr "\\n" " ")" >>{told}\n'
+    log = gate.paths / "log"
+    tell = f'echo "$* $(umask) $(env | sort | tr "\\n" " ")" >>{log}\n'
     gate.write("a b", "", a=f"{tell}sleep 1.1\n{PASS}", b=tell + PASS)
     for arguments, waits in ((("a.service",), (20, 19)), ((GUARD,), (0, 0)), (("x.service", "b"), (20,))):
         assert gate.start(*arguments, SECRET="1", LD_LIBRARY_PATH="/nowhere") == (0, "")  # noqa: S106  not a secret
-        lines = told.read_text().splitlines()
-        told.unlink()
+        lines = log.read_text().splitlines()
+        log.unlink()
         for line, wait in zip(lines, waits, strict=True):
             unit, seconds, rest = line.split(" ", 2)
             assert unit == arguments[0]

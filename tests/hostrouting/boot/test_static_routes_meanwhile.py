@@ -43,7 +43,7 @@ def listed(namespace: Namespace) -> list[str]:
 @contextmanager
 def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
     """The events of routes during the block; the list is filled at its end."""
-    found: list[str] = []
+    lines: list[str] = []
 
     def is_seen(address: str) -> bool:
         namespace.batch([f"route {verb} {address} dev eth0" for verb in ("add", "del")])
@@ -54,10 +54,10 @@ def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
         subprocess.Popen([*namespace.enter, "ip", "-N", "monitor", "route"], stdout=out) as watch,
     ):
         wait_for("the watcher to listen", lambda: is_seen("9.9.9.9"))
-        yield found
+        yield lines
         wait_for("the watcher to see all", lambda: is_seen("8.8.8.8"))
         watch.kill()
-    found += [line for line in path.read_text().splitlines() if "9.9.9.9" not in line and "8.8.8.8" not in line]
+    lines += [line for line in path.read_text().splitlines() if "9.9.9.9" not in line and "8.8.8.8" not in line]
 
 
 class TestWaiting:
@@ -198,9 +198,9 @@ class TestWrites:
         namespace.batch(["route replace default via 10.0.0.9 dev eth0", "route del ::/0", ROUTER.replace("::1", "::9")])
         with events(namespace, tmp_path / "events") as seen:
             assert [Ran(namespace, PAIR, tmp_path).lines for _ in range(2)] == [[], []]
-        told = [" ".join(event.split()[:4]) for event in seen if "172.16." in event or "fd00:16:" in event]
-        assert [told[0], told[1][:9]] == ["172.16.0.0/17 via 10.0.0.9 dev", "fd00:16::"]
-        assert told[2:] == ["Deleted 172.16.0.0/17 via 10.0.0.1", "Deleted fd00:16::/64 via fe80::1"]
+        lines = [" ".join(event.split()[:4]) for event in seen if "172.16." in event or "fd00:16:" in event]
+        assert [lines[0], lines[1][:9]] == ["172.16.0.0/17 via 10.0.0.9 dev", "fd00:16::"]
+        assert lines[2:] == ["Deleted 172.16.0.0/17 via 10.0.0.1", "Deleted fd00:16::/64 via fe80::1"]
 
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
         """Ours that are not configured go, of any kind; those of other programs stay, and those in other tables."""
@@ -338,8 +338,8 @@ class TestAllOrNothing:
         )
         before = listed(namespace)
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
-        told = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
-        assert ran.lines == [f"<3>static-routes: {told}; gave up after N s"]
+        why = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
+        assert ran.lines == [f"<3>static-routes: {why}; gave up after N s"]
         assert listed(namespace) == before
         came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})

@@ -50,8 +50,8 @@ def repaired(tmp_path: Path) -> str:
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     """check, plan, apply, plan, check, status, remove: each exits by what is so, and nothing is left at the end."""
     before, files = machine.routes(4), machine.shell("find /etc -type f")
-    told = ("check --config", "plan --config", "apply --config", "plan --config", "check --config")
-    codes = [machine.hostrouting(*words.split(), repaired).returncode for words in told]
+    commands = ("check --config", "plan --config", "apply --config", "plan --config", "check --config")
+    codes = [machine.hostrouting(*words.split(), repaired).returncode for words in commands]
     assert codes == [1, 1, 0, 0, 0]
     assert_right_without_systemd(machine)
     [answer] = machine.get(4, ["172.16.200.1"])
@@ -113,8 +113,8 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
             return False
         return b"another run" in shown
 
-    with running(*machine.enter, *hold, seconds=300) as (_, told):
-        assert told.readline() == "held\n"
+    with running(*machine.enter, *hold, seconds=300) as (_, output):
+        assert output.readline() == "held\n"
         command = machine.command("apply", "--config", repaired)
         run = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
         os.close(theirs)
