@@ -21,6 +21,7 @@ from hostrouting.release import __version__ as __version__
 
 TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
+    from hostrouting.azure_vnet.task import CleanStaleAzureVnet as CleanStaleAzureVnet
     from hostrouting.boot.files import files_of as files_of
     from hostrouting.check import (
         CheckReport as CheckReport,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model import Link as Link, Route as Route, Snapshot as Snapshot
-    from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
     from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
@@ -76,7 +76,7 @@ Tasks for phases, each made from a configuration and a host
     tasks.static_routes      ConfigureStaticRoutes
     tasks.overlap_check      CheckRouteOverlap
     tasks.probe_rewrite      RewriteProbeSource
-    tasks.cleanup.task       CleanStaleAzureVnet
+    azure_vnet.task          CleanStaleAzureVnet
     tasks.results            CheckResult Plan
     host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     import phases
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.kernel.ebtables import Ebtables
-    from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables
 
@@ -79,26 +77,11 @@ class Host:
         """
         return cls(backend=None, files=LocalFiles(root), manager=None)
 
-    # These modules are imported on first use, and most hosts never need them.
-
     @property
     def nftables(self) -> Nftables:
-        from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415
+        from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415  most hosts never need it
 
         return NftProgram()
-
-    @property
-    def ebtables(self) -> Ebtables:
-        from hostrouting.kernel.ebtables import EbtablesProgram  # noqa: PLC0415
-
-        return EbtablesProgram()
-
-    @property
-    def link_layer(self) -> LinkLayer:
-        """MAC addresses and neighbours."""
-        from hostrouting.kernel.neighbours import KernelLinkLayer  # noqa: PLC0415
-
-        return KernelLinkLayer()
 
     @property
     def running_manager(self) -> Manager | None:

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
 
+from hostrouting.azure_vnet.ebtables import BridgeRule, require_deletable
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
-from hostrouting.kernel.ebtables import BridgeRule, require_deletable
-from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.testing.faults import Faulty
 
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")

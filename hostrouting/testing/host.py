@@ -21,7 +21,7 @@ from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
-from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
+from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
@@ -199,8 +199,6 @@ class FakeHost(Host):
     files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
-    ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
-    link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
     missing: Collection[str] = ()
     rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""

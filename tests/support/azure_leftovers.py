@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import attrs
+
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
-from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Link
 from hostrouting.testing import FakeEbtables, FakeHost, FakeKernel, FakeLinkLayer
@@ -42,13 +45,26 @@ def config(**changed: Any) -> HostRoutingConfig:
     return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
 
 
-def host(**changed: Any) -> FakeHost:
+@attrs.frozen(kw_only=True)
+class AzureHost(FakeHost):
+    """A fake host with the rules for Ethernet frames and the link layer that the clean-up asks, too."""
+
+    ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
+    link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
+
+
+def task(config: HostRoutingConfig, *, host: AzureHost) -> CleanStaleAzureVnet:
+    """The clean-up of this host."""
+    return CleanStaleAzureVnet(config, host=host, ebtables=host.ebtables, link_layer=host.link_layer)
+
+
+def host(**changed: Any) -> AzureHost:
     """The host, with two copies of each stale rule, one stale neighbour, and two stale routes."""
     kernel = FakeKernel()
     for link in LINKS[1:]:
         kernel.add_link(link)
     for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
         kernel.ip_route("add", route)
+    rules = FakeEbtables([*KEPT_RULES, *STALE_RULES])
     view = LinkLayerView(macs=MACS, peers=PEERS, neighbours=NEIGHBOURS)
-    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(view)
-    return FakeHost(**{"kernel": kernel, "ebtables": rules, "link_layer": links, **changed})
+    return AzureHost(kernel=kernel, ebtables=rules, link_layer=FakeLinkLayer(view), **changed)

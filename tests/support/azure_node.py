@@ -16,9 +16,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import phases
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, add_rules, pod_rules
 from tests.support.namespace import Namespace, private_namespace

@@ -8,12 +8,12 @@ import argparse
 from typing import Any, get_args
 
 import phases
+from hostrouting.azure_vnet.judge import Fate
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.cli.output import FINE, PROBLEM, Answer, capped, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input, read_config, typed_name
 from hostrouting.host.host import Host
-from hostrouting.tasks.cleanup.judge import Fate
-from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 
 ARGUMENTS = ("cni", "--config required", "--apply")
 

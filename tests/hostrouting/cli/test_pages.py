@@ -181,9 +181,9 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "render: this host": ("render --config FILE --root /", of(h200), REPAIRED),
     "clean: stale": (CLEAN, azure.host, AZURE),
     "clean: deleted": (f"{CLEAN} --apply", azure.host, AZURE),
-    "clean: nothing is stale": (CLEAN, of(h200), AZURE),
+    "clean: nothing is stale": (CLEAN, azure.AzureHost, AZURE),
     "clean: refused": (f"{CLEAN} --apply", lambda: azure.host(files=FakeFiles(dict(ACTIVE))), AZURE),
-    "clean: no section": (CLEAN, of(h200), REPAIRED),
+    "clean: no section": (CLEAN, azure.AzureHost, REPAIRED),
 }
 
 
@@ -215,8 +215,9 @@ def pages(name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))
-def test_pages_and_documents(command: str, tmp_path: Path, snapshot: object) -> None:
+def test_pages_and_documents(command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
+    monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
     assert snapshot == "\n".join(pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:"))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import phases
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
-from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap

@@ -65,52 +65,66 @@ class EbtablesProgram:
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         listed: list[tuple[BridgeRule, ...]] = []
-        failures: list[HostError] = []
-        for program in (*_BACKENDS, "ebtables"):
-            if program in _BACKENDS or not listed:  # `ebtables` is one of the two, or the only one
-                try:
-                    listed.append(self._list(program))
-                except HostError as error:
-                    if error.kind not in {"missing", "not-loaded"}:
-                        raise
-                    failures.append(error)
+        unusable: list[HostError] = []
+        for program in _BACKENDS:
+            self._list_into(listed, unusable, program)
         if not listed:
-            raise next((error for error in failures if error.kind == "not-loaded"), failures[0])
+            self._list_into(listed, unusable, "ebtables")  # one of the two, or the only one
+        if not listed:
+            not_loaded = [error for error in unusable if error.kind == "not-loaded"]
+            raise (not_loaded or unusable)[0]
         filled = [rules for rules in listed if rules]
         if len(filled) > 1:
-            counts = " and ".join(f"{len(rules)} by {rules[0].program}" for rules in filled)
-            sentence = f"both backends of ebtables have rules in table nat ({counts})"
-            remedy = "delete the rules of the backend that this node does not use"
-            raise HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
+            raise _two_backends(filled)
         return filled[0] if filled else ()
 
+    def _list_into(self, listed: list[tuple[BridgeRule, ...]], unusable: list[HostError], program: str) -> None:
+        try:
+            listed.append(self._list(program))
+        except HostError as error:
+            if error.kind not in {"missing", "not-loaded"}:
+                raise
+            unusable.append(error)
+
     def delete(self, texts: Sequence[str]) -> None:
+        if not texts:
+            return
         purpose = f"delete {counted(len(texts), 'rule')}"
-        batch = "\n".join(["*nat", *(f"-D {text}" for text in texts), ""])
-        for tries_left in reversed(range(_TRIES if texts else 0)):
+        lines = ["*nat", *(f"-D {text}" for text in texts), ""]
+        for tries_left in reversed(range(_TRIES)):
             before = self.list_rules()
             require_deletable(before, texts)
-            program = f"{before[0].program}-restore"
+            restore = f"{before[0].program}-restore"
             try:
-                ended = self._tool(program, "--noflush", text=batch, purpose=purpose)
+                ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
             except HostError as error:
-                if error.kind != "refused" or not tries_left:
-                    raise
-                continue
+                if error.kind == "refused" and tries_left:
+                    continue
+                raise
             # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
-            if not _counts(before) - _counts(self.list_rules()):
-                raise tool_error(ended, program, purpose=purpose, what="ebtables")
+            is_unchanged = not _counts(before) - _counts(self.list_rules())
+            if is_unchanged:
+                raise tool_error(ended, restore, purpose=purpose, what="ebtables")
             return
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
         save, purpose = f"{program}-save", "list its rules"
         saved = self._tool(save, purpose=purpose)
-        if "*nat" not in map(str.strip, saved.out.splitlines()):
-            # The program warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
-            if saved.err or "Table `nat' is incompatible" in saved.out:
-                raise tool_error(saved, save, purpose=purpose, what="ebtables")
-            return ()
-        return read_listing(self._tool(program, "-t", "nat", "-L", purpose=purpose).out, program)
+        tables = [line.strip() for line in saved.out.splitlines()]
+        if "*nat" in tables:
+            listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
+            return read_listing(listing.out, program)
+        # The program warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
+        if saved.err or "Table `nat' is incompatible" in saved.out:
+            raise tool_error(saved, save, purpose=purpose, what="ebtables")
+        return ()
+
+
+def _two_backends(listed: Sequence[Sequence[BridgeRule]]) -> HostError:
+    counts = [f"{len(rules)} by {rules[0].program}" for rules in listed]
+    sentence = f"both backends of ebtables have rules in table nat ({' and '.join(counts)})"
+    remedy = "delete the rules of the backend that this node does not use"
+    return HostError(f"{sentence}; {remedy}", what="ebtables", kind="wrong-backend")
 
 
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
@@ -132,18 +146,25 @@ def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None
     address as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to
     it. So a rule that differs from another one only in its MAC addresses is not deleted.
     """
-    if missing := tuple((Counter(texts) - _counts(rules)).elements()):
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        sentence = f"table nat has no rule {missing[0]!r}{more}, so nothing was deleted"
-        raise HostError(f"{sentence}; read the rules again", what="ebtables", kind="no-such-rule", lines=missing)
+    missing = tuple((Counter(texts) - _counts(rules)).elements())
+    if missing:
+        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        sentence = f"table nat has no rule {missing[0]!r}{others}, so nothing was deleted"
+        text = f"{sentence}; read the rules again"
+        raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
     alike: dict[str, set[str]] = defaultdict(set)
     for rule in rules:
-        alike[_MACS.sub("", rule.text)].add(rule.text)
-    if unclear := [text for text in texts if len(alike[_MACS.sub("", text)]) > 1]:
-        twin = min(alike[_MACS.sub("", unclear[0])] - {unclear[0]})
+        alike[_without_macs(rule.text)].add(rule.text)
+    unclear = [text for text in texts if len(alike[_without_macs(text)]) > 1]
+    if unclear:
+        twin = min(alike[_without_macs(unclear[0])] - {unclear[0]})
         sentence = f"ebtables may not distinguish the rule {unclear[0]!r} from {twin!r}, so nothing was deleted"
         remedy = "delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN NUMBER`"
         raise HostError(f"{sentence}; {remedy}", what="ebtables", kind="ambiguous-rule", lines=unclear)
+
+
+def _without_macs(text: str) -> str:
+    return _MACS.sub("", text)
 
 
 def _counts(rules: Sequence[BridgeRule]) -> Counter[str]:

@@ -9,14 +9,14 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.azure_vnet.neighbours import Neighbour
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.kernel.programs import Rights
-from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupResult
-from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing import FakeFiles
 from tests.support import azure_leftovers as azure
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
@@ -28,7 +28,7 @@ BATCH = 3
 """The number of the call of ebtables that deletes: before it, the rules are read for each of two plans."""
 
 
-def state_of(host: FakeHost) -> tuple[str, ...]:
+def state_of(host: azure.AzureHost) -> tuple[str, ...]:
     """Rules, neighbours, routes and files, as text."""
     return str(host.ebtables.rules), str(host.link_layer.neighbours), str(host.kernel), str(host.files.texts)
 
@@ -38,14 +38,14 @@ def ebtables_error(kind: str) -> HostError:
     return HostError("ebtables has failed", what="ebtables", kind=kind)
 
 
-def clean(host: FakeHost, **changed: Any) -> CleanupResult:
+def clean(host: azure.AzureHost, **changed: Any) -> CleanupResult:
     """Run the task; what it did."""
-    result = run(CleanStaleAzureVnet(azure.config(**changed), host=host))
+    result = run(azure.task(azure.config(**changed), host=host))
     assert isinstance(result, CleanupResult)
     return result
 
 
-def failure(host: FakeHost) -> Any:
+def failure(host: azure.AzureHost) -> Any:
     """Run the task; the error that ends it, after which nothing is changed and no undo file is left."""
     before = state_of(host)
     error = failure_of(clean, host)
@@ -54,7 +54,7 @@ def failure(host: FakeHost) -> Any:
     return error
 
 
-def incomplete(host: FakeHost, *, done: int) -> tuple[str, ...]:
+def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
     """Run the task, which cannot delete everything, and says so; what is left."""
     error = failure_of(clean, host, of=HostError)
     assert error.kind == "incomplete"
@@ -95,10 +95,10 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     host = azure.host()
     before = state_of(host)
     config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.1.0.0/16", "fd00::/64"]}})
-    result = run(CleanStaleAzureVnet(config, host=host))
+    result = run(azure.task(config, host=host))
     assert isinstance(result, CleanupResult)
     assert result.log_fields() == {"stale": 13, "deleted": 0, "conflicts": 5, "undo_file": ""}
-    shown = str(phases.plan(CleanStaleAzureVnet(azure.config(), host=host)))
+    shown = str(phases.plan(azure.task(azure.config(), host=host)))
     assert f"delete rule {azure.STALE_RULES[0]}    # another CNI manages 10.1.0.5, and no device has the MAC" in shown
     assert (state_of(host), host.files.writes, caplog.text.count("stale: ")) == (before, [], 13)
 
@@ -107,7 +107,7 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     """Without the section nothing is asked of the host. An image is refused, because it has no kernel."""
     host = azure.host()
     host.ebtables.fault = ebtables_error("missing")
-    run(CleanStaleAzureVnet(HostRoutingConfig(), host=host))
+    run(azure.task(HostRoutingConfig(), host=host))
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
     assert "this is an image" in str(failure_of(run, task, of=HostError))
 
@@ -118,7 +118,7 @@ def test_it_is_refused() -> None:
     error = failure(host)
     assert (type(error), error.kind) == (HostError, "refused")
     assert str(error).startswith("nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages")
-    plan = CleanStaleAzureVnet(azure.config(), host=host).plan()
+    plan = azure.task(azure.config(), host=host).plan()
     assert tuple(map(str, plan.errors)) == error.lines
     assert plan.deletions == clean(host, dry_run=True).plan.deletions != ()
 

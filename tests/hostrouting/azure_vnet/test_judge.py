@@ -8,12 +8,13 @@ import attrs
 import pytest
 from hypothesis import example, given, strategies as st
 
+from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+from hostrouting.azure_vnet.state import Endpoint, active_file, read_state
 from hostrouting.finding import Finding
-from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.tasks.cleanup.judge import CleanupEntry, CleanupFacts, Endpoint, active_file, judge, read_state
 from hostrouting.testing import FakeEbtables
 from tests.support import azure_leftovers as azure
 from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section

@@ -11,8 +11,8 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.errors import BackendError
-from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
 from hostrouting.kernel.netlink.numbers import RTM_GETLINK
 from hostrouting.kernel.netlink.socket import NetlinkSocket
 from hostrouting.testing import FakeLinkLayer

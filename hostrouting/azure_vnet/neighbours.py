@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from ipaddress import ip_address
 from socket import AF_BRIDGE, AF_UNSPEC
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 
@@ -97,16 +97,9 @@ class KernelLinkLayer:
             raise KernelError(errno.EINTR)
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:
-                index = index_of(neighbour.dev)
-                present = [tuple(state) for dev, dst, *state in _entries(netlink, family) if (dev, dst) == (index, ip)]
-                if present != [(neighbour.mac, neighbour.permanent)]:
-                    return not (present or netlink.is_torn)
-                where = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_DST, ip)
-                for error in netlink.batch([message(_RTM_DELNEIGH, 0, where)]).values():
-                    raise error
+                return _delete(netlink, neighbour)
             except KernelError as error:
                 if error.number not in _ABSENT:
                     raise
@@ -115,41 +108,74 @@ class KernelLinkLayer:
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
     entries = _entries(netlink, AF_UNSPEC)
-    listed = (parts_of(link, LINK) for link in netlink.dump(RTM_GETLINK, bytes(LINK.size)))
-    links = {index: attributes for (_, index, _), attributes in listed}
+    links: dict[int, Mapping[int, bytes]] = {}
+    for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size)):
+        (_, index, _), attributes = parts_of(answer, LINK)
+        links[index] = attributes
     names = {index: text_of(link[IFNAME]) for index, link in links.items()}
-    peers = {names[index]: _peer(netlink, link) for index, link in links.items() if kind_of(link) == "veth"}
-    neighbours = [
-        Neighbour(ip_address(ip), mac, names[index], permanent=is_permanent)
-        for index, ip, mac, is_permanent in entries
-        if index in names
-    ]
-    learned = {
-        (mac, names[index])
-        for index, _, mac, is_permanent in _entries(netlink, AF_BRIDGE)
-        if index in names and not is_permanent
-    }
+    macs: dict[str, str] = {}
+    peers: dict[str, str] = {}
+    for index, link in links.items():
+        if mac := link.get(_MAC):
+            macs[names[index]] = mac.hex(":")
+        if kind_of(link) == "veth" and (peer := _peer(netlink, link)):
+            peers[names[index]] = peer
+    neighbours: list[Neighbour] = []
+    for entry in entries:
+        if entry.dev in names:
+            ip, dev = ip_address(entry.ip), names[entry.dev]
+            neighbours.append(Neighbour(ip, entry.mac, dev, permanent=entry.is_permanent))
+    learned: set[tuple[str, str]] = set()
+    for entry in _entries(netlink, AF_BRIDGE):
+        if entry.dev in names and not entry.is_permanent:
+            learned.add((entry.mac, names[entry.dev]))
     return LinkLayerView(
-        macs={names[index]: link[_MAC].hex(":") for index, link in links.items() if link.get(_MAC)},
-        peers={name: mac for name, mac in peers.items() if mac},
-        neighbours=tuple(sorted(neighbours, key=str)),
-        learned=tuple(sorted(learned)),
+        macs=macs, peers=peers, neighbours=tuple(sorted(neighbours, key=str)), learned=tuple(sorted(learned))
     )
 
 
-def _entries(netlink: NetlinkSocket, family: int) -> list[tuple[int, bytes, str, bool]]:
-    """Each entry: the number of its device, its address, its MAC address, and whether it is permanent."""
-    entries = []
-    for entry in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
-        (_, index, state, flags), attributes = parts_of(entry, _NEIGHBOUR)
+class _Entry(NamedTuple):
+    """A neighbour as Linux lists it."""
+
+    dev: int
+    """The number of its device."""
+    ip: bytes
+    mac: str
+    is_permanent: bool
+
+
+def _entries(netlink: NetlinkSocket, family: int) -> list[_Entry]:
+    entries: list[_Entry] = []
+    for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
+        (_, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
         is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
-        entries.append((index, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"), is_permanent))
+        mac = attributes.get(_LLADDR, b"").hex(":")
+        entries.append(_Entry(index, attributes.get(_DST, b""), mac, is_permanent))
     return entries
 
 
 def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read."""
-    where = attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE]) if _PEER_NAMESPACE in link else b""
-    (answer,) = netlink.ask(RTM_GETLINK, [LINK.pack(0, number_in(link, _PEER) or 0, 0) + where])
-    peer = {} if is_error(answer) else parts_of(answer, LINK)[1]
+    request = LINK.pack(0, number_in(link, _PEER) or 0, 0)
+    if _PEER_NAMESPACE in link:
+        request += attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE])
+    (answer,) = netlink.ask(RTM_GETLINK, [request])
+    if is_error(answer):
+        return ""
+    _, peer = parts_of(answer, LINK)
     return peer.get(_MAC, b"").hex(":") if kind_of(peer) == "veth" else ""
+
+
+def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
+    """Delete the entry if it is still there; False if another one has its address, or may have it."""
+    family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
+    index = index_of(neighbour.dev)
+    present = [entry for entry in _entries(netlink, family) if (entry.dev, entry.ip) == (index, ip)]
+    wanted = _Entry(index, ip, neighbour.mac, neighbour.permanent)
+    if present != [wanted]:
+        return not present and not netlink.is_torn
+    request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_DST, ip)
+    errors = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
+    for error in errors.values():
+        raise error
+    return True

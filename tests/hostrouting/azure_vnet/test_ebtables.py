@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from hostrouting.azure_vnet.ebtables import BridgeRule, Ebtables, EbtablesProgram, read_listing, require_deletable
 from hostrouting.errors import HostError
-from hostrouting.kernel.ebtables import BridgeRule, Ebtables, EbtablesProgram, read_listing, require_deletable
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeEbtables
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, add_rules, addition

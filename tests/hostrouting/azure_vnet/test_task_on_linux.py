@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.tasks.cleanup.task import CleanupPlan
+from hostrouting.azure_vnet.task import CleanupPlan
 from tests.support.azure_node import AzureNode, State, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, add_rules, pod_rules
 from tests.support.children import running

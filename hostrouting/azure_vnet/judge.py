@@ -1,0 +1,367 @@
+"""Which rules, neighbours and routes of azure-vnet are stale: from facts about a node to entries, each with its fate.
+
+An entry contains a pod's address, and usually the pod's MAC address. The entry is stale if another CNI manages the
+address now and the MAC address is dead. A MAC address is alive if a device of the host has it, or the other end of a
+veth, or a device that a bridge has learned, such as a virtual machine in a pod. Behind a tap, or a port whose other end
+cannot be read, any MAC address may be alive: while azure-vnet's bridge has such a port, no MAC address is known to be
+dead. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other
+entries for its address. A rule that matches no uplink in a bridge is not deleted.
+
+`_Node` has the facts that the questions are about, one builder for each. `_fate` is the decision: its questions stand
+in the order in which they are asked, and the first one that has an answer decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
+from hostrouting.azure_vnet.state import CONFLISTS, STATE_FILE, Endpoint, active_file, read_state
+from hostrouting.finding import Finding
+from hostrouting.model.prefix import IP, Prefix
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.routes.uplink import bare_hop
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.azure_vnet.ebtables import BridgeRule
+    from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+    from hostrouting.config.settings import AzureVnetCleanupConfig
+
+MOST = 1000
+"""One run deletes at most this many entries."""
+
+Fate: TypeAlias = Literal["delete", "conflict", "keep"]
+"""A conflict belongs to a live pod whose address another CNI manages."""
+
+
+@attrs.frozen
+class CleanupFacts:
+    """What is known about a host."""
+
+    rules: tuple[BridgeRule, ...] | None
+    """None if the host has no ebtables that could be asked."""
+    view: LinkLayerView
+    snapshot: Snapshot
+    state: str | None = None
+    """The text of azure-vnet's state file; None if there is none."""
+    conflists: Mapping[str, str] = attrs.field(factory=dict)
+    """The texts of the CNI configurations, by name."""
+
+
+@attrs.frozen
+class CleanupEntry:
+    """A rule, neighbour or route that looks like azure-vnet's, with its fate and the reason."""
+
+    kind: Literal["rule", "neighbour", "route"]
+    spec: str
+    """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
+    fate: Fate
+    reason: str
+    thing: BridgeRule | Neighbour | Route = attrs.field(eq=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.spec}    # {self.reason}"
+
+    def to_mapping(self) -> dict[str, str]:
+        """The entry as plain values."""
+        return {"kind": self.kind, "spec": self.spec, "fate": self.fate, "reason": self.reason}
+
+
+def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
+    """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be deleted."""
+    findings: list[Finding] = []
+    findings += _active(facts.conflists)
+    pods: tuple[Endpoint, ...] = ()
+    try:
+        pods = read_state("{}" if facts.state is None else facts.state)
+    except ValueError as error:
+        findings.append(_unreadable_state(error))
+    node = _node(facts, config, pods)
+    entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
+    if facts.rules is None and node.bridges:
+        findings.append(_no_ebtables())
+    findings += _pods_that_are_gone(node, pods)
+    findings += _too_many(entries)
+    if config.dry_run:
+        target = "azureVnetCleanup.dryRun"
+        findings.append(Finding("azure-vnet", "note", "dryRun is true: nothing is deleted", target))
+    return entries, tuple(findings)
+
+
+# The facts.
+
+_BRIDGE = re.compile(r"azure\d+", re.ASCII)
+"""azure-vnet names its bridge azure0, or azure followed by the index of the uplink."""
+_UPLINK_KINDS = ("", "bond", "team", "vlan", "macvlan")
+"""The kinds of port that are connected to the node's network: hardware, and devices on top of hardware."""
+_DEAD_ENDS = ("dummy", "ifb")
+"""The kinds of device that have nothing behind them."""
+
+
+@attrs.frozen(kw_only=True)
+class _Node:
+    """The facts that decide."""
+
+    config: AzureVnetCleanupConfig
+    links: Mapping[str, Link]
+    """By name."""
+    has_bridge: bool
+    """Whether the host has any bridge; a rule of ebtables without a device matches in each."""
+    bridges: tuple[str, ...]
+    """The bridges of azure-vnet."""
+    uplinks: frozenset[str]
+    """Where frames from the node's network arrive at a bridge."""
+    pod_ports: tuple[Link, ...]
+    """The ports of azure-vnet's bridges that can have pods behind them."""
+    peers: Mapping[str, str]
+    """The MAC address of the other end of each veth, where it can be read."""
+    alive: Mapping[str, str]
+    """By live MAC address: who has it."""
+    local: Mapping[IP, str]
+    """By address that no pod has: what it is."""
+    listed: Mapping[IP, Endpoint]
+    """By address: the pod of the state file that has it, if the pod's device exists."""
+    rules: tuple[tuple[BridgeRule, PodRule], ...]
+    neighbours: tuple[Neighbour, ...]
+    """On azure-vnet's bridges, with a MAC address."""
+    macs: Mapping[IP, Sequence[str]]
+    """By address: the MAC addresses that azure-vnet's rules and neighbours give to it."""
+
+
+def _node(facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> _Node:
+    links = {link.name: link for link in facts.snapshot.links}
+    every_bridge = {link.name for link in links.values() if link.kind == "bridge"}
+    bridges = tuple(name for name in every_bridge if _BRIDGE.fullmatch(name))
+    ports = [link for link in links.values() if link.master in every_bridge]
+    uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}.union(config.uplinks)
+    own_ports = [port for port in ports if port.master in bridges]
+    rules = _pod_rules(facts.rules or ())
+    neighbours = _own_neighbours(facts.view, bridges)
+    return _Node(
+        config=config,
+        links=links,
+        has_bridge=bool(every_bridge),
+        bridges=bridges,
+        uplinks=frozenset(uplinks),
+        pod_ports=tuple(port for port in own_ports if port.name not in config.uplinks),
+        peers=facts.view.peers,
+        alive=_live_macs(facts.view, uplinks),
+        local=_local_addresses(facts.snapshot),
+        listed=_pods_with_a_device(pods, links),
+        rules=rules,
+        neighbours=neighbours,
+        macs=_macs_by_address(rules, neighbours),
+    )
+
+
+def _pod_rules(rules: Iterable[BridgeRule]) -> tuple[tuple[BridgeRule, PodRule], ...]:
+    pairs = [(rule, pod_rule(rule.text)) for rule in rules]
+    return tuple((rule, pod) for rule, pod in pairs if pod is not None)
+
+
+def _own_neighbours(view: LinkLayerView, bridges: Sequence[str]) -> tuple[Neighbour, ...]:
+    return tuple(neighbour for neighbour in view.neighbours if neighbour.dev in bridges and neighbour.mac not in NO_MAC)
+
+
+def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
+    """Who has each MAC address. The host's own devices are easiest to check, so they are named if several have it."""
+    holders: dict[str, str] = {}
+    for mac, dev in view.learned:
+        if dev not in uplinks:
+            holders[mac] = f"a device behind {dev}"
+    for dev, mac in view.peers.items():
+        holders[mac] = f"a pod behind {dev}"
+    for dev, mac in view.macs.items():
+        holders[mac] = f"the device {dev}"
+    return holders
+
+
+def _local_addresses(snapshot: Snapshot) -> dict[IP, str]:
+    local: dict[IP, str] = {}
+    default_routes = (route for route in snapshot.routes if not route.prefix.length)
+    for route in default_routes:
+        for hop in route.next_hops:
+            if hop.gateway is not None:
+                local[hop.gateway] = "a default gateway"
+    for address in snapshot.addresses:
+        local[address.ip] = f"an address of this host, on {address.dev}"
+    return local
+
+
+def _pods_with_a_device(pods: Iterable[Endpoint], links: Mapping[str, Link]) -> dict[IP, Endpoint]:
+    listed: dict[IP, Endpoint] = {}
+    for pod in pods:
+        if pod.device in links:
+            listed.update(dict.fromkeys(pod.ips, pod))
+    return listed
+
+
+def _macs_by_address(
+    rules: Iterable[tuple[BridgeRule, PodRule]], neighbours: Iterable[Neighbour]
+) -> dict[IP, list[str]]:
+    pairs = [(pod.ip, pod.mac) for _, pod in rules if pod.mac != VIRTUAL_MAC]
+    pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
+    macs: dict[IP, list[str]] = {}
+    for ip, mac in dict.fromkeys(pairs):
+        macs.setdefault(ip, []).append(mac)
+    return macs
+
+
+# The decision: what is stale.
+
+_PROTOCOLS = (0, 2, 3, 4)
+"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no number of its own."""
+
+
+def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
+    """Each rule that azure-vnet adds for a pod."""
+    for rule, pod in node.rules:
+        if not node.has_bridge or (pod.uplink is not None and pod.uplink not in node.uplinks):
+            fate, reason = _KEEP, "it matches no bridged uplink"
+        else:
+            macs = node.macs.get(pod.ip, ()) if pod.mac == VIRTUAL_MAC else [pod.mac]
+            fate, reason = _fate(node, pod.ip, macs, node.pod_ports)
+        yield CleanupEntry("rule", rule.text, fate, reason, rule)
+
+
+def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
+    """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""
+    for neighbour in node.neighbours:
+        if neighbour.permanent:
+            fate, reason = _fate(node, neighbour.ip, [neighbour.mac], node.pod_ports)
+            yield CleanupEntry("neighbour", str(neighbour), fate, reason, neighbour)
+
+
+def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
+    """Each route that azure-vnet adds for a pod, through its bridge or the pod's veth."""
+    for route in snapshot.routes:
+        plain = _as_pod_route(route)
+        if plain is None:
+            continue
+        ip, (dev,) = route.prefix.ip, plain.devs
+        if dev in node.bridges:
+            fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
+        elif dev.startswith("azv"):
+            new_veth = Link(name=dev, index=0, kind="veth")  # it appeared after the devices were read
+            macs = [node.peers[dev]] if dev in node.peers else []
+            fate, reason = _fate(node, ip, macs, [node.links.get(dev, new_veth)])
+        else:
+            continue
+        yield CleanupEntry("route", str(plain), fate, reason, route)
+
+
+def _as_pod_route(route: Route) -> Route | None:
+    """The route without the state of its next hop; None if azure-vnet would not give a pod such a route."""
+    if route.table != TABLE_MAIN or not route.devs or route.protocol not in _PROTOCOLS:
+        return None
+    pod_route = Route(
+        Prefix.of(route.prefix.ip),
+        (NextHop(route.devs[0]),),
+        metric=route.metric,
+        scope=route.scope,
+        protocol=route.protocol,
+    )
+    without_state = route._replace(next_hops=tuple(map(bare_hop, route.next_hops)))
+    return pod_route if without_state == pod_route else None
+
+
+_KEEP: Fate = "keep"
+
+
+def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
+    """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of these ports."""
+    if protected := _why_protected(node, ip):
+        return _KEEP, protected
+    managed = f"another CNI manages {ip}"
+    for mac in macs:
+        if mac in node.alive:
+            holder = node.alive[mac]
+            return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
+    if pod := node.listed.get(ip):
+        device = f"its device {pod.device} exists"
+        return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
+    if opaque := [port.name for port in ports if _may_hide_macs(node, port)]:
+        where = f"the MAC addresses behind {spoken(opaque)} cannot be read"
+        return _KEEP, f"its pod may be alive: {where}"
+    if macs:
+        return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
+    if pods := [port.name for port in ports if port.name in node.peers]:
+        where = f"its MAC address is unknown, and pods are behind {spoken(pods)}"
+        return _KEEP, f"its pod may be alive: {where}"
+    return "delete", f"{managed}, and no pod is known to use it"
+
+
+def _why_protected(node: _Node, ip: IP) -> str:
+    """Why entries of every kind for this address are kept; empty if they may be deleted."""
+    if not any(ip in network for network in node.config.managed):
+        return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
+    if ip in node.local:
+        return f"{ip} is {node.local[ip]}"
+    if any(ip in network for network in node.config.protect):
+        return f"{ip} is protected (azureVnetCleanup.protect)"
+    return ""
+
+
+def _may_hide_macs(node: _Node, port: Link) -> bool:
+    """Whether MAC addresses that cannot be read may exist behind this device."""
+    if port.kind == "veth":
+        return port.name not in node.peers
+    return port.kind not in (*_UPLINK_KINDS, *_DEAD_ENDS)
+
+
+# The findings.
+
+
+def _active(conflists: Mapping[str, str]) -> list[Finding]:
+    name = active_file(conflists)
+    if not name:
+        return []
+    path = f"{CONFLISTS}/{name}"
+    sentence = f"{path} says that azure-vnet manages this node's pods"
+    remedy = "remove the file if another CNI manages the pods"
+    return [Finding("azure-vnet", "error", sentence, path, remedy)]
+
+
+def _unreadable_state(error: ValueError) -> Finding:
+    sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
+    remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
+    return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
+
+
+def _no_ebtables() -> Finding:
+    sentence = "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
+    return Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules")
+
+
+def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
+    gone = [pod for pod in pods if _is_gone(node, pod)]
+    if not gone:
+        return []
+    names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
+    sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
+    remedy = "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every 10 s"
+    return [Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)]
+
+
+def _is_gone(node: _Node, pod: Endpoint) -> bool:
+    """Whether a pod of the state file has no device any more, and another CNI manages all of its addresses."""
+    if not pod.ips or not pod.device:
+        return False
+    if pod.device in node.links or pod.mac in node.alive:
+        return False
+    return not any(_why_protected(node, ip) for ip in pod.ips)
+
+
+def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
+    count = sum(entry.fate == "delete" for entry in entries)
+    if count <= MOST:
+        return []
+    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
+    remedy = "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
+    return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]

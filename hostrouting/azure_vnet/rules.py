@@ -1,0 +1,65 @@
+"""The rules of ebtables that azure-vnet adds for a pod, in every spelling that ebtables prints.
+
+Each is in chain PREROUTING of table nat and has exactly one set of options. A rule with one option more or less, a
+negation, or a network instead of an address is not a pod's.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import NamedTuple
+
+from hostrouting.model.prefix import IP, as_ip
+
+VIRTUAL_MAC = "12:34:56:78:9a:bc"
+"""The MAC address in the rules that answer ARP in tunnel mode, for every pod."""
+NO_MAC = ("", "00:00:00:00:00:00")
+
+_IPV4 = r"(?P<ip>[0-9.]+)(?:/32|/255\.255\.255\.255)?"
+_IPV6 = r"(?P<ip>[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)(?:/128|/ffff(?::ffff){7})?"
+_MAC = r"(?P<mac>[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5})"
+_ARP = rf"--arp-op Request --arpreply-mac {_MAC} (?:--arpreply-target DROP )?-j arpreply"
+_DNAT = rf"--to-dst {_MAC} -i (?P<uplink>\S+) -j dnat"
+
+_SHAPES = (
+    re.compile(rf"--arp-ip-dst {_IPV4} {_ARP} -p (?:ARP|0x0?806)"),
+    re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
+    re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
+)
+"""The options of a pod's rule, sorted.
+
+A default target may be missing; a protocol may be a number; an address may have a mask; a MAC address may lack zeros.
+"""
+
+
+class PodRule(NamedTuple):
+    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has none."""
+
+    ip: IP
+    mac: str
+    uplink: str | None
+
+
+def pod_rule(text: str) -> PodRule | None:
+    """The rule with this text as a pod's rule; None for any other rule."""
+    chain, *options = re.split(r" +(?=-)", text)
+    if chain != "PREROUTING":
+        return None
+    match = _match(" ".join(sorted(options)))
+    if match is None:
+        return None
+    mac = ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
+    is_multicast = int(mac[:2], 16) & 1
+    if mac in NO_MAC or is_multicast:
+        return None
+    with suppress(ValueError):  # the text only looks like an address
+        return PodRule(as_ip(match["ip"]), mac, match.groupdict().get("uplink"))
+    return None
+
+
+def _match(options: str) -> re.Match[str] | None:
+    for shape in _SHAPES:
+        if match := shape.fullmatch(options):
+            return match
+    return None

@@ -1,0 +1,269 @@
+"""CleanStaleAzureVnet: reads a host, records what is stale, and deletes it. What is stale is decided in `judge`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import attrs
+
+import phases
+from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
+from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
+from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
+from hostrouting.azure_vnet.state import CONFLISTS, STATE_FILE
+from hostrouting.azure_vnet.undo import undo_script
+from hostrouting.errors import HostError
+from hostrouting.host.effects import Effects, Operation, having_changed
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.model.route import Route
+from hostrouting.tasks.install import IS_CONFIG, IS_HOST
+from hostrouting.text import first_of
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from hostrouting.azure_vnet.ebtables import BridgeRule
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
+
+
+@attrs.frozen
+class CleanupPlan:
+    """What would be deleted, in this order, and what is kept, each with its reason."""
+
+    entries: tuple[CleanupEntry, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What else there is to tell; an error is a reason to delete nothing."""
+
+    def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
+        """The entries with this fate."""
+        return tuple(entry for entry in self.entries if entry.fate == fate)
+
+    @property
+    def deletions(self) -> tuple[CleanupEntry, ...]:
+        """What is stale."""
+        return self.with_fate("delete")
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The reasons why nothing can be deleted."""
+        return tuple(str(finding) for finding in self.findings if finding.severity == "error")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "entries": [entry.to_mapping() for entry in self.entries],
+            "findings": [finding.to_mapping() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for fate in get_args(Fate):
+            lines += [f"{fate} {entry}" for entry in self.with_fate(fate)]
+        if not lines:
+            lines.append("nothing to delete")
+        return "\n".join([*lines, *map(str, self.findings)])
+
+
+@attrs.frozen(kw_only=True)
+class CleanupResult(Effects):
+    """What a clean-up did."""
+
+    plan: CleanupPlan
+    undo_file: str = ""
+    """The script that restores what was deleted; empty if nothing was deleted."""
+
+    def log_fields(self) -> dict[str, object]:
+        """The number of stale, deleted and conflicting entries; the path of the undo file."""
+        return {
+            "stale": len(self.plan.deletions),
+            "deleted": len(self.operations),
+            "conflicts": len(self.plan.with_fate("conflict")),
+            "undo_file": self.undo_file,
+        }
+
+
+@attrs.frozen
+class CleanStaleAzureVnet:
+    """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
+
+    In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan again and deletes what
+    is in the plan, unless a finding is an error. First it writes a shell script that restores everything. It deletes
+    the rules in one batch, all or none: if another process has deleted one of them, it makes the plan again, once. Then
+    it deletes the neighbours, each after it was read once more, and the routes, and checks that nothing has come back.
+    """
+
+    name = "clean-stale-azure-vnet"
+    config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
+    host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
+    ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
+    link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
+
+    def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
+        """What is stale on this host as it is now; changes nothing."""
+        section = self.config.azure_vnet_cleanup
+        if section is None:
+            return CleanupPlan()
+        entries, findings = judge(self._read_facts(), section)
+        return CleanupPlan(entries, findings)
+
+    def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
+        section = self.config.azure_vnet_cleanup
+        if section is None:
+            return phases.Skip("azureVnetCleanup is not in the configuration")
+        plan = self.plan()
+        for finding in plan.findings:
+            if section.dry_run or finding.severity != "error":
+                ctx.log.log(finding.level, "%s", finding)
+        if section.dry_run:
+            for entry in plan.deletions:
+                ctx.log.info("stale: %s", entry)
+            return CleanupResult(plan=plan)
+        if not plan.deletions and not plan.errors:
+            return CleanupResult(plan=plan)
+        self.host.rights().require_network()  # before the undo file is written
+        with self.host.locked(ctx):
+            ctx.check()
+            with ctx.shielded() as safe:  # the undo file has to match what is deleted
+                return self._clean(safe)
+
+    def _read_facts(self) -> CleanupFacts:
+        with self._kernel() as backend:
+            rules = self._list_rules()
+            # The devices are read after the rules, so that the rules of a new pod do not seem stale.
+            view = self.link_layer.look()
+            snapshot = backend.snapshot()
+        return CleanupFacts(
+            rules=rules,
+            view=view,
+            snapshot=snapshot,
+            state=self.host.files.read(STATE_FILE),
+            conflists=self._read_conflists(),
+        )
+
+    def _kernel(self) -> AbstractContextManager[RouteBackend]:
+        """The routes of this host; HostError for an image."""
+        if self.host.backend is None:
+            reasons = ["this is an image, which has no kernel"]
+            raise _error("nothing can be deleted", reasons, kind="refused")
+        return self.host.backend()
+
+    def _list_rules(self) -> tuple[BridgeRule, ...] | None:
+        """The rules of ebtables; None if this host has no ebtables that could be asked."""
+        try:
+            return self.ebtables.list_rules()
+        except HostError as error:
+            if error.kind in {"missing", "not-loaded"}:
+                return None
+            raise
+
+    def _read_conflists(self) -> dict[str, str]:
+        conflists: dict[str, str] = {}
+        for name in self.host.files.names(CONFLISTS):
+            if name.endswith((".conf", ".conflist", ".json")):
+                conflists[name] = self.host.files.read(f"{CONFLISTS}/{name}") or ""
+        return conflists
+
+    def _clean(self, ctx: phases.Context) -> CleanupResult:
+        """Delete what is stale now, and check that it is gone; the host is locked."""
+        undo_file = self._new_undo_file()
+        plan = self._delete_rules(ctx, undo_file)
+        if not plan.deletions:
+            return CleanupResult(plan=plan)
+        run = _Run()
+        for entry in plan.deletions:
+            if entry.kind == "rule":
+                run.deleted(entry)
+        with having_changed(files=[undo_file], operations=run.operations):
+            self._delete_neighbours(plan, run)
+            self._delete_routes(plan, run)
+            self._find_what_came_back(run)
+            if run.left:
+                count_of = f"{len(run.operations)} of {len(plan.deletions)} entries"
+                message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
+                raise _error(message, run.left, kind="incomplete")
+        operations = tuple(run.operations)
+        return CleanupResult(plan=plan, files=[undo_file], operations=operations, undo_file=undo_file)
+
+    def _new_undo_file(self) -> str:
+        paths = map(HostLayout.undo_file, count(1))
+        return next(path for path in paths if self.host.files.look(path) is None)
+
+    def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
+        """Plan, write the undo file and delete the rules; returns the plan that is being carried out."""
+        plan = self.plan()
+        if plan.errors:
+            raise _error("nothing was deleted", plan.errors, kind="refused")
+        if not plan.deletions:
+            return plan
+        for entry in plan.deletions:
+            ctx.log.info("will delete %s", entry)
+        rules = [entry.spec for entry in plan.deletions if entry.kind == "rule"]
+        self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
+        try:
+            self.ebtables.delete(rules)
+        except HostError as error:
+            if error.kind == "timeout":  # the rules may be gone, or not
+                with having_changed(files=[undo_file]):
+                    raise
+            self.host.files.remove(undo_file)
+            if error.kind != "no-such-rule":
+                raise
+            if is_last:
+                why = "because other processes were deleting rules at the same time"
+                message = f"nothing was deleted, {why}; still there"
+                raise _error(message, plan.deletions, kind="incomplete") from error
+            return self._delete_rules(ctx, undo_file, is_last=True)
+        return plan
+
+    def _delete_neighbours(self, plan: CleanupPlan, run: _Run) -> None:
+        for entry in plan.deletions:
+            if not isinstance(entry.thing, Neighbour):
+                continue
+            if self.link_layer.delete_neighbour(entry.thing):
+                run.deleted(entry)
+            else:
+                run.left.append(f"{entry.spec} has changed since it was read, so it is not deleted")
+
+    def _delete_routes(self, plan: CleanupPlan, run: _Run) -> None:
+        entries: dict[Route, CleanupEntry] = {}
+        for entry in plan.deletions:
+            if isinstance(entry.thing, Route):
+                entries[entry.thing] = entry
+        with self._kernel() as backend:
+            outcomes = backend.change(RouteRequest("delete", route) for route in entries)
+        for entry, outcome in zip(entries.values(), outcomes, strict=True):
+            if outcome.error is None:
+                run.deleted(entry)
+            elif outcome.error.kind not in {"no-such-route", "no-such-device"}:
+                run.left.append(f"{entry.spec}: {outcome.error}")
+
+    def _find_what_came_back(self, run: _Run) -> None:
+        stale_again = {entry.spec for entry in self.plan().deletions}
+        for spec in sorted(stale_again & run.specs):
+            run.left.append(f"{spec} was added again: azure-vnet or another program is active")
+
+
+class _Run:
+    """What one clean-up has deleted so far, and what it could not delete."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.specs: set[str] = set()
+        self.left: list[str] = []
+        """What is left, each with the reason."""
+
+    def deleted(self, entry: CleanupEntry) -> None:
+        self.operations.append(Operation("delete", f"{entry.kind} {entry.spec}", entry.reason))
+        self.specs.add(entry.spec)
+
+
+def _error(message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]) -> HostError:
+    """The error with these reasons: why nothing was deleted, or what is left."""
+    lines = tuple(map(str, reasons))
+    text = f"{message}: {'; '.join(first_of(lines))}"
+    return HostError(text, what="azure-vnet", kind=kind, lines=lines)

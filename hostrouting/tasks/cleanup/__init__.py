@@ -1,1 +1,0 @@
-"""CleanStaleAzureVnet (`task`): deletes what azure-vnet left behind for pods that another CNI manages now."""
