@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import camel, load, must, parse, path_of, read, section, written
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
+from hostrouting.reading import camel, load, must, parse, path_of, read, register, section, text_as, written
 from hostrouting.text import nearest, show
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -56,6 +56,10 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     if is_exact and prefix.ip != address:
         raise ValueError("has host bits set", f'write "{prefix}", or "{Prefix.of(address)}" for that one address')
     return prefix.to_network()
+
+
+for _kind in (IPv4Network, IPv6Network):
+    register(_kind, text_as(str, "is not a string"))  # each setting has its own rules for a network
 
 
 def _is_ordinary(block: Network | IP) -> bool:

@@ -1,4 +1,4 @@
-"""The parts of a host's routing as frozen values, and how values are read from JSON; no decisions about them."""
+"""The parts of a host's routing as frozen values; no decisions about them."""
 
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import OURS, NextHop, Route

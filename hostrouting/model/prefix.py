@@ -5,6 +5,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hostrouting.reading import register, text_as
+
 IP: TypeAlias = IPv4Address | IPv6Address
 
 IPV4, IPV6 = 4, 6
@@ -140,3 +142,10 @@ _RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
 def is_reserved(block: Prefix) -> bool:
     """Whether no address of this block can have a static route or be a router's address."""
     return any(block in reserved for reserved in _RESERVED)
+
+
+# How they are read from JSON.
+
+register(Prefix, text_as(Prefix.parse, "is not a network without host bits"))
+for _kind in (IPv4Address, IPv6Address):
+    register(_kind, text_as(as_ip, "is not an address"))

@@ -10,9 +10,9 @@ from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import load, parse, read, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
+from hostrouting.reading import load, parse, read, written
 
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.reader import path_of
+from hostrouting.reading import path_of
 from hostrouting.testing.strategies import configs, networks
 
 NETWORKS = networks().map(str) | st.sampled_from(

@@ -1,0 +1,14 @@
+"""JSON read into values of a class, for configurations and snapshots; every fault is reported at once.
+
+- `documents` reads the text of a file, and JSON in a text.
+- `types` has the way from a type to the function that reads its values, and the faults of these values.
+- `sections` reads and writes whole objects, and makes a class a section of a configuration.
+"""
+
+from hostrouting.reading.documents import load, parse
+from hostrouting.reading.sections import camel, read, section, written
+from hostrouting.reading.types import must, path_of, register, text_as
+
+__all__ = ["load", "parse"]  # documents
+__all__ += ["read", "written", "section", "camel"]  # objects
+__all__ += ["must", "text_as", "register", "path_of"]  # the rules of types

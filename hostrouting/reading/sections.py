@@ -1,0 +1,67 @@
+"""Whole objects from JSON and back, and the sections of a configuration, whose constructors read their arguments."""
+
+from functools import update_wrapper
+from typing import Any, TypeVar, get_type_hints
+
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.reading.types import READERS, form_of, read_member
+
+T = TypeVar("T")
+
+
+def section(cls: type[T]) -> type[T]:
+    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in camelCase.
+
+    The constructor and `_replace` read each argument, which is a typed value or a value as in JSON. None stands for the
+    default. If several values can be wrong together, the method `faults_between` of the class returns these faults; a
+    value that has a fault of its own is None there.
+    """
+    unchecked: Any = cls
+
+    class Section(unchecked):  # type: ignore[misc]  # mypy knows the decorated class as `cls`
+        __slots__ = ()
+        key_of = staticmethod(camel)
+
+        def __new__(subclass, *values: Any, **settings: Any) -> Any:
+            given = unchecked(*values, **settings)
+            keys = map(camel, unchecked._fields)
+            return read(subclass, dict(zip(keys, given, strict=True)))
+
+        @classmethod
+        def _make(subclass, values: Any) -> Any:  # noqa: N804  `_replace` calls it
+            return subclass(*values)
+
+    unchecked.__new__.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
+    update_wrapper(Section, unchecked, updated=())
+    return Section
+
+
+def camel(attribute: str) -> str:
+    """The JSON key of a section's attribute."""
+    first, *words = attribute.split("_")
+    return first + "".join(map(str.capitalize, words))
+
+
+def read(cls: type[T], document: object, *, key: str | None = None) -> T:
+    """The object of this class from a JSON object; `key` is the key with this value, if any. Raises ConfigError."""
+    faults: list[Fault] = []
+    result: T = read_member(form_of(cls).read, key, document, faults)
+    if faults:
+        raise ConfigError(faults)
+    return result
+
+
+def written(value: Any) -> Any:
+    """A value as JSON; members that have their default value are left out."""
+    if value is None or type(value) in {bool, int, str}:
+        return value
+    if type(value) is tuple:
+        return [written(item) for item in value]
+    if type(value) in READERS:  # an address, a network or a prefix
+        return str(value)
+    form = form_of(type(value))
+    members: dict[str, Any] = {}
+    for key, member, default in zip(form.members, value, form.defaults.values(), strict=True):
+        if member != default:
+            members[key] = written(member)
+    return members

@@ -1,0 +1,225 @@
+"""The way from a type to the function that reads its values from JSON, and the faults of these values.
+
+The reader of a value returns it, or raises `ValueError(rule, remedy)`. The reader of the object or list around it adds
+the path, reads the other values, and raises all their faults. `reader_of` finds the reader of a type:
+
+- a type that was registered (`register`) has the reader that it was registered with;
+- `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a `str` first, and then
+  passes through functions that take the value and return it or another one;
+- of `X | None`, and of addresses of either family, the first stands for all;
+- a `Literal` is one of these words, in any case;
+- a `tuple[X, ...]` is a list;
+- any other class is a NamedTuple, which is an object; its annotations say how its values are read.
+
+This is worked out once for each class. Null counts as absent, and so does an empty text where the default is None or a
+word. A key that is unknown or given twice is a fault.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from hostrouting.errors import Fault
+from hostrouting.text import SHOWN, nearest, show
+
+Reader: TypeAlias = Callable[[Any], Any]
+
+REPEATED = object()
+"""Stands for the values of a key that is given more than once; no type has it."""
+_GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
+
+
+# Single values.
+
+
+def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+    """A rule for one value, for `Annotated`: its pattern or condition, what is said if that fails, and the remedy."""
+    is_right = partial(re.fullmatch, holds, flags=re.ASCII) if isinstance(holds, str) else holds
+
+    def check(value: Any) -> Any:
+        if not is_right(value):
+            raise ValueError(rule, remedy)
+        return value
+
+    return check
+
+
+def text_as(make: Callable[[str], Any], rule: str) -> Reader:
+    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its text.
+
+    Many routes share a few addresses and devices, so the results for the last texts are kept.
+    """
+    cached = lru_cache(4096)(make)
+
+    def read_text(value: Any) -> Any:
+        if not isinstance(value, str) and type(value).__module__ != "ipaddress":
+            raise ValueError(rule)
+        try:
+            return cached(str(value))
+        except (ValueError, KeyError):
+            raise ValueError(rule) from None
+
+    return read_text
+
+
+def _integer_in(numbers: Any) -> Reader:
+    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    return must(lambda value: type(value) is int and value in numbers, rule)  # a bool is an int for Python only
+
+
+def _one_of(words: tuple[str, ...]) -> Reader:
+    spelled = {word.lower(): word for word in words}
+    return text_as(lambda text: spelled[text.lower()], f"is not one of {', '.join(words)}")
+
+
+# From a type to its reader.
+
+READERS: dict[Any, Reader] = {
+    bool: must(lambda value: isinstance(value, bool), "is not true or false"),
+    int: _integer_in(range(1 << 32)),  # every integer of the kernel's routing
+    # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a surrogate pair,
+    # which only JSON can express, cannot be written out again. The longest names are those of units.
+    str: text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
+}
+"""By type: the reader that it was registered with."""
+
+
+def register(kind: Any, reader: Reader) -> None:
+    """Have this reader read the values of a type. The module that defines the type calls this."""
+    READERS[kind] = reader
+
+
+def reader_of(kind: Any) -> Reader:
+    """The function that reads a value of this type."""
+    if kind in READERS:
+        return READERS[kind]
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _annotated(kind.__origin__, kind.__metadata__)
+    if origin in {Union, UnionType}:
+        return reader_of(parts[0])
+    if origin is Literal:
+        return _one_of(parts)
+    if origin is tuple:
+        return _list_of(*parts)
+    return form_of(kind).read
+
+
+def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
+    if not callable(rules[0]):
+        return _integer_in(rules[0])
+    read_plain = reader_of(kind)
+
+    def read_with_rules(value: Any) -> Any:
+        value = read_plain(value)
+        for rule in rules:
+            value = rule(value)
+        return value
+
+    return read_with_rules
+
+
+# Lists and objects.
+
+
+class _FaultyError(ValueError):
+    """The faults of an object or a list; and the list with None for faulty members, for rules about several."""
+
+
+def read_member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
+    """The value of a key or of a place in a list; its faults are added to `faults`."""
+    try:
+        return reader(value)
+    except _FaultyError as error:
+        own, rest = error.args
+        faults += [fault._replace(path=path_of(key, fault.path)) for fault in own]
+        return rest
+    except ValueError as error:
+        words = _GIVEN_TWICE if value is REPEATED else (show(value), *error.args)
+        faults.append(Fault(path_of(key), *words))
+        return None
+
+
+def path_of(key: object, below: str = "") -> str:
+    """The path of `below` under a key or a place in a list: `routes[0].dev`. Without a key, it is `below` itself."""
+    if key is None:
+        return below
+    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
+    here = key if is_plain else f"[{show(key)}]"
+    dot = "." if below and not below.startswith("[") else ""
+    return f"{here}{dot}{below}"
+
+
+def _list_of(kind: Any, *others: Any) -> Reader:
+    """A list of any length for `tuple[X, ...]`, else of as many items as there are types."""
+    read_item = reader_of(kind)
+    length = None if others == (...,) else 1 + len(others)
+
+    def read_list(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list) and type(values) is not tuple:
+            raise ValueError("is not a list", "write [...], even around a single item")
+        faults: list[Fault] = []
+        items = tuple(read_member(read_item, place, value, faults) for place, value in enumerate(values))
+        if faults:
+            raise _FaultyError(faults, items)
+        if length not in {None, len(items)}:
+            raise ValueError("is not of the right length")
+        return items
+
+    return read_list
+
+
+class Form:
+    """How the objects of one class are read: their keys, and for each the attribute and the reader."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self.cls = cls
+        self.members: dict[str, tuple[str, Reader]] = {}
+        self.defaults: dict[str, Any] = {}
+        self._required: list[str] = []
+        self._may_be_empty: set[str] = set()
+        """The keys whose default is None or a word; every setting that is a word has one."""
+        key_of = getattr(cls, "key_of", str)
+        for name, kind in cls.__annotations__.items():
+            key = key_of(name)
+            self.members[key] = (name, reader_of(kind))
+            self.defaults[name] = cls._field_defaults.get(name)
+            if name not in cls._field_defaults:
+                self._required.append(key)
+            elif isinstance(self.defaults[name], str | None):
+                self._may_be_empty.add(key)
+
+    def read(self, document: Any) -> Any:
+        """The object in this JSON object; an object of the class is returned as it is."""
+        if isinstance(document, self.cls):
+            return document
+        if type(document) is not dict and not isinstance(document, Mapping):
+            remedy = f"write {{...}} with any of the keys {', '.join(self.members)}"
+            raise ValueError("is not an object", remedy)
+        values = dict(self.defaults)
+        faults: list[Fault] = []
+        for key, value in document.items():
+            if value is None or (value == "" and key in self._may_be_empty):
+                continue
+            if key not in self.members:
+                faults.append(self._unknown(key))
+                continue
+            name, reader = self.members[key]
+            values[name] = read_member(reader, key, value, faults)
+        faults += [Fault(key, "", "missing") for key in self._required if document.get(key) is None]
+        result = tuple.__new__(self.cls, values.values())
+        if hasattr(result, "faults_between"):
+            faults += result.faults_between()
+        if faults:
+            raise _FaultyError(faults, None)
+        return result
+
+    def _unknown(self, key: object) -> Fault:
+        near = nearest(str(key), self.members)
+        remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.members)}"
+        return Fault(path_of(key), "", "unknown key", remedy)
+
+
+form_of: Callable[[Any], Form] = lru_cache(None)(Form)
