@@ -1,48 +1,74 @@
-"""Reading a kernel that may not be ready yet: an attempt is repeated whenever the kernel reports a change."""
+"""Reading a kernel that may not be ready yet: an attempt is repeated after each change."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hostrouting.errors import NotReady
 
 if TYPE_CHECKING:
     import phases
-    from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.base import RouteBackend, Watch
 
 T = TypeVar("T")
 
+Attempt: TypeAlias = Callable[[], tuple[T | None, str]]
+"""Returns its result, or None and what is missing."""
+
+_BEFORE_THE_DEADLINE = 0.95
+
 
 def await_result(
-    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
+    ctx: phases.Context,
+    backend: RouteBackend,
+    attempt: Attempt[T],
+    *,
+    wait: float,
 ) -> T:
-    """Call `attempt`, and call it again whenever the kernel reports a change, for up to `wait` seconds.
+    """Call `attempt`, and call it again whenever the kernel reports a change, for `wait` seconds.
 
-    An attempt returns its result, or None and what is missing. NotReady says what was missing at the last attempt. It
-    comes shortly before the deadline of the run if that is earlier, because DeadlineExceeded would not say it.
+    NotReady says what was missing at the last attempt. It comes shortly before the deadline of the
+    run if that is earlier, because DeadlineExceeded would not say it.
     """
-    wait = min(wait, 0.95 * (ctx.remaining() or math.inf))
-    end, logged = ctx.clock.now() + wait, ""
+    remaining = ctx.remaining() or math.inf
+    wait = min(wait, _BEFORE_THE_DEADLINE * remaining)
+    end = ctx.clock.now() + wait
+
     ctx.check()
     result, missing = attempt()
     if result is None and wait:
         with backend.watch() as watch, ctx.on_cancel(watch.wake):
-            while True:
-                ctx.check()
-                # Repeat once after listening has begun: the change may have come before that.
-                result, missing = attempt()
-                left = end - ctx.clock.now()
-                if result is not None or left <= 0:
-                    break
-                if missing != logged:
-                    ctx.log.info("waiting for up to %g s: %s", round(left, 1), missing)
-                    logged = missing
-                if not watch.wait(left, clock=ctx.clock):
-                    # The time is up. A run with a clock of its own must still advance it, or it would loop forever.
-                    ctx.sleep(end - ctx.clock.now())
+            result, missing = _attempt_until(end, ctx, watch, attempt)
     if result is None:
         remedy = "add what is missing, or correct the configuration"
         raise NotReady(f"gave up after {round(wait, 1):g} s: {missing}; {remedy}")
     return result
+
+
+def _attempt_until(
+    end: float,
+    ctx: phases.Context,
+    watch: Watch,
+    attempt: Attempt[T],
+) -> tuple[T | None, str]:
+    """The first result, or what the last attempt returned before the time was up.
+
+    The first attempt is made at once: the change may have come before listening began.
+    """
+    logged = ""
+    while True:
+        ctx.check()
+        result, missing = attempt()
+        left = end - ctx.clock.now()
+        if result is not None or left <= 0:
+            return result, missing
+        if missing != logged:
+            ctx.log.info("waiting for up to %g s: %s", round(left, 1), missing)
+            logged = missing
+        has_changed = watch.wait(left, clock=ctx.clock)
+        if not has_changed:
+            # The time is up. A run with a clock of its own must still advance it, or it would loop
+            # forever.
+            ctx.sleep(end - ctx.clock.now())

@@ -1,6 +1,7 @@
-"""nftables: the contract of an edge that loads text in nft's language and lists a table, and the edge that runs nft.
+"""nftables: the contract of an edge that loads and lists a table, and the edge that runs nft.
 
-The text of a table is loaded unchanged. nft lists the table in its own way, which depends on the version of nft.
+The text of a table, in nft's language, is loaded unchanged. nft lists the table in its own way,
+which depends on the version of nft.
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ class Nftables(Protocol):
     def load(self, text: str) -> None:
         """Carry out the text in one transaction: readers and packets see all of it or nothing.
 
-        Raises an error (refused, or not-permitted if another process owns a table in it); then nothing was changed.
+        Raises an error (refused, or not-permitted if another process owns a table in it); then
+        nothing was changed.
         """
 
     def listing(self, name: str) -> str | None:
-        """The table as nft lists it, without counters; None if it does not exist. Other tables are not read."""
+        """The table as nft lists it, without counters; None if it does not exist.
+
+        Other tables are not read.
+        """
 
 
 class NftProgram:
-    """The nftables of the network namespace of the calling thread. Nothing is kept between two calls."""
+    """The nftables of the network namespace of the calling thread.
+
+    Nothing is kept between two calls.
+    """
 
     def __init__(self, *, run: Run = run_program) -> None:
         self._nft = partial(run_tool, "nft", what="nft", package="nftables", run=run)

@@ -1,7 +1,7 @@
 """The programs that this process can find and run on its host, and what its rights allow.
 
-A program is started with an argument list and a timeout, and without a shell. An edge takes any `Run`, so a test can
-pass a function.
+A program is started with an argument list and a timeout, and without a shell. An edge takes any
+`Run`, so a test can pass a function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """What the program printed about its failure: some programs print that on standard output."""
+        """What the program printed about its failure: some print that on standard output."""
         return self.err or self.out
 
 
@@ -36,19 +36,30 @@ class Run(Protocol):
     """Run a program to its end."""
 
     def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        timeout: float,
+        text: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
-        Without `environment`, the program gets the environment of this process. Raises FileNotFoundError if the program
-        does not exist, TimeoutError if it has not ended in time, and another OSError if it cannot be started.
+        Without `environment`, the program gets the environment of this process. Raises
+        FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
+        and another OSError if it cannot be started.
         """
 
 
-def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
+def run_program(
+    *words: str,
+    timeout: float,
+    text: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
-    Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to do with the program.
+    Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to
+    do with the program.
     """
     import signal  # noqa: PLC0415  only needed if a program is run
     import subprocess  # noqa: PLC0415  as above
@@ -66,8 +77,8 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
         try:
             out, err = process.communicate(text, timeout)
         except BaseException as error:
-            # Its process number cannot be reused before we wait for it. The group is killed, because a child of it that
-            # lives on would keep our pipes open.
+            # Its process number cannot be reused before we wait for it. The group is killed,
+            # because a child of it that lives on would keep our pipes open.
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -81,25 +92,39 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 # Tools of the administrator.
 
 _REFUSALS = (
-    ("Operation not permitted|Permission denied|must be root", "not-permitted", "run it as root with CAP_NET_ADMIN"),
     (
-        "The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: No such file",
+        "Operation not permitted|Permission denied|must be root",
+        "not-permitted",
+        "run it as root with CAP_NET_ADMIN",
+    ),
+    (
+        (
+            "The kernel doesn't support the ebtables|Failed to initialize nft|"
+            "/proc/modules: No such file"
+        ),
         "not-loaded",
         "the kernel has no such tables: load their module, such as ebtable_nat",
     ),
-    ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
-    ("", "refused", ""),
+    (
+        "Failed to connect to bus|Connection (refused|timed out)",
+        "no-answer",
+        "check that it runs",
+    ),
 )
-"""What a failed tool prints, the kind of its error, and the remedy; the first row that fits counts."""
+"""What a failed tool prints, the kind of its error, and the remedy; the first that fits counts."""
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for an administrator's tool: in English, because its errors are recognised by their text.
+    """The environment for an administrator's tool.
 
-    PATH also contains the folders where the boot scripts look: after `su` or ssh, a user's PATH may lack /usr/sbin.
+    Its language is English, because its errors are recognised by their text. PATH also contains the
+    folders where the boot scripts look: after `su` or ssh, a user's PATH may lack /usr/sbin.
     """
-    path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
-    return {**os.environ, "LC_ALL": "C", "PATH": path}
+    folders = list(BOOT_PATH)
+    users_path = os.environ.get("PATH")
+    if users_path:
+        folders.insert(0, users_path)
+    return {**os.environ, "LC_ALL": "C", "PATH": ":".join(folders)}
 
 
 def run_tool(
@@ -113,23 +138,28 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     run: Run = run_program,
 ) -> Ended:
-    """Run an administrator's tool; HostError if it cannot be run, or ends with a failure. Nothing is retried.
+    """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
 
-    `purpose` completes "the tool could not …", and `fine` lists the exit codes that are not a failure. The kinds of
-    error are missing, timeout (the change may or may not have been made), not-permitted, not-loaded (the kernel does
-    not have what the tool works on), no-answer (systemd does not run) and refused. `output` is what the tool printed.
+    Nothing is retried. `purpose` completes "the tool could not …", and `fine` lists the exit codes
+    that are not a failure. The kinds of error are missing, timeout (the change may or may not have
+    been made), not-permitted, not-loaded (the kernel does not have what the tool works on),
+    no-answer (systemd does not run) and refused. `output` is what the tool printed.
     """
     tool = words[0]
+    if not environment:
+        environment = tool_environment()
     try:
-        ended = run(*words, text=text, timeout=timeout, environment=environment or tool_environment())
+        ended = run(*words, text=text, timeout=timeout, environment=environment)
     except FileNotFoundError as error:
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error
     except TimeoutError as error:
-        sentence = f"{tool} did not {purpose} within {timeout:g} s; check that it answers, then try again"
-        raise HostError(sentence, what=what, kind="timeout") from error
+        sentence = f"{tool} did not {purpose} within {timeout:g} s"
+        remedy = "check that it answers, then try again"
+        raise HostError(f"{sentence}; {remedy}", what=what, kind="timeout") from error
     except OSError as error:
-        ended = Ended(126, err=error.strerror or str(error))  # as in a shell, for a program that cannot be run
+        # 126 as in a shell, for a program that cannot be run
+        ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
     return ended
@@ -137,14 +167,36 @@ def run_tool(
 
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
     """The error for a tool that has ended without doing what was asked."""
-    lines = (line.strip() for line in ended.complaint.splitlines())
-    printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
-    if not printed:
-        how = f"exit code {ended.code}" if ended.code >= 0 else f"it was ended by signal {-ended.code}"
-        printed = f"{how}, without a message"
-    kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
-    sentence = "systemd does not answer" if kind == "no-answer" else f"{tool} could not {purpose}"
-    return HostError(f"{sentence}{remedy and '; '}{remedy}", what=what, kind=kind, output=printed)
+    printed = _on_one_line(ended.complaint) or f"{_how(ended)}, without a message"
+    kind, remedy = _kind_and_remedy(printed)
+    sentence = f"{tool} could not {purpose}"
+    if kind == "no-answer":
+        sentence = "systemd does not answer"
+    if remedy:
+        sentence += f"; {remedy}"
+    return HostError(sentence, what=what, kind=kind, output=printed)
+
+
+def _on_one_line(text: str) -> str:
+    """Its lines, each once, without those with which nft underlines a place."""
+    lines: list[str] = []
+    for line in map(str.strip, text.splitlines()):
+        if line.strip("^~") and line not in lines:
+            lines.append(line)
+    return " | ".join(lines)
+
+
+def _how(ended: Ended) -> str:
+    if ended.code < 0:
+        return f"it was ended by signal {-ended.code}"
+    return f"exit code {ended.code}"
+
+
+def _kind_and_remedy(printed: str) -> tuple[str, str]:
+    for pattern, kind, remedy in _REFUSALS:
+        if re.search(pattern, printed):
+            return kind, remedy
+    return "refused", ""
 
 
 # Rights.
@@ -158,21 +210,34 @@ class Rights(NamedTuple):
 
     is_root: bool = True
     changes_network: bool = True
-    """Whether the process has the capability CAP_NET_ADMIN. In a user namespace, the kernel may still refuse."""
+    """Whether the process has the capability CAP_NET_ADMIN.
+
+    In a user namespace, the kernel may still refuse.
+    """
 
     def require_network(self) -> None:
-        """Raise BackendError (not-permitted), with the remedy, if routes and rules cannot be changed."""
-        if not self.changes_network:
-            remedy = "run it as root; root in a container or service needs the capability CAP_NET_ADMIN"
-            raise BackendError(f"this process may not change routes or rules; {remedy}", kind="not-permitted")
+        """Raise BackendError (not-permitted) if routes and rules cannot be changed."""
+        if self.changes_network:
+            return
+        sentence = "this process may not change routes or rules"
+        remedy = "run it as root; root in a container or service needs the capability CAP_NET_ADMIN"
+        raise BackendError(f"{sentence}; {remedy}", kind="not-permitted")
 
 
 def own_rights() -> Rights:
-    """The rights of this process.
+    """The rights of this process."""
+    changes_network = bool(_capabilities() & _CAP_NET_ADMIN)
+    return Rights(is_root=os.geteuid() == 0, changes_network=changes_network)
 
-    If /proc does not show the capabilities, the process is assumed to have CAP_NET_ADMIN, and the kernel decides later.
+
+def _capabilities() -> int:
+    """The mask of the effective capabilities of this process.
+
+    If /proc does not show them, the process is assumed to have CAP_NET_ADMIN, and the kernel
+    decides later.
     """
-    held = _CAP_NET_ADMIN
     with suppress(OSError, ValueError), open(_STATUS, encoding="utf-8", errors="replace") as file:
-        held = next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), held)
-    return Rights(is_root=os.geteuid() == 0, changes_network=bool(held & _CAP_NET_ADMIN))
+        for line in file:
+            if line.startswith("CapEff:"):
+                return int(line.split()[1], 16)
+    return _CAP_NET_ADMIN
