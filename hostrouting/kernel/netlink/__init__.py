@@ -3,7 +3,8 @@
 From the bottom:
 
     socket    messages, the socket that carries them, and its errors
-    routes    the codec of routes: lists, changes and lookups
+    routes    the codec of routes, and the changes and lookups that use it
+    lists     long lists of routes, of which few are asked for
     host      devices, addresses, rules and settings
     watch     listening for changes
     backend   the class NetlinkBackend

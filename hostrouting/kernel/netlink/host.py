@@ -2,31 +2,49 @@
 
 A device's message also contains its settings: in IFLA_AF_SPEC, by family, as an array of numbers.
 
-Four selectors of a rule have types. Any other is text in the words of `ip rule`; a selector that is unknown here is its
-number and its bytes. So a rule with a selector is never read as a rule for all packets.
+Four selectors of a rule have types. Any other is text in the words of `ip rule`; a selector that is
+unknown here is its number and its bytes. So a rule with a selector is never read as a rule for all
+packets.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
-from sys import byteorder
+from operator import attrgetter
 
-from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, NetlinkSocket, attribute, attributes_of
-from hostrouting.model.prefix import IPV6
+from hostrouting.kernel.netlink.numbers import (
+    AF_OF,
+    FAMILY_OF,
+    RTM_GETADDR,
+    RTM_GETLINK,
+    RTM_GETRULE,
+    ip_of,
+    number_in,
+    number_of,
+    prefix_of,
+)
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NUMBER,
+    NetlinkSocket,
+    attribute,
+    attributes_of,
+)
+from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
-_UNSET = 0xFFFFFFFF
-
 
 def parts_of(
-    message: bytes, fixed: struct.Struct, wanted: Collection[int] | None = None
+    message: bytes,
+    fixed: struct.Struct,
+    wanted: Collection[int] | None = None,
 ) -> tuple[tuple[int, ...], dict[int, bytes]]:
     """The fields of the fixed part of a message, and its attributes: all or the wanted ones."""
-    return fixed.unpack_from(message, HEADER.size), attributes_of(message, HEADER.size + fixed.size, wanted)
+    fields = fixed.unpack_from(message, HEADER.size)
+    return fields, attributes_of(message, HEADER.size + fixed.size, wanted)
 
 
 def text_of(packed: bytes) -> str:
@@ -37,49 +55,77 @@ def text_of(packed: bytes) -> str:
 # Devices.
 
 LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
-IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _XDP = 3, 10, 18, 26, 29, 43
-_WANTED = {IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _XDP}
-_XDP_ATTACHED = 2
+_IFF_UP = 0x1
+
+IFNAME = 3
+_IFLA_MASTER = 10
+_IFLA_LINKINFO = 18
+_IFLA_AF_SPEC = 26
+_IFLA_EXT_MASK = 29
+_IFLA_XDP = 43
+_WANTED = {IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_AF_SPEC, _IFLA_XDP}
+
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: statistics are half of a device's message
-_INFO_KIND, _UP = 1, 0x1
-_INET6_CONF, _DISABLE_IPV6 = 2, 26  # an array inside the attributes of AF_INET6, and a place in it
+_IFLA_INFO_KIND = 1
+_IFLA_XDP_ATTACHED = 2
+_IFLA_INET6_CONF = 2
+_DEVCONF_DISABLE_IPV6 = 26  # a place in the array
 
 
 def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
     """The devices, sorted by number."""
-    body = bytes(LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
-    return decode_links(netlink.dump(n.RTM_GETLINK, body))
+    body = bytes(LINK.size) + attribute(_IFLA_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
+    return decode_links(netlink.dump(RTM_GETLINK, body))
 
 
 def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     """The devices in these messages, sorted by number."""
-    links = sorted((parts_of(message, LINK, _WANTED) for message in messages), key=lambda parts: parts[0][1])
-    names = {index: text_of(attributes.get(IFNAME, b"")) for (_, index, _), attributes in links}
-    return tuple(_link(hardware, index, flags, attributes, names) for (hardware, index, flags), attributes in links)
+    listed = [parts_of(message, LINK, _WANTED) for message in messages]
+    names: dict[int, str] = {}
+    for (_, index, _), attributes in listed:
+        names[index] = text_of(attributes.get(IFNAME, b""))
+    links = [_link(fields, attributes, names) for fields, attributes in listed]
+    return tuple(sorted(links, key=attrgetter("index")))
 
 
-def _link(hardware: int, index: int, flags: int, attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
-    families = attributes_of(attributes.get(_AF_SPEC, b""))
-    ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b"")).get(_INET6_CONF, b"")
+def _link(
+    fields: tuple[int, ...],
+    attributes: Mapping[int, bytes],
+    names: Mapping[int, str],
+) -> Link:
+    type_, index, flags = fields
+    xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
     return Link(
         name=names[index],
         index=index,
         kind=kind_of(attributes),
-        type=hardware,
-        up=bool(flags & _UP),
-        master=names.get(n.number_in(attributes, _MASTER) or 0),
-        xdp=any(attributes_of(attributes.get(_XDP, b"")).get(_XDP_ATTACHED, b"")),
-        ipv6_disabled=not ipv6 or any(ipv6[_DISABLE_IPV6 * 4 : _DISABLE_IPV6 * 4 + 4]),
+        type=type_,
+        up=bool(flags & _IFF_UP),
+        master=names.get(number_in(attributes, _IFLA_MASTER) or 0),
+        xdp=any(xdp.get(_IFLA_XDP_ATTACHED, b"")),
+        ipv6_disabled=_has_ipv6_disabled(attributes),
     )
 
 
 def kind_of(link: Mapping[int, bytes]) -> str:
     """The kind of a device with these attributes; empty for hardware."""
-    return text_of(attributes_of(link.get(_LINKINFO, b"")).get(_INFO_KIND, b""))
+    info = attributes_of(link.get(_IFLA_LINKINFO, b""))
+    return text_of(info.get(_IFLA_INFO_KIND, b""))
+
+
+def _has_ipv6_disabled(link: Mapping[int, bytes]) -> bool:
+    """See `Link.ipv6_disabled`; a device that cannot have IPv6 has no settings for it."""
+    families = attributes_of(link.get(_IFLA_AF_SPEC, b""))
+    ipv6 = attributes_of(families.get(AF_OF[IPV6], b""))
+    settings = ipv6.get(_IFLA_INET6_CONF, b"")
+    if not settings:
+        return True
+    at = _DEVCONF_DISABLE_IPV6 * NUMBER.size
+    return any(settings[at : at + NUMBER.size])
 
 
 def forwards_ipv6() -> bool | None:
-    """Whether the namespace of this thread forwards IPv6 packets; None if there is no such setting."""
+    """Whether the namespace of this thread forwards IPv6 packets; None without such a setting."""
     try:
         with open("/proc/sys/net/ipv6/conf/all/forwarding", "rb") as file:
             return file.read().strip() != b"0"
@@ -90,95 +136,201 @@ def forwards_ipv6() -> bool | None:
 # Addresses.
 
 _ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
-_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_DEVICE_AT = HEADER.size + 4
+_IFA_ADDRESS = 1
+_IFA_LOCAL = 2
 
 
-def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+def list_addresses(
+    netlink: NetlinkSocket, family: int, names: Mapping[int, str]
+) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
-    body = struct.pack("=B7x", n.AF_OF[family])
-    return decode_addresses(netlink.dump(n.RTM_GETADDR, body), names)
+    body = struct.pack("=B7x", AF_OF[family])
+    return decode_addresses(netlink.dump(RTM_GETADDR, body), names)
 
 
 def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses in these messages, sorted by the numbers of their devices."""
-    ordered = sorted(messages, key=lambda message: NUMBER.unpack_from(message, HEADER.size + 4))
-    return tuple(_address(message, names) for message in ordered)
+    by_device = sorted(messages, key=lambda message: NUMBER.unpack_from(message, _DEVICE_AT))
+    return tuple(_address(message, names) for message in by_device)
 
 
 def _address(message: bytes, names: Mapping[int, str]) -> Address:
     (_, length, scope, index), attributes = parts_of(message, _ADDRESS)
-    # If both are given, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
-    other = attributes.get(_IFA_ADDRESS)
+    # If both are given, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be
+    # the host's.
+    address = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
-    peer = None if other == local else n.ip_of(other)
-    return Address(ip=ip_address(local), length=length, dev=names[index], scope=scope, peer=peer)
+    return Address(
+        ip=ip_address(local),
+        length=length,
+        dev=names[index],
+        scope=scope,
+        peer=None if address == local else ip_of(address),
+    )
 
 
 # Rules.
 
-_RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags
-_FRA_DST, _FRA_SRC, _FRA_IIF, _FRA_GOTO, _FRA_PRIORITY, _FRA_MARK = 1, 2, 3, 4, 6, 10
-_FRA_IFGROUP, _FRA_PREFIXLEN, _FRA_TABLE, _FRA_MASK, _FRA_L3MDEV, _FRA_PROTOCOL = 13, 14, 15, 16, 19, 21
-_FLOW, _PAD = 11, 18  # realms and padding select nothing
-_TYPED = {_FRA_DST, _FRA_SRC, _FRA_IIF, _FRA_GOTO, _FRA_PRIORITY, _FRA_MARK, _FRA_IFGROUP, _FRA_PREFIXLEN}
-_TYPED |= {_FRA_TABLE, _FRA_MASK, _FRA_L3MDEV, _FRA_PROTOCOL, _FLOW, _PAD}
-_INVERT = 0x2
-_ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
-_UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
+_RULE = struct.Struct("=5B2xBI")
+"""struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags."""
+
+_FIB_RULE_INVERT = 0x2
+_ACTIONS: dict[int, RuleAction] = {
+    1: "to_table",
+    2: "goto",
+    3: "nop",
+    6: "blackhole",
+    7: "unreachable",
+    8: "prohibit",
+}
+_OTHER_ACTION: RuleAction = "blackhole"  # what Linux does for any other number
+
+_FRA_DST = 1
+_FRA_SRC = 2
+_FRA_IIFNAME = 3
+_FRA_GOTO = 4
+_FRA_PRIORITY = 6
+_FRA_FWMARK = 10
+_FRA_FLOW = 11
+_FRA_SUPPRESS_IFGROUP = 13
+_FRA_SUPPRESS_PREFIXLEN = 14
+_FRA_TABLE = 15
+_FRA_FWMASK = 16
+_FRA_OIFNAME = 17
+_FRA_PAD = 18
+_FRA_L3MDEV = 19
+_FRA_UID_RANGE = 20
+_FRA_PROTOCOL = 21
+_FRA_IP_PROTO = 22
+_FRA_SPORT_RANGE = 23
+_FRA_DPORT_RANGE = 24
+_FRA_DSCP = 25
+_FRA_SPORT_MASK = 28
+_FRA_DPORT_MASK = 29
+_FRA_DSCP_MASK = 30
+
+_TYPED = {
+    _FRA_DST,
+    _FRA_SRC,
+    _FRA_IIFNAME,
+    _FRA_GOTO,
+    _FRA_PRIORITY,
+    _FRA_FWMARK,
+    _FRA_SUPPRESS_IFGROUP,
+    _FRA_SUPPRESS_PREFIXLEN,
+    _FRA_TABLE,
+    _FRA_FWMASK,
+    _FRA_L3MDEV,
+}
+_SELECTS_NOTHING = {_FRA_PROTOCOL, _FRA_FLOW, _FRA_PAD}
+_FULL_MASKS = {
+    (_FRA_SPORT_MASK, b"\xff\xff"),
+    (_FRA_DPORT_MASK, b"\xff\xff"),
+    (_FRA_DSCP_MASK, b"\x3f"),
+}
+_UNLIMITED = 0xFFFFFFFF
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
-_WORDS = {25: "dscp", 17: "oif", 20: "uidrange", 22: "ipproto", 23: "sport", 24: "dport"}
-_NAMED = _TYPED | _WORDS.keys()
-_NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # full masks of ports and dscp
 
 
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
     """The rules of one family, in the kernel's order."""
-    body = struct.pack("=B11x", n.AF_OF[family])
-    return tuple(decode_rule(message) for message in netlink.dump(n.RTM_GETRULE, body))
+    body = struct.pack("=B11x", AF_OF[family])
+    return tuple(decode_rule(message) for message in netlink.dump(RTM_GETRULE, body))
 
 
 def decode_rule(message: bytes) -> Rule:
     """The rule of one message."""
-    (af, dst_len, src_len, tos, table, number, flags), attributes = parts_of(message, _RULE)
-    family, action = n.FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
-    limits = [n.number_in(attributes, kind) for kind in (_FRA_PREFIXLEN, _FRA_IFGROUP)]
-    prefixlen, ifgroup = (None if limit == _UNSET else limit for limit in limits)
-    mask = n.number_in(attributes, _FRA_MASK) or 0
+    fields, attributes = parts_of(message, _RULE)
+    af, dst_len, src_len, tos, short_table, action_number, flags = fields
+    family = FAMILY_OF[af]
+    action = _ACTIONS.get(action_number, _OTHER_ACTION)
+
+    table = 0
+    if action == "to_table":
+        table = number_in(attributes, _FRA_TABLE) or short_table
+    target = None
+    if action == "goto":
+        target = number_in(attributes, _FRA_GOTO)
+    iif = None
+    if _FRA_IIFNAME in attributes:
+        iif = text_of(attributes[_FRA_IIFNAME])
+
     return Rule(
         family=family,
-        priority=n.number_in(attributes, _FRA_PRIORITY) or 0,
+        priority=number_in(attributes, _FRA_PRIORITY) or 0,
         action=action,
-        table=(n.number_in(attributes, _FRA_TABLE) or table) if action == "to_table" else 0,
-        target=n.number_in(attributes, _FRA_GOTO) if action == "goto" else None,
-        invert=bool(flags & _INVERT),
-        src=n.prefix_of(family, attributes.get(_FRA_SRC), src_len) if src_len else None,
-        dst=n.prefix_of(family, attributes.get(_FRA_DST), dst_len) if dst_len else None,
-        iif=text_of(attributes[_FRA_IIF]) if _FRA_IIF in attributes else None,
-        fwmark=n.number_in(attributes, _FRA_MARK) or 0,
-        fwmask=mask,
-        others=(*([("tos", f"{tos:#x}")] if tos else []), *_others(attributes)),
-        l3mdev=bool(n.number_in(attributes, _FRA_L3MDEV)),
-        suppress_prefixlength=prefixlen,
-        suppress_ifgroup=ifgroup,
+        table=table,
+        target=target,
+        invert=bool(flags & _FIB_RULE_INVERT),
+        src=_block(family, attributes.get(_FRA_SRC), src_len),
+        dst=_block(family, attributes.get(_FRA_DST), dst_len),
+        iif=iif,
+        fwmark=number_in(attributes, _FRA_FWMARK) or 0,
+        fwmask=number_in(attributes, _FRA_FWMASK) or 0,
+        others=_other_selectors(tos, attributes),
+        l3mdev=bool(number_in(attributes, _FRA_L3MDEV)),
+        suppress_prefixlength=_limit(attributes, _FRA_SUPPRESS_PREFIXLEN),
+        suppress_ifgroup=_limit(attributes, _FRA_SUPPRESS_IFGROUP),
     )
 
 
-def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
-    for number, word in _WORDS.items():
+def _block(family: int, packed: bytes | None, length: int) -> Prefix | None:
+    if not length:
+        return None
+    return prefix_of(family, packed, length)
+
+
+def _limit(attributes: Mapping[int, bytes], kind: int) -> int | None:
+    limit = number_in(attributes, kind)
+    if limit == _UNLIMITED:
+        return None
+    return limit
+
+
+def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:
+    """See `Rule.others`."""
+    selectors: list[tuple[str, str]] = []
+    if tos:
+        selectors.append(("tos", f"{tos:#x}"))
+    for number, (word, text) in _SELECTORS.items():
         if number in attributes:
-            yield word, _value(word, attributes[number])
+            selectors.append((word, text(attributes[number])))
     for number, value in sorted(attributes.items()):
-        if number not in _NAMED and (number, value) not in _NO_MASKS:
-            yield f"attribute-{number}", value.hex() or "set"
+        is_read = number in _TYPED or number in _SELECTORS
+        if not is_read and number not in _SELECTS_NOTHING and (number, value) not in _FULL_MASKS:
+            selectors.append((f"attribute-{number}", value.hex() or "set"))
+    return tuple(selectors)
 
 
-def _value(word: str, value: bytes) -> str:
-    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
-    number = int.from_bytes(value, byteorder)
-    if word == "oif":
-        return text_of(value)
-    if word == "dscp":
-        return f"{number:#x}"
-    if word == "ipproto":
-        return _PROTOCOLS.get(number) or str(number)
-    return str(first) if first == last and word != "uidrange" else f"{first}-{last}"
+def _dscp(value: bytes) -> str:
+    return f"{number_of(value):#x}"
+
+
+def _protocol(value: bytes) -> str:
+    number = number_of(value)
+    return _PROTOCOLS.get(number) or str(number)
+
+
+def _range(value: bytes) -> str:
+    half = len(value) // 2
+    return f"{number_of(value[:half])}-{number_of(value[half:])}"
+
+
+def _ports(value: bytes) -> str:
+    half = len(value) // 2
+    first = value[:half]
+    if first == value[half:]:
+        return str(number_of(first))
+    return _range(value)
+
+
+_SELECTORS: dict[int, tuple[str, Callable[[bytes], str]]] = {
+    _FRA_DSCP: ("dscp", _dscp),
+    _FRA_OIFNAME: ("oif", text_of),
+    _FRA_UID_RANGE: ("uidrange", _range),
+    _FRA_IP_PROTO: ("ipproto", _protocol),
+    _FRA_SPORT_RANGE: ("sport", _ports),
+    _FRA_DPORT_RANGE: ("dport", _ports),
+}
+"""The word of each selector that has no type, and how `ip rule` writes its value."""

@@ -1,40 +1,63 @@
-"""What several modules need: numbers of the kernel's interface, and what the bytes of an attribute mean.
+"""What several modules need: numbers of the kernel's interface, and what an attribute's bytes mean.
 
-A number that only one module needs is in that module.
+A number that only one module needs is in that module. Numbers have the names of Linux's headers.
 """
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
 
-from hostrouting.model.prefix import IP, Prefix
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 
-AF_OF = {4: 2, 6: 10}
+AF_OF = {IPV4: 2, IPV6: 10}
 FAMILY_OF = {number: family for family, number in AF_OF.items()}
 
-RTM_GETLINK, RTM_GETADDR, RTM_GETRULE = 18, 22, 34
-RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTM_GETLINK = 18
+RTM_GETADDR = 22
+RTM_NEWROUTE = 24
+RTM_DELROUTE = 25
+RTM_GETROUTE = 26
+RTM_GETRULE = 34
 
-_OF_BOTH = (1, 32)  # RTNLGRP_LINK, …_NEXTHOP
-_OF = {4: (5, 7, 8, 24), 6: (9, 11, 19, 25)}  # …_IFADDR, …_ROUTE, …_RULE, …_NETCONF
+_RTNLGRP_LINK = 1
+_RTNLGRP_NEXTHOP = 32
+_GROUPS = {
+    IPV4: (5, 7, 8, 24),  # RTNLGRP_IPV4_IFADDR, …_ROUTE, …_RULE, …_NETCONF
+    IPV6: (9, 11, 19, 25),  # RTNLGRP_IPV6_IFADDR, …_ROUTE, …_RULE, …_NETCONF
+}
 
 
 def groups_of(family: int | None = None) -> int:
-    """The mask of the groups that report changes of links, addresses, routes and rules; None for both families."""
-    numbers = [*_OF_BOTH, *(number for each, some in _OF.items() if family in {None, each} for number in some)]
-    return sum(1 << number - 1 for number in numbers)
+    """The mask of the groups that report changes of links, addresses, routes and rules.
+
+    None means both families.
+    """
+    groups = [_RTNLGRP_LINK, _RTNLGRP_NEXTHOP]
+    for each, groups_of_family in _GROUPS.items():
+        if family in {None, each}:
+            groups += groups_of_family
+    return sum(1 << group - 1 for group in groups)
 
 
 def number_in(attributes: Mapping[int, bytes], kind: int) -> int | None:
     """The number in an attribute, of any width; None if the attribute is absent."""
-    return int.from_bytes(attributes[kind], byteorder) if kind in attributes else None
+    if kind not in attributes:
+        return None
+    return number_of(attributes[kind])
+
+
+def number_of(value: bytes) -> int:
+    """The number in these bytes."""
+    return int.from_bytes(value, byteorder)
 
 
 def ip_of(packed: bytes | None) -> IP | None:
     """The address in these bytes; None if there are none."""
     if not packed:
         return None
-    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+    if len(packed) == 4:
+        return IPv4Address(packed)
+    return IPv6Address(packed)
 
 
 def prefix_of(family: int, packed: bytes | None, length: int) -> Prefix:

@@ -1,13 +1,16 @@
-"""A conversation with the kernel over netlink: messages, the socket that carries them, and its errors.
+"""A conversation with the kernel over netlink: messages, the socket that carries them, its errors.
 
-A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
-loading pyroute2 takes a tenth of a second, which is more than a whole check, and it takes 140 µs to decode a device.
+A message is a header, a fixed part and attributes; several messages stand back to back. This is
+hand-written because loading pyroute2 takes a tenth of a second, which is more than a whole check,
+and it takes 140 µs to decode a device.
 
-The kernel processes a request while it is being sent, so afterwards the answers are in the receive buffer. As many are
-requested at once as fit into a buffer of the default size. A batch asks for an acknowledgement of its last message
-only; the kernel answers the other messages only if it refuses them.
+The kernel processes a request while it is being sent, so afterwards the answers are in the receive
+buffer. As many requests are sent at once as have answers that fit into a buffer of the default
+size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
+messages only if it refuses them.
 
-A conversation that does not end, for whatever reason, leaves answers behind. So the next one begins with a new socket.
+A conversation that does not end, for whatever reason, leaves answers behind. So the next one begins
+with a new socket.
 """
 
 from __future__ import annotations
@@ -21,33 +24,53 @@ from contextlib import contextmanager, suppress
 
 from hostrouting.errors import BackendError
 
-HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
+# The structures and numbers of the kernel's header linux/netlink.h, by their names there.
+
+HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length with this header, number
 NUMBER = struct.Struct("=I")
-_ERROR = struct.Struct("=i")
+_ERROR = struct.Struct("=i")  # the beginning of struct nlmsgerr: an errno below zero, or 0
 
-_NLMSG_ERROR, _NLMSG_DONE = 2, 3
-_REQUEST, _ACK, _DUMP_INTR, _DUMP = 0x1, 0x4, 0x10, 0x300
-_ACK_TLVS = 0x200
-_ERROR_WORDS = 1  # NLMSGERR_ATTR_MSG
-_KIND = 0x3FFF  # the bits of an attribute's number, without the flags for nesting and byte order
+_NLMSG_ERROR = 2
+_NLMSG_DONE = 3
+_NLM_F_REQUEST = 0x1
+_NLM_F_ACK = 0x4
+NLM_F_DUMP_INTR = 0x10
+_NLM_F_DUMP = 0x300
+_NLM_F_ACK_TLVS = 0x200
+_NLMSGERR_ATTR_MSG = 1
+_NLA_TYPE_MASK = 0x3FFF  # without the flags for nesting and byte order
 
-_SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT_CHECK = 270, 10, 11, 12
-_SO_RCVTIMEO, _SO_RCVBUFFORCE = 20, 33
-_BUFFER = 1 << 22  # for dumps and bursts of reports; without privilege, the host's limit is used
-_ROOM = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
-_AT_ONCE, _ANSWERS_AT_ONCE = 128, 32  # messages in one call: an error takes up to 1 KiB, an answer up to 5
+_SOL_NETLINK = 270
+_NETLINK_CAP_ACK = 10
+_NETLINK_EXT_ACK = 11
+_NETLINK_GET_STRICT_CHK = 12
+_SO_RCVTIMEO = 20
+_SO_RCVBUFFORCE = 33
 
-_KINDS: dict[int, tuple[str, str]] = {
+# Sizes.
+
+_BUFFER = 1 << 22  # for lists and bursts of reports; without privilege, the host's limit is used
+_LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
+_CHANGES_AT_ONCE = 128  # the error that answers one takes up to 1 KiB
+_QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
+
+_NEEDS_NEWER = ("unavailable", "netlink of Linux 4.20 or later is needed")
+_EXPLANATIONS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "run this as root, or with the capability CAP_NET_ADMIN"),
     errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
     errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
     errno.ENOBUFS: ("unsettled", "answers were lost"),
     errno.EINTR: ("unsettled", "the tables kept changing"),
     errno.EMSGSIZE: ("failed", "a route has more next hops than fit into an answer"),
+    errno.EAFNOSUPPORT: _NEEDS_NEWER,
+    errno.EPROTONOSUPPORT: _NEEDS_NEWER,
+    errno.ENOPROTOOPT: _NEEDS_NEWER,
 }
-_UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
-_KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT), _UNAVAILABLE)
+"""By errno: the kind of the BackendError, and what the number means here."""
+
+
+# Errors.
 
 
 class KernelError(Exception):
@@ -58,36 +81,56 @@ class KernelError(Exception):
 
     def __init__(self, number: int, words: str = "") -> None:
         """Keep the number and the words."""
-        self.number, self.words = number, words
+        self.number = number
+        self.words = words
         super().__init__(number, words or os.strerror(number))
 
 
 @contextmanager
 def kernel_errors(attempt: str) -> Iterator[None]:
-    """Raise errors of the kernel and its sockets as a BackendError."""
+    """Raise errors of the kernel and its sockets as a BackendError: "cannot", and the attempt."""
     try:
         yield
-    except (KernelError, OSError) as error:
-        number = error.number if isinstance(error, KernelError) else error.errno or errno.EIO
-        words = error.words if isinstance(error, KernelError) else ""
-        kind, reason = _KINDS.get(number, ("failed", ""))
-        message = f"cannot {attempt}: {reason}" if reason else f"cannot {attempt}"
-        raise BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number)) from error
+    except KernelError as error:
+        raise _backend_error(attempt, error.number, error.words) from error
+    except OSError as error:
+        raise _backend_error(attempt, error.errno or errno.EIO) from error
 
 
-def attributes_of(data: bytes, at: int = 0, wanted: Collection[int] | None = None) -> dict[int, bytes]:
-    """The attributes from an offset to the end, by number: all or the wanted ones. Bytes too few for one are ignored.
+def _backend_error(attempt: str, number: int, words: str = "") -> BackendError:
+    kind, reason = _EXPLANATIONS.get(number, ("failed", ""))
+    message = f"cannot {attempt}"
+    if reason:
+        message += f": {reason}"
+    return BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number))
 
-    A device has 40 attributes, and five are wanted: this way, 19 devices are decoded in 145 µs, not in 195.
+
+# Messages and their attributes.
+
+
+def aligned(length: int) -> int:
+    """The length with padding: messages, attributes and next hops begin at a multiple of four."""
+    return (length + 3) & ~3
+
+
+def attributes_of(
+    data: bytes, at: int = 0, wanted: Collection[int] | None = None
+) -> dict[int, bytes]:
+    """The attributes from an offset to the end, by number. Bytes too few for one are ignored.
+
+    Only the `wanted` ones are copied, unless that is None: a device has 40 attributes, and five are
+    wanted. This way 19 devices are decoded in 145 µs, not in 195.
     """
     attributes: dict[int, bytes] = {}
-    unpack, size = ATTRIBUTE.unpack_from, ATTRIBUTE.size
-    end = len(data) - size
-    while at <= end:
-        length, kind = unpack(data, at)
-        if wanted is None or kind & _KIND in wanted:
-            attributes[kind & _KIND] = data[at + size : at + length]
-        at += ((length + 3) & ~3) or size
+    unpack = ATTRIBUTE.unpack_from
+    header_size = ATTRIBUTE.size
+    last_place = len(data) - header_size
+    while at <= last_place:
+        length, number = unpack(data, at)
+        number &= _NLA_TYPE_MASK
+        if wanted is None or number in wanted:
+            attributes[number] = data[at + header_size : at + length]
+        at += ((length + 3) & ~3) or header_size  # `aligned`, without a call for each attribute
     return attributes
 
 
@@ -96,28 +139,66 @@ def attribute(number: int, value: bytes) -> bytes:
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
-def message(kind: int, flags: int, body: bytes, number: int = 0) -> bytes:
-    """A request; an error that answers it has the same number."""
-    return HEADER.pack(HEADER.size + len(body), kind, _REQUEST | flags, number, 0) + body
+def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
+    """A request; whatever answers it has the same sequence number."""
+    header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
+    return header + body
+
+
+def messages_in(part: bytes) -> Iterator[bytes]:
+    """Each message of a report."""
+    at = 0
+    while at + HEADER.size <= len(part):
+        (length,) = NUMBER.unpack_from(part, at)
+        yield part[at : at + length]
+        at += max(aligned(length), HEADER.size)
+
+
+def type_of(message: bytes) -> int:
+    """The type of a message (RTM_…)."""
+    type_: int = HEADER.unpack_from(message)[1]
+    return type_
+
+
+def _sequence_of(message: bytes) -> int:
+    sequence: int = HEADER.unpack_from(message)[3]
+    return sequence
+
+
+def is_error(answer: bytes) -> bool:
+    """Whether an answer is an error or an acknowledgement."""
+    return type_of(answer) == _NLMSG_ERROR
 
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
-    """The error in this message; number 0 is success."""
-    length, kind, flags, _, _ = HEADER.unpack_from(data, at)
+    """The error in an acknowledgement, or at the end of a list; number 0 is success."""
+    length, type_, flags, _, _ = HEADER.unpack_from(data, at)
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
-    words = b""
-    if kind == _NLMSG_ERROR and flags & _ACK_TLVS:
-        begin = at + HEADER.size + _ERROR.size + HEADER.size  # after the header of the refused message
-        words = attributes_of(data[begin : at + length]).get(_ERROR_WORDS, b"").rstrip(b"\0")
+    if type_ != _NLMSG_ERROR or not flags & _NLM_F_ACK_TLVS:
+        return KernelError(-code)
+    refused_header = at + HEADER.size + _ERROR.size  # of the message that was refused
+    attributes = attributes_of(data[refused_header + HEADER.size : at + length])
+    words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
     return KernelError(-code, words.decode(errors="replace"))
 
 
+# The socket.
+
+
 class NetlinkSocket:
-    """A socket to the kernel, in the network namespace of the thread that opens it."""
+    """A socket to the kernel, in the network namespace of the thread that opens it.
+
+    There are four conversations: `ask` questions, send a `batch` of changes, `dump` a list (or take
+    it in `parts`), and receive `reports`.
+    """
 
     def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
-        """Open the socket, or raise OSError. `groups` is the mask of the groups whose reports it receives."""
-        self._groups, self._timeout = groups, timeout
+        """Open the socket, or raise OSError.
+
+        `groups` is the mask of the groups whose reports it receives.
+        """
+        self._groups = groups
+        self._timeout = timeout
         self.is_torn = False
         """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
         self._is_waiting = False
@@ -127,19 +208,25 @@ class NetlinkSocket:
     def _opened(self) -> socket.socket:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         try:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-            with suppress(OSError):
-                opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-            for option in (_CAP_ACK, _EXT_ACK, _STRICT_CHECK):
-                opened.setsockopt(_SOL_NETLINK, option, 1)
-            # This takes one system call for each answer; Python's own time-out takes two.
-            seconds = struct.pack("=qq", int(self._timeout), int(self._timeout % 1 * 1e6) or 1)
-            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, seconds)
+            self._set_options(opened)
             opened.bind((0, self._groups))
         except BaseException:
             opened.close()
             raise
         return opened
+
+    def _set_options(self, opened: socket.socket) -> None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        with suppress(OSError):
+            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+        opened.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
+        opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+        opened.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+        # This takes one system call for each answer; Python's own time-out takes two.
+        seconds = int(self._timeout)
+        microseconds = int(self._timeout % 1 * 1e6) or 1
+        timeval = struct.pack("=qq", seconds, microseconds)
+        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, timeval)
 
     def _reopen(self) -> None:
         with suppress(OSError):
@@ -154,47 +241,55 @@ class NetlinkSocket:
         """The descriptor, to wait for reports."""
         return self._socket.fileno()
 
-    def reports(self) -> Iterator[bytes]:
-        """The reports that have come, without waiting; empty bytes if some were lost, or if the socket had failed."""
+    def reports(self) -> list[bytes]:
+        """The reports that have come, without waiting.
+
+        Empty bytes stand for reports that were lost, because there were too many or the socket had
+        failed.
+        """
+        reports: list[bytes] = []
         while True:
             try:
-                yield self._socket.recv(_ROOM, socket.MSG_DONTWAIT)
+                reports.append(self._socket.recv(_LONGEST_PART, socket.MSG_DONTWAIT))
             except BlockingIOError:
-                return
+                return reports
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     self._reopen()
-                yield b""
+                reports.append(b"")
 
-    def ask(self, kind: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
+    def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
         """The answer to each request, in their order; an answer may be an error (`is_error`)."""
-        for begin in range(0, len(bodies), _ANSWERS_AT_ONCE):
-            some = bodies[begin : begin + _ANSWERS_AT_ONCE]
-            self._send([message(kind, 0, body) for body in some])
+        for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
+            some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
+            self._send([message(type_, 0, body) for body in some])
             for _ in some:
                 yield self.receive()
             self._is_waiting = False
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by the numbers of the messages."""
+        """Send messages that change something; return the errors by sequence number."""
         errors: dict[int, KernelError] = {}
-        for begin in range(0, len(messages), _AT_ONCE):
-            *some, last = messages[begin : begin + _AT_ONCE]
-            _, kind, flags, last_number, _ = HEADER.unpack_from(last)
-            self._send([*some, message(kind, flags | _ACK, last[HEADER.size :], last_number)])
-            number = None
-            while number != last_number:
+        for begin in range(0, len(messages), _CHANGES_AT_ONCE):
+            *others, last = messages[begin : begin + _CHANGES_AT_ONCE]
+            self._send([*others, _with_acknowledgement(last)])
+            answered = None
+            while answered != _sequence_of(last):
                 answer = self.receive()
-                number = HEADER.unpack_from(answer)[3]
-                if (error := error_of(answer)).number:
-                    errors[number] = error
+                answered = _sequence_of(answer)
+                error = error_of(answer)
+                if error.number:
+                    errors[answered] = error
             self._is_waiting = False
         return errors
 
-    def dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists; none if the kernel was built without support for it."""
+    def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
+        """The messages of one of the kernel's lists.
+
+        There are none if the kernel was built without support for what the list is about.
+        """
         try:
-            for part in self.parts(kind, body):
+            for part in self.parts(type_, body):
                 at = 0
                 while size := self.size_at(part, at):
                     yield part[at : at + size]
@@ -203,29 +298,37 @@ class NetlinkSocket:
             if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
                 raise
 
-    def parts(self, kind: int, body: bytes) -> Iterator[bytes]:
-        """One of the kernel's lists, part by part: messages back to back, until `size_at` returns 0."""
-        self._send([message(kind, _DUMP, body)])
+    def parts(self, type_: int, body: bytes) -> Iterator[bytes]:
+        """One of the kernel's lists as it comes: parts of many messages, which stand back to back.
+
+        Whoever takes the parts calls `size_at` for the messages in it: this is how the socket
+        learns that the list has ended.
+        """
+        self._send([message(type_, _NLM_F_DUMP, body)])
         while self._is_waiting:
             part = self.receive()
             yield part + bytes(-len(part) % 4)
 
     def size_at(self, part: bytes, at: int) -> int:
-        """The size of a message of a list; 0 at the end of the part or of the list, KernelError if the list failed.
+        """The size of the message at this place of a list; 0 at the end of the part or of the list.
 
-        The call may be left out for a message with the same header as the message before it.
+        Raises KernelError if the list failed. The header of a message says all of this, so the call
+        may be left out for a message with the same header as the one before it.
         """
         if at + HEADER.size > len(part):
             return 0
-        length, kind, flags, _, _ = HEADER.unpack_from(part, at)
-        self.is_torn |= bool(flags & _DUMP_INTR)
-        if kind in {_NLMSG_ERROR, _NLMSG_DONE}:
+        length, type_, flags, _, _ = HEADER.unpack_from(part, at)
+        if flags & NLM_F_DUMP_INTR:
+            self.is_torn = True
+        if type_ in {_NLMSG_ERROR, _NLMSG_DONE}:
             self._is_waiting = False
-            if (error := error_of(part, at)).number:
+            error = error_of(part, at)
+            if error.number:
                 raise error
             return 0
-        size: int = (length + 3) & ~3
-        return size if HEADER.size <= size <= len(part) - at else 0
+        size = aligned(length)
+        is_whole = HEADER.size <= size <= len(part) - at
+        return size if is_whole else 0
 
     def _send(self, messages: Sequence[bytes]) -> None:
         if self._is_waiting:
@@ -236,26 +339,12 @@ class NetlinkSocket:
     def receive(self) -> bytes:
         """The next answer; KernelError if none comes in time, or if answers were lost."""
         try:
-            return self._socket.recv(_ROOM)
+            return self._socket.recv(_LONGEST_PART)
         except OSError as error:
             raise KernelError(error.errno or errno.EIO) from error
 
 
-def messages_in(part: bytes) -> Iterator[bytes]:
-    """Each message of a report."""
-    at = 0
-    while at + HEADER.size <= len(part):
-        (length,) = NUMBER.unpack_from(part, at)
-        yield part[at : at + length]
-        at += max((length + 3) & ~3, HEADER.size)
-
-
-def kind_of(message: bytes) -> int:
-    """The kind of a message (RTM_…)."""
-    kind: int = HEADER.unpack_from(message)[1]
-    return kind
-
-
-def is_error(answer: bytes) -> bool:
-    """Whether an answer is an error or an acknowledgement."""
-    return kind_of(answer) == _NLMSG_ERROR
+def _with_acknowledgement(request: bytes) -> bytes:
+    """The request, changed so that it is also answered if the kernel does not refuse it."""
+    _, type_, flags, sequence, _ = HEADER.unpack_from(request)
+    return message(type_, flags | _NLM_F_ACK, request[HEADER.size :], sequence)

@@ -1,6 +1,7 @@
 """Listening for changes: a socket that has joined the groups, and a counter to wake it.
 
-A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as a change.
+A watch does not say what has changed. If its buffer overflows, reports are lost, and that counts as
+a change.
 """
 
 from __future__ import annotations
@@ -32,22 +33,27 @@ class NetlinkWatch(Watch):
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_closed = False
 
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  it uses the machine's clock
+    def wait(
+        self,
+        timeout: float,
+        *,
+        clock: Clock | None = None,  # noqa: ARG002  it uses the machine's clock
+    ) -> bool:
         """Wait for a change since the last wait: True; False after `timeout` seconds or wake()."""
         if self._is_closed:
             raise BackendError("this watch was closed", kind="unusable")
         deadline = time.monotonic() + timeout
         poll = select.poll()
-        for descriptor in (self._waker, self._socket.fileno()):
-            poll.register(descriptor, select.POLLIN)
+        poll.register(self._waker, select.POLLIN)
+        poll.register(self._socket.fileno(), select.POLLIN)
         while True:
-            left = min(max(deadline - time.monotonic(), 0.0), _LONGEST)
-            ready = dict(poll.poll(left * 1000))
+            left = max(deadline - time.monotonic(), 0.0)
+            ready = dict(poll.poll(min(left, _LONGEST) * 1000))
             if self._waker in ready:
                 os.eventfd_read(self._waker)
                 return False
             with kernel_errors("listen to changes of routes any more"):
-                if ready and list(self._socket.reports()):
+                if ready and self._socket.reports():
                     return True
             if time.monotonic() >= deadline:
                 return False

@@ -4,7 +4,6 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -14,7 +13,7 @@ from hypothesis import given, strategies as st
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.routes import list_routes
+from hostrouting.kernel.netlink.lists import list_routes
 from hostrouting.kernel.netlink.socket import HEADER, KernelError, NetlinkSocket, attribute, attributes_of, error_of
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
@@ -70,7 +69,7 @@ def test_a_host_that_changes_while_it_is_read(
     """It is read again, up to three times in all; a change of what was not asked for does not count."""
     count = 0
 
-    def meanwhile(*arguments: Any) -> Iterator[Route]:
+    def meanwhile(*arguments: Any) -> list[Route]:
         nonlocal count
         count += 1
         if count in disturbed:

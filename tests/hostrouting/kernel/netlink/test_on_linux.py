@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Near, Outcome, RouteRequest, Verb, part_of
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.routes import RouteReader, decode
+from hostrouting.kernel.netlink.lists import RouteReader
+from hostrouting.kernel.netlink.routes import decode
 from hostrouting.kernel.netlink.socket import attribute, message
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
@@ -118,7 +119,7 @@ def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.Data
     some = st.lists(st.builds(Prefix.around, st.just(family), around, st.integers(8, 30)), max_size=4)
     near = data.draw(st.none() | some)
     names, left = {1: "eth0", 9: "eth1"}, Near(near)
-    expected = [route for route in (decode(each, names) for each in messages) if left.leaves(route)]
+    expected = [route for route in (decode(each, names) for each in messages) if left.keeps(route)]
     reader, size_at = RouteReader(names, near), backend._netlink.size_at
     cut = data.draw(st.integers(0, len(messages)))
     parts = (b"".join(messages[:cut]), b"".join(messages[cut:]))
