@@ -1,27 +1,22 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
-the first one of a network card, which the tunnel's hides. Doubt belongs to devices: what leaves through others is not.
+the first one of a network card, which the tunnel's hides (`routes.uplink`). Doubt belongs to devices: what leaves
+through others is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.routes.uplink import leads_out
+from hostrouting.routes.uplink import devs_below, devs_out, doubtful_devs
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
-
-_RA = 9
-_LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
-"""Kinds of tunnels that can look like Ethernet."""
-_HARDWARE = {1, 32}
-"""Link types that are not tunnels': Ethernet and InfiniBand. The loopback device has no kind."""
 
 
 class Uplinks(NamedTuple):
@@ -36,43 +31,24 @@ class Uplinks(NamedTuple):
     """The default routes that lead out of the host, in the order of the lookup; two halves are one."""
 
 
-def is_tunnel(link: Link | None) -> bool:
-    """Whether the packets of the device go to another device again; a modem (wwan) is hardware."""
-    if link is None or link.kind in {"", "wwan"}:
-        return False
-    return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
-
-
 def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
     """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
 
-    def useful(devs: Iterable[str]) -> frozenset[str]:
-        return frozenset(dev for dev in devs if leads_out(links.get(dev)))
-
-    def has_tunnel(devs: Iterable[str]) -> bool:
-        return any(is_tunnel(links.get(dev)) for dev in devs)
-
-    every = [(route, is_used) for route, is_used in _defaults_of(fib) if useful(route.devs)]
+    every = [(route, is_used) for route, is_used in _defaults_of(fib) if devs_out([route], links)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
-    defaults = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
-    usable = [route for route, is_used in defaults if is_used]
-    devs = named or useful(usable[0].devs if usable else ())
-    cards = [route.devs for route, _ in defaults if not has_tunnel(route.devs)]
-    hidden = useful(cards[0]) if cards and has_tunnel(devs) else frozenset()
+    with_use = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
+    defaults = tuple(route for route, _ in with_use)
+    usable = [route for route, is_used in with_use if is_used]
+    devs = named or devs_out(usable[:1], links)
+    below = devs_below(devs, defaults, links)
     doubtful = frozenset[str]()
     if usable and not named:
-        used = usable[0]
-        rivals = useful(dev for route in fib.equals(used) for dev in route.devs)
-        # Several routers advertise themselves, each on its own device.
-        if rivals != devs or (used.protocol == _RA and len(devs) > 1):
-            doubtful = rivals
-        if hidden or (has_tunnel(devs) and any(links[dev].kind != "ppp" for dev in devs)):
-            doubtful |= devs | hidden
+        doubtful = doubtful_devs(usable[0], defaults, links)
         gotos = (rule for rule in fib.rules if rule.action == "goto" or rule.suppress_ifgroup is not None)
         if any(rule.dst is None or rule.invert for rule in gotos):  # the lookup may not come to this default route
-            doubtful |= useful(dev for route, _ in every for dev in route.devs)
-    card = next(iter(hidden)) if len(hidden) == 1 else None
-    return Uplinks(devs | doubtful, doubtful, card, tuple(route for route, _ in defaults))
+            doubtful |= devs_out([route for route, _ in every], links)
+    card = next(iter(below)) if len(below) == 1 else None
+    return Uplinks(devs | doubtful, doubtful, card, defaults)
 
 
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:

@@ -29,13 +29,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
+from hostrouting.check.expected import Uplinks, find_uplinks
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of, pieces
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IP, IPV4, Prefix, borders_of, prefixes_between
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN, Route
-from hostrouting.routes.uplink import leads_out
+from hostrouting.routes.uplink import is_tunnel, leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -19,13 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.expected import is_tunnel
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import Uplink
+from hostrouting.routes.uplink import Uplink, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.reading import load, parse, read, written
 
-ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
+ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
 
 SCHEMA = "hostrouting/snapshot/2"
 SAVE = "save one with: hostrouting snapshot > FILE"

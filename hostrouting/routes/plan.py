@@ -4,6 +4,8 @@ All functions here go from values to values: a printed plan is the dry run, and 
 
 Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours (protocol 213), or
 another program's. No step changes a route that is not ours: if it holds the key of a wanted one, that is a conflict.
+What changes nothing about where packets go is not compared (`_compared`). While a wanted route lacks something, the
+present one of ours is the wanted one if it is usable (`uplink`).
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
 one route with the protocol of the first. So the plan has a step for each next hop. If the first is ours, all count as
@@ -154,24 +156,47 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     pending: list[Pending] = []
     left_out: list[Finding] = []
     for key, static in wanted.items():
-        present, is_reply = holders.pop(key), static in replies
-        way = uplinks[key.prefix.family].route_to(
-            key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
-        )
-        if isinstance(way, str):  # while a route waits, our present one with its key stays
-            obstacle = Pending(static, way)
-            left_out += [_waits([obstacle])] if is_reply else []
-            pending += [] if is_reply else [obstacle]
+        present = holders.pop(key)
+        is_reply = static in replies
+        uplink = uplinks[key.prefix.family]
+        way = uplink.route_to(key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply)
+        if isinstance(way, str):
+            standing = _standing(static, present, uplink)
+            if standing is not None:
+                steps += _staying(standing, present, way)
+            elif is_reply:
+                left_out.append(_waits([Pending(static, way)]))
+            else:
+                pending.append(Pending(static, way))
             continue
         new = steps_for(entries_of(way), present)
         if is_reply and new[0].action == "conflict":
             left_out.append(new[0].finding)
         else:
             steps += new
-    steps += (step for present in holders.values() for step in steps_for((), present))
+    for present in holders.values():
+        steps += steps_for((), present)
     ordered = (step for action in _SIGNS for step in steps if step.action == action)
     warnings = (finding._replace(severity="warning") for finding in left_out)
     return RoutePlan(tuple(ordered), tuple(pending), tuple(warnings))
+
+
+def _standing(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
+    """The route of ours that Linux uses for this key, if it is right while the configured one lacks something."""
+    if not present or present[0].protocol != OURS:
+        return None
+    if not uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway):
+        return None
+    return present[0]
+
+
+def _staying(standing: Route, present: Sequence[Route], missing: str) -> Iterator[Step]:
+    """The steps for one key if the present route stays: it is the wanted one."""
+    for step in steps_for(entries_of(standing), present):
+        if step.action == "keep":
+            yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
+        else:
+            yield step
 
 
 def _waits(waiting: Sequence[Pending]) -> Finding:
@@ -195,28 +220,51 @@ def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, l
 
 def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     """The steps for one key, from the entries of the wanted route (none: delete ours) and what holds the key now."""
-    needed = {_as_ours(bare(entry)): entry for entry in wanted}
+    needed = {_compared(entry): entry for entry in wanted}
     entries = [entry for route in present for entry in entries_of(route)]
     # The last entry goes first: the first is in use until the end, and is first again if `apply` rolls back.
-    stale = [entry for entry in entries[::-1] if entry.protocol == OURS and entry not in needed]
-    if wanted and (staying := [route for route in present if not set(entries_of(route)) <= set(stale)]):
-        [route], first = as_listed(wanted), staying[0]
-        if first.protocol != OURS and _as_ours(first) != _as_ours(bare(route)):
-            reason = f"another program's route has the same destination and metric: [{first}]"
-            return [Step("conflict", route, reason, first)]
-    steps = []
-    for plain, entry in needed.items():
-        holder = next((holder for holder in entries if _as_ours(holder) == plain), None)
+    stale = [entry for entry in reversed(entries) if entry.protocol == OURS and _compared(entry) not in needed]
+    if wanted:
+        conflict = _conflict(wanted, present, stale)
+        if conflict is not None:
+            return [conflict]
+    steps: list[Step] = []
+    for compared, entry in needed.items():
+        holder = next((holder for holder in entries if _compared(holder) == compared), None)
         if holder is None:
             steps.append(Step("add", entry, "missing"))
+        elif holder.protocol == OURS:
+            steps.append(Step("keep", holder, "exists"))
         else:
-            whose = "" if holder.protocol == OURS else f" (proto {protocol_name(holder.protocol)}), and is not changed"
-            steps.append(Step("keep", holder, f"exists{whose}"))
-    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+            steps.append(Step("keep", holder, f"exists (proto {protocol_name(holder.protocol)}), and is not changed"))
+    steps += (Step("delete", entry, "no longer configured") for entry in stale)
+    return steps
 
 
-def _as_ours(route: Route) -> Route:
-    return route if route.protocol == OURS else route._replace(protocol=OURS)
+def _conflict(wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]) -> Step | None:
+    """The conflict, if the first route that stays is another program's, and is not as wanted."""
+    for route in present:
+        if set(entries_of(route)) <= set(stale):
+            continue
+        [whole] = as_listed(wanted)
+        if route.protocol == OURS or _compared(route) == _compared(whole):
+            return None
+        reason = f"another program's route has the same destination and metric: [{route}]"
+        return Step("conflict", whole, reason, route)
+    return None
+
+
+def _compared(route: Route) -> Route:
+    """The route without what changes nothing about where packets go: whose it is, and whether a gateway is `onlink`.
+
+    `onlink` only says that Linux did not check whether the gateway is on the link when the route was added.
+    """
+    plain = bare(route)
+    if plain.protocol != OURS:
+        plain = plain._replace(protocol=OURS)
+    if not any(hop.onlink for hop in plain.next_hops):
+        return plain
+    return plain._replace(next_hops=tuple(hop._replace(onlink=False) for hop in plain.next_hops))
 
 
 def bare(route: Route) -> Route:

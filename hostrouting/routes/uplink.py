@@ -1,11 +1,24 @@
 """The uplink of a host: its default route, and the next hops of routes that do not name their device or gateway.
 
-This module completes one route, or says what is missing for that. `plan` finds conflicts with other routes, and
-`check.expected` the expected devices.
+Theory of operation. A configured route takes what it does not name from a default route: without a device, from the
+best one of table main; with a device, its gateway from the best one through that device, in any table. Rules do not
+matter: static-routes.sh does not read them, and a VPN's rules must not decide.
+
+A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it leads through a tunnel,
+or an equal one leads through another device. A route without a device is not planned by a default route in doubt. So
+no route follows a VPN, or changes sides while two devices have equal default routes.
+
+A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if it is usable
+(`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes nothing away from a host that works.
+
+static-routes.sh follows the same rules, and a property test compares both. This module completes one route, or says
+what is missing for that. `plan` finds conflicts with other routes, and `check.expected` the expected devices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
@@ -13,24 +26,76 @@ from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
     PREFERENCES,
+    PROTOCOL_RA,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
     NextHop,
     Route,
 )
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.text import spoken
 
 _Way: TypeAlias = tuple[NextHop, ...] | str
 """The next hops of a route, or a phrase for what is missing."""
 
-_DEAD_ENDS = {"dummy", "ifb", "vrf"}
+DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
 """Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own table."""
+LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", "tun"})
+"""Kinds of tunnels that can look like Ethernet."""
+NO_TUNNELS = frozenset({"", "wwan"})
+"""Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
+HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
+"""Link types that are not tunnels'. The loopback device has no kind."""
+LINES = frozenset({"ppp"})
+"""Kinds of tunnels that are also a provider's line: not in doubt if they have the only default route."""
 
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
-    return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in _DEAD_ENDS
+    return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in DEAD_ENDS
+
+
+def is_tunnel(link: Link | None) -> bool:
+    """Whether the packets of the device go to another device again."""
+    if link is None or link.kind in NO_TUNNELS:
+        return False
+    return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
+
+
+def devs_out(routes: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices of these routes that lead out of the host."""
+    return frozenset(dev for route in routes for dev in route.devs if leads_out(links.get(dev)))
+
+
+def devs_below(devs: Iterable[str], defaults: Sequence[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """If one of `devs` is a tunnel: the devices of the first default route without one, which it hides."""
+    if not _has_tunnel(devs, links):
+        return frozenset()
+    for route in defaults:
+        if not _has_tunnel(route.devs, links):
+            return devs_out([route], links)
+    return frozenset()
+
+
+def doubtful_devs(used: Route, defaults: Sequence[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices of default routes that may not be the intended ones, if Linux uses this one of `defaults`."""
+    devs = devs_out([used], links)
+    equal = [route for route in defaults if _rank(route) == _rank(used)]
+    rivals = devs_out(equal, links)
+    doubtful: set[str] = set()
+    # Several routers advertise themselves, each on its own device.
+    if rivals != devs or (used.protocol == PROTOCOL_RA and len(devs) > 1):
+        doubtful |= rivals
+    below = devs_below(devs, defaults, links)
+    is_line = all(links[dev].kind in LINES for dev in devs)
+    if below or (_has_tunnel(devs, links) and not is_line):
+        doubtful |= devs | below
+    return frozenset(doubtful)
+
+
+def _has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
+    return any(is_tunnel(links.get(dev)) for dev in devs)
 
 
 def bare_hop(hop: NextHop) -> NextHop:
@@ -45,8 +110,7 @@ class Uplink:
         """Use this host as it is now, without our own routes, because they may be deleted."""
         others = [route for route in snapshot.routes if route.protocol != OURS and route.prefix.family == family]
         self._family, self._links = family, {link.name: link for link in snapshot.links}
-        usable = [route for route in others if not (route.prefix.length or route.source or route.tos or route.expired)]
-        self._defaults = sorted((route for route in usable if route.type == "unicast"), key=_rank)
+        self._defaults = sorted(_usable_defaults(others), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest), metric and preference."""
         self._direct = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own."""
@@ -79,7 +143,27 @@ class Uplink:
         way = (NextHop(dev),) if on_link else self._next_hops(dev, gateway)
         return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
 
+    def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
+        """Whether a route of ours with the wanted key is right while the wanted route lacks something.
+
+        Its devices are up, and it has the device and the gateway that are wanted. Without a wanted device, each of its
+        devices is one that can have the default route.
+        """
+        if route.type != "unicast" or not route.next_hops:
+            return False
+        return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
+
+    def _is_usable(self, hop: NextHop, dev: str | None, gateway: IP | None) -> bool:
+        link = self._links.get(hop.dev or "")
+        if link is None or not link.up or self._is_own(hop.gateway):
+            return False
+        if gateway not in {None, hop.gateway}:
+            return False
+        return leads_out(link) if dev is None else hop.dev == dev
+
     def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
+        if dev is None and self._doubt:
+            return self._doubt
         defaults = self._default_hops(dev)
         # A gateway that the default route also has is treated as it is there: on-link if that next hop is.
         same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
@@ -92,22 +176,39 @@ class Uplink:
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
-        """The next hops of the best default route: in table main, or with `dev`, through that device in any table.
+        """The next hops of the best default route: the one of table main, or with `dev`, the first through that device.
 
-        Rules do not matter: static-routes.sh does not read them, and a VPN's rules must not decide. A next hop through
-        InfiniBand is left out unless `dev` names the device.
+        A next hop through InfiniBand is left out unless `dev` names the device.
         """
+        if dev is None:
+            return self._of_main[0].next_hops if self._of_main else ()
         for route in self._defaults:
-            next_hops = [hop for hop in route.next_hops if not hop.dead]
-            if dev is not None:
-                next_hops = [hop for hop in next_hops if hop.dev == dev]
-            elif route.table == TABLE_MAIN:
-                next_hops = [hop for hop in next_hops if leads_out(self._links.get(hop.dev or ""))]
-            else:
-                break
-            if next_hops:
-                return tuple(map(bare_hop, next_hops))
+            if hops := tuple(hop for hop in route.next_hops if hop.dev == dev):
+                return hops
         return ()
+
+    @cached_property
+    def _of_main(self) -> list[Route]:
+        """The default routes of table main, with only those of their next hops that lead out of the host."""
+        routes: list[Route] = []
+        for route in self._defaults:
+            hops = tuple(hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or "")))
+            if hops and route.table == TABLE_MAIN:
+                routes.append(route._replace(next_hops=hops))
+        return routes
+
+    @cached_property
+    def _doubt(self) -> str:
+        """What a route without a device needs while the default route is in doubt; empty if it is not."""
+        if not self._of_main:
+            return ""
+        used = self._of_main[0]
+        doubtful = doubtful_devs(used, self._of_main, self._links)
+        if not doubtful:
+            return ""
+        devs = spoken(sorted(doubtful), last="or")
+        why = "leads through a tunnel" if _has_tunnel(used.devs, self._links) else "is one of several equal ones"
+        return f"a dev in the configuration, such as {devs}: the IPv{self._family} default route [{used}] {why}"
 
     def _missing(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if nothing is missing."""
@@ -120,14 +221,32 @@ class Uplink:
             return f"IPv6 to be enabled on {hop.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
+        # Linux would accept this host's own address, and lose the packets.
+        if self._is_own(gateway):
+            return f"a gateway other than {gateway}, this host's own address"
         there = Prefix.of(gateway)
         covering = [route for route in self._direct if there in route.prefix]
-        # Linux would accept this host's own address, and lose the packets.
-        if any(route.type == "local" and route.prefix == there for route in covering):
-            return f"a gateway other than {gateway}, this host's own address"
         if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
+
+    def _is_own(self, gateway: IP | None) -> bool:
+        """Whether the gateway is this host."""
+        return gateway is not None and Prefix.of(gateway) in self._own
+
+    @cached_property
+    def _own(self) -> frozenset[Prefix]:
+        return frozenset(route.prefix for route in self._direct if route.type == "local")
+
+
+def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
+    """The default routes for all packets, with only the next hops that Linux uses."""
+    for route in routes:
+        if route.prefix.length or route.source or route.tos or route.expired or route.type != "unicast":
+            continue
+        hops = tuple(bare_hop(hop) for hop in route.next_hops if not hop.dead)
+        if hops:
+            yield route._replace(next_hops=hops)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:

@@ -9,12 +9,12 @@ from hypothesis import given, settings, strategies as st
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
-from tests.support.own_routes import HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
+from tests.support.own_routes import FOREIGN, HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
 from tests.support.sections import static
 
 
@@ -44,7 +44,6 @@ def test_what_every_plan_is(there: list[Route], desired: list[StaticRoute], data
 
 
 DEV, A, B, C = (3,), (0,), (1,), (2,)
-FOREIGN = 12
 
 
 @pytest.mark.parametrize(
@@ -141,6 +140,115 @@ def test_what_is_compared_of_next_hops() -> None:
         there = host._replace(routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
         plan = plan_static_routes(configured(static(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
+
+
+EVERYWHERE = Prefix.parse("0.0.0.0/0")
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+BY_TUNNEL = Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=3)
+TUNNEL = Link(name="tun0", index=9, type=65534, kind="tun")
+OF_ETH1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16)
+IN_DOUBT = {
+    "missing": [],
+    "of a tunnel": [BY_TUNNEL],
+    "hidden by a tunnel": [BY_TUNNEL, DEFAULT],
+    "equal": [OF_ETH1, DEFAULT],
+}
+PLACE = PREFIXES[IPV4][0]
+BY_A, BY_B, BY_DEV = (entry(PLACE, HOPS[IPV4][number]) for number in (0, 1, 3))
+
+
+def host_with(*routes: Route, links: tuple[Link, ...] = ()) -> Snapshot:
+    """A host with eth0 and eth1, a tunnel and ib0, and these routes."""
+    kernel = fake()
+    for link in (TUNNEL, Link(name="ib0", index=10, type=ARPHRD_INFINIBAND), *links):
+        kernel.add_link(link)
+    there = kernel.snapshot()
+    return there._replace(routes=(*routes, *there.routes))
+
+
+class TestWhatStays:
+    """While the default route is missing or in doubt, routes of ours that are there and usable are right."""
+
+    @pytest.mark.parametrize("defaults", IN_DOUBT.values(), ids=IN_DOUBT)
+    def test_nothing_moves(self, defaults: list[Route]) -> None:
+        """What is there stays, what is not there waits, and what is not configured goes."""
+        stale = entry(PREFIXES[IPV4][1], HOPS[IPV4][0])
+        there = host_with(*defaults, BY_A, stale)
+        plan = plan_static_routes(configured(static(str(PLACE)), static("20.1.0.0/16")), there)
+        assert [(step.action, step.route) for step in plan.steps] == [("keep", BY_A), ("delete", stale)]
+        assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
+        assert [str(pending.route.destination) for pending in plan.pending] == ["20.1.0.0/16"]
+
+    @pytest.mark.parametrize(
+        ("there", "wish", "stays"),
+        [
+            ([BY_A], static(str(PLACE)), True),
+            ([BY_A], static(str(PLACE), dev="eth0"), True),
+            ([BY_A], static(str(PLACE), dev="eth1"), False),
+            ([BY_A], static(str(PLACE), "10.0.0.1"), True),
+            ([BY_A], static(str(PLACE), "10.0.0.2"), False),
+            ([BY_DEV], static(str(PLACE)), True),
+            ([entry(PLACE, NextHop("ib0"))], static(str(PLACE)), False),
+            ([entry(PLACE, NextHop("ib0"))], static(str(PLACE), dev="ib0"), True),
+            ([entry(PLACE, NextHop("idle0"))], static(str(PLACE)), False),
+            ([entry(PLACE, NextHop("eth0", gateway=as_ip("10.0.0.4")))], static(str(PLACE)), False),
+            ([BY_A._replace(type="blackhole", next_hops=())], static(str(PLACE)), False),
+            ([BY_A._replace(protocol=FOREIGN)], static(str(PLACE)), False),
+            ([BY_A._replace(protocol=FOREIGN), BY_B], static(str(PLACE)), False),
+            ([BY_A._replace(metric=7)], static(str(PLACE)), False),
+        ],
+        ids=str,
+    )
+    def test_which_is_usable(self, there: list[Route], wish: StaticRoute, stays: bool) -> None:
+        """Ours that Linux uses for this key, by devices that are up, as far as the configuration names them."""
+        idle = Link(name="idle0", index=11, up=False)
+        plan = plan_static_routes(configured(wish), host_with(*there, links=(idle,)))
+        assert [step.route for step in plan.steps if step.action == "keep"] == there[:1] * stays
+        assert len(plan.pending) == (not stays)
+        assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
+
+    def test_another_one_of_ours_behind_it_goes(self) -> None:
+        """Only the first route of a key is used."""
+        plan = plan_static_routes(configured(static(str(PLACE))), host_with(BY_A, BY_B))
+        assert [(step.action, step.route) for step in plan.steps] == [("keep", BY_A), ("delete", BY_B)]
+
+    @settings(max_examples=scaled(200))
+    @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
+    def test_after_any_plan(self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]) -> None:
+        """What a plan has made of any host stays as it is when the default routes go, or come in doubt."""
+        kernel = fake()
+        kernel.add_link(TUNNEL)
+        put(kernel, there)
+        config = configured(*desired)
+        before = kernel.snapshot()
+        plan = plan_static_routes(config, before)
+        after = plan.apply_to(before)
+        remaining = (route for route in after.routes if route.prefix.length or route.protocol == OURS)
+        plan_in_doubt = plan_static_routes(config, after._replace(routes=(*defaults, *remaining)))
+        stuck = {step.route.key for step in plan.conflicts} | {pending.route.key for pending in plan.pending}
+        firsts: dict[RouteKey, Route] = {}
+        for route in after.routes:
+            firsts.setdefault(route.key, route)
+        ours = {key for key, route in firsts.items() if route.protocol == OURS}
+        assert not plan_in_doubt.changes
+        assert {pending.route.key for pending in plan_in_doubt.pending} & ours <= stuck
+
+
+@pytest.mark.parametrize("protocol", [OURS, FOREIGN])
+@pytest.mark.parametrize(("of_default", "of_present"), [(True, False), (False, True)])
+def test_on_link_is_no_difference(protocol: int, of_default: bool, of_present: bool) -> None:
+    """It changes nothing about where packets go, whether the default route or the present route has it."""
+
+    def made(route: Route, *, onlink: bool) -> Route:
+        return route._replace(next_hops=(route.next_hops[0]._replace(onlink=onlink),))
+
+    there = made(BY_A._replace(protocol=protocol), onlink=of_present)
+    host = host_with(made(DEFAULT, onlink=of_default), there)
+    plan = plan_static_routes(configured(static(str(PLACE))), host)
+    assert [(step.action, step.route) for step in plan.steps] == [("keep", there)]
+    moved = plan_static_routes(configured(static(str(PLACE), "10.0.0.3")), host)
+    if protocol == OURS:
+        assert [step.route for step in moved.steps if step.action == "delete"] == [there], "as it is, to bring it back"
 
 
 class TestReplyRoute:

@@ -174,6 +174,61 @@ class TestOpenRoute:
         assert way(there, gateway, dev) == "via 172.31.1.1 dev eth0 onlink proto hostrouting"
 
 
+TUN0 = Link(name="tun0", index=0, type=65534, kind="tun")
+PPP0 = Link(name="ppp0", index=0, type=512, kind="ppp")
+WWAN0 = Link(name="wwan0", index=0, type=65534, kind="wwan")
+TAP0 = Link(name="tap0", index=0, kind="tun")
+BY_TUN0 = away("tun0", next_hops=(NextHop("tun0", gateway=as_ip("10.8.0.1")),))
+
+
+class TestDoubt:
+    """A default route that may not be the network's is in doubt: a route without a device is not planned by it."""
+
+    @pytest.mark.parametrize(
+        ("routes", "devs"),
+        [
+            ([BY_TUN0, DEFAULT], "eth0 or tun0"),
+            ([BY_TUN0], "tun0"),
+            ([away("tap0"), DEFAULT], "eth0 or tap0"),
+            ([away("ppp0"), DEFAULT], "eth0 or ppp0"),
+            ([away("ppp0")], ""),
+            ([away("wwan0")], ""),
+            ([DEFAULT, BY_TUN0._replace(metric=200)], ""),
+            ([DEFAULT, BY_TUN0._replace(table=100)], ""),
+            ([DEFAULT, away("eth1", metric=100)], "eth0 or eth1"),
+            ([DEFAULT, away("eth1", metric=200)], ""),
+            ([DEFAULT, DEFAULT._replace(next_hops=(NextHop("eth0", gateway=as_ip("10.0.0.2")),))], ""),
+            ([DEFAULT, away("ib0", metric=100)], ""),
+            ([DEFAULT, away("eth1", metric=100, tos=4)], ""),
+            ([DEFAULT, away("eth1", metric=100, protocol=OURS)], ""),
+            ([away(next_hops=(NextHop("eth0"), NextHop("eth1")))], ""),
+            ([away(next_hops=(NextHop("eth0"), NextHop("tun0")))], "eth0 or tun0"),
+            ([away(next_hops=(NextHop("eth0"), NextHop("tun0", dead=True)))], ""),
+        ],
+        ids=str,
+    )
+    def test_which_is_in_doubt(self, routes: list[Route], devs: str) -> None:
+        """A tunnel's, with the one that it hides, and equal ones of several devices; a line may be a host's only one."""
+        there = host(INTERFACES, routes, links=[*LINKS, TUN0, PPP0, WWAN0, TAP0])
+        needed = way(there)
+        if devs:
+            assert needed.startswith(f"a dev in the configuration, such as {devs}: the IPv4 default route [default ")
+            assert way(there, "10.0.0.9") == needed, "its gateway does not say which device"
+        else:
+            assert "proto hostrouting" in needed
+        assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", "a named device is never"
+
+    def test_several_routers(self) -> None:
+        """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all are used."""
+        hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+        everywhere, somewhere = map(Prefix.parse, ("::/0", "fd09::/16"))
+        for protocol, is_in_doubt in ((9, True), (3, False)):
+            there = node([Route(everywhere, hops, metric=1024, protocol=protocol)])
+            assert (
+                way(there, to=somewhere).startswith("a dev in the configuration, such as eth0 or eth1") is is_in_doubt
+            )
+
+
 class TestWhatIsMissing:
     """What Linux would refuse, or lose packets by, is awaited."""
 
