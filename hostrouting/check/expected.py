@@ -33,7 +33,6 @@ class Uplinks(NamedTuple):
 
 def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
     """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
-
     every = [(route, is_used) for route, is_used in _defaults_of(fib) if devs_out([route], links)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
     with_use = [(route, is_used) for route, is_used in every if not route.prefix.length] or every

@@ -40,7 +40,9 @@ class RouteRequest(NamedTuple):
       is, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route)
       if there is none. A metric or a protocol of 0 matches any, so a request to delete has both. In
-      IPv6, `delete` deletes one next hop for each next hop of the request.
+      IPv6, `delete` deletes one next hop for each next hop of the request. In IPv4, Linux compares
+      neither weights nor `onlink`, nor an mtu that the request does not have, and takes a route for
+      the one that is meant if its next hops are the first of the request.
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference,
     an end and a nexthop object, which are only read. The state of a next hop (linkdown, dead) is

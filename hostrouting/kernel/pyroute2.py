@@ -37,6 +37,7 @@ from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.routes import (
     LOOKUP_FLAGS,
     RTNH_F_ONLINK,
+    are_listed,
     decode,
     needs_no_gateway,
 )
@@ -276,10 +277,10 @@ def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[st
     if request.verb == "delete" and needs_no_gateway(route):
         words["gateway"] = "::"
     hops = [_hop(route, hop, indexes) for hop in route.next_hops]
-    if len(hops) == 1:
-        words |= hops[0]
-    elif hops:
+    if are_listed(request.verb, route):
         words["multipath"] = hops
+    elif hops:
+        words |= hops[0]
     return words
 
 

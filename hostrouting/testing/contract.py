@@ -199,6 +199,16 @@ class BackendContract:
                 _equal(_do(backend, "delete", route), "no-such-route", "`delete` of what is gone is refused")
             _equal(_installed(backend), [], "what was deleted is gone")
 
+    def test_delete_by_one_next_hop(self) -> None:
+        """`delete` of an IPv4 route with one next hop leaves the one before it, which has that next hop and others."""
+        one, two = (NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
+        single, several = (Route(Prefix.parse("192.0.2.0/24"), hops, protocol=OURS) for hops in ((one,), (one, two)))
+        with self.make() as backend:
+            for route in (several, single):
+                _equal(_do(backend, "append", route), None, "routes that differ in their next hops stand side by side")
+            _equal(_do(backend, "delete", single), None, "`delete` deletes the route with this next hop only")
+            _equal(_installed(backend), [several], "`delete` leaves a route with more next hops")
+
     def test_delete_does_not_take_another_programs(self) -> None:
         """`delete` is refused (no-such-route) if protocol, metric, type, device or gateway differ."""
         present = [_ours("192.0.2.0/24", metric=5), _six()]

@@ -434,10 +434,14 @@ def _is_meant(there: Route, route: Route) -> bool:
     """Whether a request to delete `route` matches this route: a field that it leaves open matches anything."""
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
-    is_same = (route.type, route.scope) == (there.type, there.scope) and route.prefsrc in {None, there.prefsrc}
-    if (not is_same and route.prefix.family == IPV4) or 1 < len(route.next_hops) != len(there.next_hops):
-        return False
-    hops, any_gateway = there.next_hops or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
+    hops = there.next_hops or _NOWHERE
+    any_gateway: tuple[None, ...] = ()
+    if route.prefix.family == IPV4:
+        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {None, there.prefsrc}:
+            return False
+        if route.next_hops and len(hops) > len(route.next_hops):
+            return False
+        any_gateway = (None,)
     return all(
         asked.dev in {None, hop.dev} and asked.gateway in {*any_gateway, hop.gateway}
         for asked, hop in zip(route.next_hops or (NextHop(),), hops, strict=False)

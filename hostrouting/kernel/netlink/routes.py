@@ -263,7 +263,8 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
         raise KernelError(errno.ERANGE, problem)
 
     has_large_table = route.table > 0xFF
-    has_onlink_hop = len(route.next_hops) == 1 and route.next_hops[0].onlink
+    is_listed = are_listed(verb, route)
+    has_onlink_hop = bool(route.next_hops) and not is_listed and route.next_hops[0].onlink
     fixed = RTMSG.pack(
         AF_OF[route.prefix.family],
         route.prefix.length,
@@ -277,7 +278,11 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     )
 
     attributes = attribute(RTA_DST, packed_network(route.prefix))
-    attributes += _packed_next_hops(route, index_of)
+    if is_listed:
+        hops = [_packed_rtnexthop(route, hop, index_of) for hop in route.next_hops]
+        attributes += attribute(_RTA_MULTIPATH, b"".join(hops))
+    elif route.next_hops:
+        attributes += _packed_next_hop(route, index_of)
     if verb == "delete" and needs_no_gateway(route):
         attributes += attribute(_RTA_GATEWAY, bytes(16))
     if has_large_table:
@@ -297,6 +302,17 @@ def packed_network(prefix: Prefix) -> bytes:
     return prefix.first.to_bytes(width_of(prefix.family) // 8, "big")
 
 
+def are_listed(verb: Verb, route: Route) -> bool:
+    """Whether the next hops are sent as a list.
+
+    To delete an IPv4 route, a single one is, too: otherwise Linux would also take a route that
+    begins with it.
+    """
+    if len(route.next_hops) > 1:
+        return True
+    return verb == "delete" and route.prefix.family == IPV4 and len(route.next_hops) == 1
+
+
 def needs_no_gateway(route: Route) -> bool:
     """Whether a request to delete has to give the gateway "::", which says that there is none.
 
@@ -306,12 +322,8 @@ def needs_no_gateway(route: Route) -> bool:
     return route.prefix.family == IPV6 and not route.has_gateway
 
 
-def _packed_next_hops(route: Route, index_of: Callable[[str], int]) -> bytes:
-    if not route.next_hops:
-        return b""
-    if len(route.next_hops) > 1:
-        hops = [_packed_rtnexthop(route, hop, index_of) for hop in route.next_hops]
-        return attribute(_RTA_MULTIPATH, b"".join(hops))
+def _packed_next_hop(route: Route, index_of: Callable[[str], int]) -> bytes:
+    """The only next hop, as attributes of the route."""
     (hop,) = route.next_hops
     gateway = _packed_gateway(route, hop)
     if hop.dev is None:
@@ -323,8 +335,9 @@ def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
     flags = RTNH_F_ONLINK if hop.onlink else 0
+    weight = hop.weight if len(route.next_hops) > 1 else 1
     device = 0 if hop.dev is None else index_of(hop.dev)
-    return _RTNEXTHOP.pack(length, flags, hop.weight - 1, device) + gateway
+    return _RTNEXTHOP.pack(length, flags, weight - 1, device) + gateway
 
 
 def _packed_gateway(route: Route, hop: NextHop) -> bytes:

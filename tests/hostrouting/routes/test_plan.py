@@ -199,7 +199,7 @@ class TestWhatStays:
         ],
         ids=str,
     )
-    def test_which_is_usable(self, there: list[Route], wish: StaticRoute, stays: bool) -> None:
+    def test_which_is_usable(self, there: list[Route], wish: StaticRoute, *, stays: bool) -> None:
         """Ours that Linux uses for this key, by devices that are up, as far as the configuration names them."""
         idle = Link(name="idle0", index=11, up=False)
         plan = plan_static_routes(configured(wish), host_with(*there, links=(idle,)))
@@ -236,7 +236,7 @@ class TestWhatStays:
 
 @pytest.mark.parametrize("protocol", [OURS, FOREIGN])
 @pytest.mark.parametrize(("of_default", "of_present"), [(True, False), (False, True)])
-def test_on_link_is_no_difference(protocol: int, of_default: bool, of_present: bool) -> None:
+def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present: bool) -> None:
     """It changes nothing about where packets go, whether the default route or the present route has it."""
 
     def made(route: Route, *, onlink: bool) -> Route:

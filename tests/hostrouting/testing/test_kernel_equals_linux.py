@@ -128,10 +128,12 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
     gateway = draw(st.sampled_from([None, None, None, *GATEWAYS[family]]))
     no_device = [] if gateway and family == IPV6 else [None]  # the fake kernel does not choose as Linux does
     hop = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])), gateway=as_ip(gateway) if gateway else None)
+    several = [hop] if family == IPV6 else [*[hop] * 4, *(NextHop(dev, gateway=hop.gateway) for dev in DEVICES)]
+    hops = tuple(dict.fromkeys((hop, draw(st.sampled_from(several)))))
     sources = [ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family]
     return Route(
         draw(prefixes(family)),
-        (hop,) if kind == "unicast" and hop != NextHop() else (),
+        hops if kind == "unicast" and hop != NextHop() else (),
         table=draw(st.sampled_from([254, 254, 254, 100])),
         metric=draw(st.sampled_from([0, 100, 256])),
         type=kind,

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -266,6 +267,8 @@ def command_of(request: RouteRequest) -> str:
     options += f" mtu {route.mtu}" if route.mtu else ""
     if request.verb == "delete" and route.prefix.family == 6 and not any(hop.gateway for hop in route.next_hops):
         options += " via ::"  # the one without a gateway, and not all next hops of a device
+    if request.verb == "delete" and route.prefix.family == 4 and len(route.next_hops) == 1:
+        words = re.sub("(?= via | dev )", " nexthop", words, count=1)  # and not a route that begins with this next hop
     return words.replace(f"proto {route.protocol}", options)
 
 
