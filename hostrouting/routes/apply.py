@@ -2,7 +2,8 @@
 
 A route is added where its key is free, and appended where others have it. A request to delete names our protocol. So no
 request changes another program's route, whenever that route is added. A route that changes stays beside its successor
-until the successor was read back, so packets do not stop.
+until the successor was read back, so packets do not stop. Where Linux could take one for the other, the old route is
+deleted first (`_is_in_the_way`).
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if Linux refuses a
 request or the run is cancelled, all requests are reversed, the last first. That includes requests without an answer,
@@ -21,9 +22,10 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import RoutePlan, bare, holders_of, steps_for
+from hostrouting.routes.plan import RoutePlan, holders_of, steps_for
 
 if TYPE_CHECKING:
+    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
@@ -58,7 +60,8 @@ def apply_plan(
             problems = transaction.carry_out(plan, check)
             after = transaction.undo() if problems else ""
         except BaseException as stopped:  # even during a rollback, which then begins again
-            vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # printed after the traceback
+            what_is_true_now = transaction.undo()
+            vars(stopped).setdefault("__notes__", []).append(what_is_true_now)  # printed after the traceback
             raise
         if problems:
             can_retry = all(problem.can_retry for problem in problems)
@@ -81,21 +84,27 @@ class _Transaction:
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
         """Add, verify, delete, verify; returns the errors."""
+        additions = [step.route for step in plan.changes if step.action == "add"]
+        successors: dict[RouteKey, list[Route]] = {}
+        for route in additions:
+            successors.setdefault(route.key, []).append(route)
+        in_the_way: list[RouteRequest] = []
+        stale: list[RouteRequest] = []
+        for step in plan.changes:
+            if step.action == "delete":
+                requests = in_the_way if _is_in_the_way(step.route, successors.get(step.route.key, ())) else stale
+                requests.append(RouteRequest("delete", step.route))
         held = {key for key, routes in self._before.items() if routes}
-        added = [step.route for step in plan.changes if step.action == "add"]
-        deletions = [RouteRequest("delete", step.route) for step in plan.changes if step.action == "delete"]
-        # An IPv6 route cannot have one next hop twice, so an entry that differs in other fields is deleted first.
-        hops = {(route.key, bare(route).next_hops) for route in added}
-        in_the_way = [request for request in deletions if (request.route.key, request.route.next_hops) in hops]
-        first = [*in_the_way, *(_addition(route, held) for route in added)]
-        last = [request for request in deletions if request not in in_the_way]
+        added = [_addition(route, held) for route in additions]
         try:
-            for requests in filter(None, (first, last)):
+            for requests in filter(None, (in_the_way, added, stale)):
                 check()
                 if refusals := self._send(requests):
                     return refusals
                 check()
-                if differences := self._differences(may_delete=requests is first):
+                if requests is in_the_way:
+                    continue
+                if differences := self._differences(may_delete=requests is added):
                     return differences
         except BackendError as error:
             return [error]
@@ -154,6 +163,19 @@ class _Transaction:
     def _holders(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         holders = holders_of(snapshot, self._wanted)
         return {key: holders[key] for key in self._wanted}
+
+
+def _is_in_the_way(old: Route, successors: Iterable[Route]) -> bool:
+    """Whether a request to delete one of the successors could take the old route: they begin with the same next hops.
+
+    In IPv6, a route cannot even have one next hop twice.
+    """
+    way = _way(old)
+    return any(way and way == _way(successor)[: len(way)] for successor in successors)
+
+
+def _way(route: Route) -> list[tuple[str | None, IP | None]]:
+    return [(hop.dev, hop.gateway) for hop in route.next_hops]
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:

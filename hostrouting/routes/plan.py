@@ -224,6 +224,8 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     entries = [entry for route in present for entry in entries_of(route)]
     # The last entry goes first: the first is in use until the end, and is first again if `apply` rolls back.
     stale = [entry for entry in reversed(entries) if entry.protocol == OURS and _compared(entry) not in needed]
+    # But a request to delete several next hops also takes a route with the first of them.
+    stale.sort(key=lambda entry: len(entry.next_hops))
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:

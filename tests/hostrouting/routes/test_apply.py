@@ -295,6 +295,32 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("old", "new"), [((ONE,), (ONE, TWO)), ((ONE, TWO), (ONE,)), ((ONE, THREE), (ONE, TWO))], ids=str
+)
+def test_next_hops_that_begin_alike(
+    kernel: FaultyBackend, old: tuple[NextHop, ...], new: tuple[NextHop, ...], nth: int
+) -> None:
+    """A request to delete the new route does not take the old one: whatever is refused, all is as before, or as planned."""
+    default = entry(Prefix.parse("0.0.0.0/0"), ONE, protocol=16)._replace(next_hops=new)
+    put(kernel.inner, [default, entry(FIRST, ONE)._replace(next_hops=old)])
+    wanted = [StaticRoute(FIRST.to_network()), by(SECOND, THREE)]
+    plan, before = planned(kernel, wanted)
+    assert [step.action for step in plan.steps] == ["add", "add", "delete"]
+    kernel.fail("change", errno.EINVAL, nth=nth)
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    now = kernel.snapshot()
+    if nth < 4:
+        assert isinstance(error, ApplyError)
+        assert (error.after, table(now)) == (AS_BEFORE, table(before))
+    else:
+        assert error is None
+        assert table(now) == table(plan.apply_to(before))
+
+
 @pytest.mark.parametrize(
     ("there", "wanted", "nth"),
     [
