@@ -111,8 +111,8 @@ class Route(NamedTuple):
     expired: bool | None = None
     """Whether the lifetime is over: Linux still lists the route for a while. None if it has no lifetime."""
     unread: tuple[str, ...] = ()
-    """What else the kernel lists about the route and its next hops: the words of `ip` without values ("metrics",
-    "encap seg6"). A route with such words differs from one without them, and cannot be made again."""
+    """What else the kernel lists about the route and its next hops, in the words of `ip`, some without their values
+    ("hoplimit 64", "encap seg6"). A route with such words differs from one without them, and cannot be made again."""
 
     @classmethod
     def to(
@@ -176,9 +176,9 @@ class Route(NamedTuple):
         words += [f"metric {self.metric}"] if self.metric else []
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
         words += [f"nhid {self.nexthop_id}"] if self.nexthop_id is not None else []
-        words += [f"pref {self.preference}"] if self.preference != "medium" else []
-        words += ["expired" if self.expired else "expires"] if self.expired is not None else []
+        words += ["expires 0sec"] if self.expired else []
         words += self.unread
+        words += [f"pref {self.preference}"] if self.preference != "medium" else []
         words += [self.way] if len(self.next_hops) > 1 else []
         return " ".join(words)
 

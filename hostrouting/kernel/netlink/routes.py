@@ -76,6 +76,35 @@ _RTA_NH_ID = 30
 _RTAX_MTU = 2
 _RTAX_ADVMSS = 8
 
+_OTHER_METRICS = {
+    3: "window",
+    4: "rtt",
+    5: "rttvar",
+    6: "ssthresh",
+    7: "cwnd",
+    9: "reordering",
+    10: "hoplimit",
+    11: "initcwnd",
+    12: "features",
+    13: "rto_min",
+    14: "initrwnd",
+    15: "quickack",
+    16: "congctl",
+    17: "fastopen_no_cookie",
+}
+"""The other metrics by number, as `ip` names them."""
+_PLAIN_NUMBERS = {
+    "window",
+    "ssthresh",
+    "cwnd",
+    "reordering",
+    "hoplimit",
+    "initcwnd",
+    "initrwnd",
+    "quickack",
+}
+"""Those that `ip` prints as a number; the others are times, flags and names."""
+
 _RTNH_F_DEAD = 0x1
 RTNH_F_ONLINK = 0x4
 _RTNH_F_LINKDOWN = 0x10
@@ -226,15 +255,19 @@ def _unread(
     metrics: Mapping[int, bytes],
     hops: Iterable[_ListedHop],
 ) -> tuple[str, ...]:
-    """See `Route.unread`; metrics and realms of zeros count as absent."""
+    """What a route has no field for (`Route.unread`); metrics and realms of zeros count as absent."""
     if _UNREAD.isdisjoint(attributes):
         return ()
     words: list[str] = []
-    others = [metrics[number] for number in metrics if number not in {_RTAX_MTU, _RTAX_ADVMSS}]
-    if any(b"".join(others)):
-        words.append("metrics")
-    if any(attributes.get(_RTA_FLOW, b"")):
-        words.append("realm")
+    for number, value in metrics.items():
+        name = _OTHER_METRICS.get(number)
+        if name is None or not any(value):
+            continue
+        words.append(f"{name} {number_in(metrics, number)}" if name in _PLAIN_NUMBERS else name)
+    realms = number_in(attributes, _RTA_FLOW) or 0
+    if realms:
+        source, destination = divmod(realms, 1 << 16)
+        words.append(f"realms {source}/{destination}" if source else f"realm {destination}")
     encaps: set[str] = set()
     for hop in hops:
         if _RTA_ENCAP_TYPE in hop.attributes:

@@ -24,8 +24,12 @@ ROUTES = {
         "0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16
     ),
     "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to("172.16.0.0/16", dev="ib0", protocol=2),
-    "local ::1/128 proto unspec scope host expired": Route.to("::1", type="local")._replace(scope=254, expired=True),
-    "::1/128 proto unspec pref low expires": Route.to("::1")._replace(preference="low", expired=False),
+    "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
+        scope=254, expired=True
+    ),
+    "::1/128 proto unspec hoplimit 64 pref low": Route.to("::1")._replace(
+        preference="low", expired=False, unread=("hoplimit 64",)
+    ),
     "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to("10.9.0.0/16", type="blackhole", table=100),
     "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting": Route.to(
         "10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213

@@ -178,7 +178,12 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
     [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
-    assert unread == ("metrics", "realm")
+    assert unread == ("initcwnd 10", "quickack 1", "realm 7")
+    words = "default via fe80::1 dev eth0 proto ra metric 1024 hoplimit 64"
+    namespace.batch([f"route add {words} expires 1800"], family=6)
+    [advertised] = [route for route in backend.snapshot(family=6).routes if route.protocol == 9]
+    [shown] = namespace.ip("-6", "-o", "route", "show", "default").stdout.splitlines()
+    assert re.sub(" expires .*sec| pref medium", "", shown).split() == str(advertised).split() == words.split()
     assert not snapshot.ipv6_forwarding
     namespace.sysctl("ipv6/conf/all/forwarding", 1)
     # With this sysctl, the kernel only names the object.
