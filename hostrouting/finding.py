@@ -19,6 +19,7 @@ Name: TypeAlias = Literal[
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits",
+    "node-ip",
     # the host
     "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "removal",
     "probe-rewrite", "azure-vnet",

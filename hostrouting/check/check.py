@@ -113,7 +113,7 @@ class CheckReport(NamedTuple):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if it has one: kubelet's `--node-ip`."""
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's `--node-ip`."""
         return {report.family: ip for report in self.families if (ip := report.judge.node_ip) is not None}
 
     @property

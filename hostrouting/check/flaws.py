@@ -1,4 +1,4 @@
-"""Flaws of a host, whatever is expected of it: in its rules, its default routes and its service networks.
+"""Flaws of a host, whatever is expected of it: in its rules, default routes, service networks and node addresses.
 
 Linux begins with three rules, for the tables local, main and default; other programs may delete them. Without the
 first, a host does not answer on its own addresses; without the second its routes are not used. Of two network cards
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
-    return tuple(flaw for find in (_inside_services, _missing_main, _competing_defaults) for flaw in find(judge))
+    flaws: list[Finding] = []
+    flaws += _inside_services(judge)
+    flaws += _missing_main(judge)
+    flaws += _competing_defaults(judge)
+    flaws += _several_node_ips(judge)
+    return tuple(flaws)
 
 
 def undelivered(judge: Judge) -> Iterator[Finding]:
@@ -82,3 +87,16 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
         sentence = f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}"
         remedy = f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs"
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy)
+
+
+def _several_node_ips(judge: Judge) -> Iterator[Finding]:
+    """Expected devices from which this host sends with different addresses: none of these is the node IP."""
+    if judge.node_ip is not None or not judge.node_sources:
+        return
+    addresses = [str(source) for _, source in judge.node_sources]
+    devs = dict.fromkeys(dev for dev, _ in judge.node_sources)
+    ways = [f"{source} through {dev}" for dev, source in judge.node_sources]
+    sentence = f"the node IP of IPv{judge.fib.family} is not known: this host sends from {spoken(ways)}"
+    remedy = "if kubelet runs here, choose its --node-ip"
+    facts = {"family": judge.fib.family, "addresses": addresses}
+    yield Finding("node-ip", "note", sentence, spoken([*devs]), remedy, facts)

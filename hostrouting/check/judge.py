@@ -365,9 +365,35 @@ class Judge:
 
     @property
     def node_ip(self) -> IP | None:
-        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
+        """The address with which this host sends by the expected devices; None if there is none, or several."""
+        sources = {source for _, source in self.node_sources}
+        return sources.pop() if len(sources) == 1 else None
+
+    @cached_property
+    def node_sources(self) -> tuple[tuple[str, IP], ...]:
+        """The expected devices that are not in doubt, and the source of the packets that leave through each.
+
+        Linux chooses one of several next hops by a hash, so no source comes before the others.
+        """
         devs = self.uplinks.devs - self.uplinks.doubtful
-        held = [address.ip for address in self.addresses if address.dev in devs and address.scope == SCOPE_UNIVERSE]
-        routes = (route for route in self.uplinks.defaults if devs.issuperset(route.devs))
-        sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
-        return next(sources, None) or next(iter(held), None)
+        for route in self.uplinks.defaults:
+            if devs.issuperset(route.devs):
+                sources = self._sources_by_hop(route)
+                if sources:
+                    return sources
+        first_addresses: dict[str, IP] = {}
+        for address in self.addresses:
+            if address.dev in devs and address.scope == SCOPE_UNIVERSE:
+                first_addresses.setdefault(address.dev, address.ip)
+        return tuple(first_addresses.items())
+
+    def _sources_by_hop(self, route: Route) -> tuple[tuple[str, IP], ...]:
+        sources: list[tuple[str, IP]] = []
+        for hop in route.next_hops:
+            if hop.dev is None or hop.dead:
+                continue
+            by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
+            possible = self.sources_of(by_this_hop)
+            if possible:
+                sources.append((hop.dev, possible[0]))
+        return tuple(dict.fromkeys(sources))

@@ -82,7 +82,7 @@ class CheckResult(Effects):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if it has one: kubelet's `--node-ip`."""
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's `--node-ip`."""
         return {} if self.report is None else self.report.node_ips
 
     def __str__(self) -> str:

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from hostrouting.check.check import CheckReport
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Preference, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link
+from hostrouting.testing import ecmp_node
 from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
@@ -214,6 +216,38 @@ def test_the_address_of_the_node() -> None:
     host = node().with_routes([Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)])
     more = Address(ip=as_ip("10.1.0.4"), length=24, dev="eth0")
     assert checked(host._replace(addresses=(*host.addresses, more))).node_ips == {4: more.ip}
+
+
+def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
+    """Check a host with two uplinks: with this source in its default route, and with a next hop that is out of use."""
+    snapshot = ecmp_node().snapshot()
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        if route.prefix.length:
+            routes.append(route)
+            continue
+        first, second = route.next_hops
+        routes.append(route._replace(prefsrc=source, next_hops=(first, second._replace(dead=is_dead))))
+    loopback = Address(ip=as_ip("10.255.0.4"), length=32, dev="lo")
+    return checked(snapshot._replace(routes=tuple(routes), addresses=(loopback, *snapshot.addresses)))
+
+
+def test_two_uplinks_have_no_node_ip() -> None:
+    """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is not known."""
+    report = ecmp_report()
+    (note,) = report.families[0].flaws
+    assert report.node_ips == {}
+    assert (note.name, note.severity, note.target) == ("node-ip", "note", "eth0 and eth1")
+    assert note.facts == {"family": 4, "addresses": ["10.0.0.4", "10.1.0.4"]}
+    assert note in check_findings(report)
+
+
+def test_two_uplinks_with_one_node_ip() -> None:
+    """A source in the default route, often on lo, is the node IP; so is that of the only next hop in use."""
+    loopback = as_ip("10.255.0.4")
+    for report, node_ip in ((ecmp_report(source=loopback), loopback), (ecmp_report(is_dead=True), as_ip("10.0.0.4"))):
+        assert report.node_ips == {4: node_ip}
+        assert report.families[0].flaws == ()
 
 
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
