@@ -28,6 +28,9 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 # The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
+HASH_SEED = os.environ.get("HOSTROUTING_HASH_SEED")
+"""The seed of the hash by which Linux chooses one of several next hops, if Linux is not to make one up at each boot."""
+
 
 @contextmanager
 def private_namespace() -> "Iterator[Namespace]":
@@ -37,7 +40,10 @@ def private_namespace() -> "Iterator[Namespace]":
     try:
         ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{holder.pid}/ns/net")
         wait_for("the private network namespace", lambda: theirs.readlink() != ours.readlink())
-        yield Namespace(holder.pid)
+        namespace = Namespace(holder.pid)
+        if HASH_SEED:
+            namespace.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
+        yield namespace
     finally:
         holder.kill()
         holder.communicate()
@@ -84,10 +90,20 @@ class Namespace:
         return all(link["operstate"] in {"UP", "UNKNOWN"} for link in links if "LOWER_UP" in link["flags"])
 
     def _uses_addresses(self) -> bool:
-        """Whether every address without a test for duplicates has its route: the kernel adds it a little later."""
-        links = json.loads(self.ip("-6", "-j", "address", "show", "up", "tentative").stdout or "[]")
-        ready = [link for link in links if "LOWER_UP" in link.get("flags", ())]
-        return not any("nodad" in address for it in ready for address in it["addr_info"])
+        """Whether every address without a test for duplicates has its local route.
+
+        The kernel adds the route a moment after the address has stopped being tentative.
+        """
+        links = json.loads(self.ip("-6", "-j", "address", "show", "up").stdout or "[]")
+        local = ("route", "show", "table", "all", "type", "local")
+        delivered = {route["dst"] for route in json.loads(self.ip("-6", "-j", *local).stdout or "[]")}
+        for link in links:
+            if "LOWER_UP" not in link.get("flags", ()):
+                continue
+            for address in link["addr_info"]:
+                if "nodad" in address and address["local"] not in delivered:
+                    return False
+        return True
 
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net in this namespace."""
