@@ -39,7 +39,8 @@ roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
 
 EMPTY :=
-ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=$(CURDIR)/.cache/roots/%))
+# Relative, because the path of this folder may have a space.
+ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=.cache/roots/%))
 releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 and 13; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
@@ -48,17 +49,18 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 an
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
-# What hostrouting needs.
-PACKED = $(addprefix $(VENV)/lib/python3*/site-packages/,attr* pyroute2*)
+# attrs and pyroute2 are what hostrouting needs.
+SITE = "$(VENV)"/lib/python3*/site-packages
 DIST := dist
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
-	@rm -rf $(DIST)/pyz && mkdir -p $(DIST)/pyz
-	@cp -r hostrouting phases hostrouting/__main__.py $(PACKED) $(DIST)/pyz
-	@find $(DIST)/pyz -name __pycache__ -prune -exec rm -r {} +
-	@$(BIN)/python -m zipapp $(DIST)/pyz --compress --python '/usr/bin/env python3' --output $(DIST)/hostrouting.pyz
-	@chmod 755 $(DIST)/hostrouting.pyz
-	@rm -r $(DIST)/pyz
-	@ls -sh $(DIST)/hostrouting.pyz
+	@rm -rf "$(DIST)/pyz" && mkdir -p "$(DIST)/pyz"
+	@cp -r hostrouting phases hostrouting/__main__.py $(SITE)/attr* $(SITE)/pyroute2* "$(DIST)/pyz"
+	@find "$(DIST)/pyz" -name __pycache__ -prune -exec rm -r {} +
+	@"$(BIN)/python" -m zipapp "$(DIST)/pyz" --compress --python '/usr/bin/env python3' \
+	  --output "$(DIST)/hostrouting.pyz"
+	@chmod 755 "$(DIST)/hostrouting.pyz"
+	@rm -r "$(DIST)/pyz"
+	@ls -sh "$(DIST)/hostrouting.pyz"
 
 clean: ## remove everything that was built here
 	rm -rf --one-file-system .venv .cache dist

@@ -1,7 +1,31 @@
-"""`python -m hostrouting`, or `python hostrouting.pyz`: the command line."""
+"""The command line as a program: `hostrouting`, `python -m hostrouting`, or `python hostrouting.pyz`.
+
+Python 3.6 can read this file and the two that it may load before it, `hostrouting/__init__.py` and `release.py`. So a
+Python that is too old says what is needed, instead of printing a traceback.
+"""
 
 import sys
 
-from hostrouting.cli import run
+OLDEST = (3, 10)
+"""The oldest version of Python that the package runs on."""
 
-sys.exit(run())
+
+def run() -> int:
+    """Run the command line of this process, which ends afterwards; return the exit code."""
+    if sys.version_info < OLDEST:
+        sys.stderr.write(_too_old() + "\n")
+        return 2
+    from hostrouting.cli import run as run_command_line  # noqa: PLC0415  an older Python cannot read it
+
+    return run_command_line()
+
+
+def _too_old() -> str:
+    needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST)
+    present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
+    without = "run `hostrouting render` on another computer: the scripts that it writes need no Python"
+    return f"{needed}, and {present}; start it with a newer one, or {without}"
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,6 +1,7 @@
 """hostrouting.pyz: one file to copy to a node that has Python and nothing else."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.needs("make")
 def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -> None:
     """It judges a snapshot, and writes the boot scripts, which it reads from the archive."""
-    ready = f"--old-file={sys.prefix}/ready"  # this environment is as it is
-    subprocess.run(["make", "pyz", ready, f"VENV={sys.prefix}", f"DIST={tmp_path}"], cwd=ROOT, check=True, timeout=300)
+    venv = os.path.relpath(sys.prefix, ROOT)  # make takes no file with a space in its name
+    ready = f"--old-file={venv}/ready"  # this environment is as it is
+    words = ["make", "pyz", ready, f"VENV={venv}", f"DIST={tmp_path}"]
+    subprocess.run(words, cwd=ROOT, check=True, timeout=300)
     assert (tmp_path / "hostrouting.pyz").stat().st_mode & 0o555 == 0o555  # any user may run a check
     program = [sys.executable, "-I", "-S", str(tmp_path / "hostrouting.pyz")]
     saved = h200().snapshot().to_json()

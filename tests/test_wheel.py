@@ -21,4 +21,4 @@ def test_the_wheel_is_complete(tmp_path: Path) -> None:
         [commands] = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/entry_points.txt")]
     files = [path for package in ("hostrouting", "phases") for path in (ROOT / package).rglob("*") if path.is_file()]
     assert packed == {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
-    assert commands.split("\n")[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:run"]
+    assert commands.split("\n")[:2] == ["[console_scripts]", "hostrouting = hostrouting.__main__:run"]

@@ -1,5 +1,6 @@
 """examples/bootstrap.py: a small bootstrap agent."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ def test_on_a_host(tmp_path: Path) -> None:
     with private_machine() as machine:
         listed = "find /etc /run -mindepth 1"
         before = machine.shell(listed)
-        said = machine.shell(f"$PYTHON -W error {EXAMPLES}/bootstrap.py --host {config} && exit 1; echo status $?")
+        program = shlex.quote(str(EXAMPLES / "bootstrap.py"))
+        started = f'"$PYTHON" -W error {program} --host {shlex.quote(str(config))}'
+        said = machine.shell(f"{started} && exit 1; echo status $?")
         assert "status 1" in said
         assert "hostRouting.staticRoutes" in said
         assert "Traceback" not in said

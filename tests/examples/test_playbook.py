@@ -1,6 +1,8 @@
 """examples/fleet/playbook.yml, run by Ansible on nodes that are this computer, with a program that only writes down its calls."""
 
+import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -22,12 +24,14 @@ def play(folder: Path, nodes: str = "abc", applied: str = APPLIED, status: str =
         f"#!/bin/sh\necho \"$*\" >>'{folder}/calls'\ncase $1 in apply) echo '{applied}' ;; *) echo '{status}' ;; esac\n"
     )
     variables = {"pyz": "fake", "config": "agent.json", "program": "program", "copy": "copy.json"}
-    settings = ["ansible_connection=local ansible_become=false", f"ansible_python_interpreter={sys.executable}"]
-    settings += (f"hostrouting_{name}={folder / file}" for name, file in variables.items())
+    settings = {f"hostrouting_{name}": str(folder / file) for name, file in variables.items()}
+    settings |= {"ansible_connection": "local", "ansible_become": "false"}
+    settings["ansible_python_interpreter"] = shlex.quote(sys.executable)  # it becomes a part of a shell command
     program = str(Path(sys.executable).with_name("ansible-playbook"))
-    environment = {**os.environ, "ANSIBLE_HOME": str(folder / "home"), "LC_ALL": "C.UTF-8"}
-    words = (word for setting in settings for word in ("-e", setting))
-    return completed([program, "-i", f"{','.join(nodes)},", str(PLAYBOOK), *words], cwd=folder, env=environment)
+    home = str(folder / "home")  # whoever runs the tests may have none
+    environment = {**os.environ, "ANSIBLE_HOME": home, "ANSIBLE_REMOTE_TEMP": home, "LC_ALL": "C.UTF-8"}
+    words = [program, "-i", f"{','.join(nodes)},", str(PLAYBOOK), "-e", json.dumps(settings)]
+    return completed(words, cwd=folder, env=environment)
 
 
 def test_each_node_is_configured_and_verified(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ fork of a server that has done so.
 """
 
 import multiprocessing
+import multiprocessing.util
 import os
 import pkgutil
 import subprocess
 import sys
+import tempfile
 import traceback
 from functools import cache
 from multiprocessing.context import ForkServerContext
@@ -29,6 +31,14 @@ _LATER = (
 _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
+def _make_the_folder_for_sockets() -> None:
+    """Have multiprocessing's sockets in /tmp: the path of a socket has at most 107 bytes, and TMPDIR may be longer."""
+    usual = tempfile.gettempdir()
+    tempfile.tempdir = "/tmp"  # noqa: S108  multiprocessing makes a folder of its own there, once
+    multiprocessing.util.get_temp_dir()
+    tempfile.tempdir = usual
+
+
 @cache
 def _server() -> ForkServerContext:
     modules = [
@@ -37,6 +47,7 @@ def _server() -> ForkServerContext:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         if not module.name.endswith(".__main__") and ".testing" not in module.name
     ]
+    _make_the_folder_for_sockets()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])
     return server

@@ -24,21 +24,16 @@ FOREIGN = "route add 172.20.0.0/16 via 10.0.0.9 proto static", "route add 172.21
 def guard_text(*, every: int = 10, idle: int = 58, longest: int = 90) -> str:
     """guard.sh with these intervals in seconds, and with the longest time that it reads what a pass prints."""
     text = asset("guard.sh")
-    changes = (
-        ("pause > 10 ? pause : 10", f"{every}"),
-        ("idle=58", f"idle={idle}"),
-        ("-t 90", f"-t {longest}"),
-    )
-    for old, new in changes:
+    changes = {"pause > 10 ? pause : 10": f"{every}"}
+    changes |= {"idle=58": f"idle={idle}", "-t 90": f"-t {longest}"}
+    for old, new in changes.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
     return text
 
 
 @contextmanager
-def guarded(
-    *, check: str = CHECK, every: int = 10, limit: int = 75, longest: int = 90
-) -> Iterator[System]:
+def guarded(*, check: str = CHECK, limit: int = 75, **intervals: int) -> Iterator[System]:
     """A guarded host with a static route, a check, and routes of other programs."""
     files = gate_files(
         steps={"10-static-routes": ROUTES, "20-check": check},
@@ -46,7 +41,7 @@ def guarded(
         wanted="20-check",
         limit=limit,
     )
-    files |= {GUARD: guard_text(every=every, longest=longest), f"/etc/systemd/system/{UNIT}": UNITS[UNIT]}
+    files |= {GUARD: guard_text(**intervals), f"/etc/systemd/system/{UNIT}": UNITS[UNIT]}
     with host(more=files, then="\n".join(f"ip {line}" for line in FOREIGN), machines=()) as system:
         system.must("systemctl", "start", UNIT)
         await_route(system)
@@ -119,10 +114,8 @@ def test_when_the_guard_looks() -> None:
 
 MONITOR = "-fx 'ip monitor link address route rule'"
 """How pkill and pgrep are told of the guard's monitor, and not of an `ip` that a step runs."""
-FLOOD = (
-    "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
-    " | ip -batch -"
-)
+CHANGES = "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
+FLOOD = f"{CHANGES} | ip -batch -"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_what_a_step_is_given(gate: Gate) -> None:
             unit, seconds, rest = line.split(" ", 2)
             assert unit == arguments[0]
             assert wait - 1 <= int(seconds) <= wait
-            assert re.fullmatch(r"0022 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PWD=\S+ SHLVL=1 _=\S+ ", rest)
+            assert re.fullmatch(r"0022 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PWD=.+ SHLVL=1 _=.+ ", rest)
 
 
 def test_the_guard_and_the_oneshots(gate: Gate) -> None:
@@ -157,7 +157,7 @@ def test_break_glass(gate: Gate) -> None:
         subprocess.run(["sh", "-c", command], check=True)
         ended, log = gate.start()
         assert ended == status, change
-        assert len(log) < 500
+        assert len(log.replace(str(gate.paths), "")) < 500
         assert ("is ignored" in log) == (status == 255 and change != "rm"), change
 
 

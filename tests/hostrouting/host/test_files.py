@@ -2,7 +2,7 @@
 
 import errno
 import os
-import socket
+import re
 import stat
 import subprocess
 import sys
@@ -182,13 +182,12 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
     elif kind == "directory":
         path.mkdir()
     else:
-        with socket.socket(socket.AF_UNIX) as end:
-            end.bind(str(path))
+        os.mknod(path, stat.S_IFSOCK | 0o600)  # a socket that is bound there would need a short path
     with pytest.raises(HostError) as caught:
         in_child(lambda: VERBS[verb](str(path)))
     assert (str(caught.value), caught.value.target) == (f"cannot {verb} {path}: it is a {kind}; remove it", str(path))
     if kind == "directory":
-        with pytest.raises(HostError, match=f"cannot remove {path}: it is a directory; remove it"):
+        with pytest.raises(HostError, match=f"cannot remove {re.escape(str(path))}: it is a directory; remove it"):
             HERE.remove(str(path))
     else:
         assert HERE.remove(str(path)), "a marker can be written there again"
@@ -210,7 +209,7 @@ def test_a_fifo_on_the_way(tmp_path: Path) -> None:
     path = f"{folder}/file"
     assert (HERE.read(path), HERE.look(path), HERE.remove(path)) == (None, None, False)
     assert HERE.why_unwritable(str(folder)) == f"{folder} is not a directory; remove it"
-    with pytest.raises(HostError, match=rf"cannot write {path}: {folder}.*; a part of the path is not a folder"):
+    with pytest.raises(HostError, match=rf"cannot write {re.escape(path)}: .*; a part of the path is not a folder"):
         HERE.write(path, "x")
 
 

@@ -23,7 +23,7 @@ from tests.support.commands import rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 DEVICES = ("eth0", "eth1", "ib0")
 FAR = "far-"  # the name of the other end of each veth pair

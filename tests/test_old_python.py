@@ -1,0 +1,101 @@
+"""A Python that is too old says in one line what is needed: as a module, as the installed command, and as the single file.
+
+Where this machine has a Python from 3.6 to 3.9, that one is asked. Without one, the files that it would load are parsed
+as by Python 3.6, and this Python claims to be an older one.
+"""
+
+import ast
+import os
+import re
+import shutil
+import sys
+import zipapp
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import completed
+
+ROOT = Path(__file__).resolve().parents[1]
+LOADED_BEFORE_THE_CHECK = ("__main__.py", "__init__.py", "release.py")
+"""The files of hostrouting that Python reads before `__main__` has asked for its version."""
+TOO_OLD = range(6, 10)
+LINE = re.compile(
+    r"hostrouting needs Python 3\.10 or newer, and \S+ is Python 3\.\d+\.\d+; start it with a newer one, or run "
+    r"`hostrouting render` on another computer: the scripts that it writes need no Python\n"
+)
+
+pytestmark = pytest.mark.linux
+
+
+def old_interpreters() -> list[str]:
+    """The interpreters of this machine that are too old: one of each version, from the PATH or from pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found: dict[str, str] = {}
+    for minor in TOO_OLD:
+        name = f"python3.{minor}"
+        paths = [str(path) for path in pyenv.glob(f"versions/*/bin/{name}")]
+        on_path = shutil.which(name)
+        if on_path is not None:
+            paths.append(on_path)
+        for path in paths:
+            asked = completed([path, "-c", "import sys; print(sys.version_info[1])"])
+            if asked.stdout == f"{minor}\n":  # pyenv also has a program for what it cannot start
+                found[name] = path
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", LOADED_BEFORE_THE_CHECK)
+def test_what_is_loaded_before_the_check_is_python_3_6(name: str) -> None:
+    """Python 3.6 can parse it; `from __future__ import annotations` would be an error there, too."""
+    oldest_that_ast_knows = (3, 7) if sys.version_info >= (3, 13) else (3, 6)
+    text = (ROOT / "hostrouting" / name).read_text(encoding="utf-8")
+    tree = ast.parse(text, feature_version=oldest_that_ast_knows)
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert "__future__" not in imported
+
+
+@pytest.mark.parametrize("entry", ["module", "command", "single file"])
+def test_one_line_says_what_is_needed(tmp_path: Path, entry: str) -> None:
+    """The exit code is that of bad input, and there is no traceback."""
+    claimed = "import sys; sys.version_info = (3, 9, 2, 'final', 0); sys.path.insert(0, sys.argv.pop(1)); "
+    started = {
+        "module": "import runpy; runpy.run_module('hostrouting', run_name='__main__', alter_sys=True)",
+        "command": "from hostrouting.__main__ import run; sys.exit(run())",
+        "single file": "import runpy; runpy.run_path(sys.path[0], run_name='__main__')",
+    }[entry]
+    place = str(single_file(tmp_path)) if entry == "single file" else str(ROOT)
+    done = completed([sys.executable, "-c", claimed + started, place, "--help"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert LINE.fullmatch(done.stderr), done.stderr
+
+
+def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
+    """The same on real ones."""
+    archive = single_file(tmp_path)
+    command = tmp_path / "hostrouting-command"
+    command.write_text("import sys\nfrom hostrouting.__main__ import run\nsys.exit(run())\n")
+    for interpreter in old_interpreters():
+        for words in (["-m", "hostrouting"], [str(command)], [str(archive)]):
+            environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+            done = completed([interpreter, *words, "--help"], cwd=tmp_path, env=environment)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert LINE.fullmatch(done.stderr), done.stderr
+
+
+def single_file(folder: Path) -> Path:
+    """hostrouting.pyz without what it depends on, made as the Makefile makes it."""
+    packed = folder / "packed"
+    for package in ("hostrouting", "phases"):
+        shutil.copytree(ROOT / package, packed / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "hostrouting/__main__.py", packed)
+    zipapp.create_archive(packed, folder / "hostrouting.pyz")
+    return folder / "hostrouting.pyz"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """The package index and the message name the same version."""
+    from hostrouting.__main__ import OLDEST  # noqa: PLC0415  the program, which nothing else imports
+
+    wanted = f'requires-python = ">={OLDEST[0]}.{OLDEST[1]}"'
+    assert wanted in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
