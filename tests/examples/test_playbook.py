@@ -26,7 +26,11 @@ def play(folder: Path, nodes: str = "abc", applied: str = APPLIED, status: str =
     variables = {"pyz": "fake", "config": "agent.json", "program": "program", "copy": "copy.json"}
     settings = {f"hostrouting_{name}": str(folder / file) for name, file in variables.items()}
     settings |= {"ansible_connection": "local", "ansible_become": "false"}
-    settings["ansible_python_interpreter"] = shlex.quote(sys.executable)  # it becomes a part of a shell command
+    # Ansible does not quote the path of the interpreter, so this one may stand where a folder has a space in its name.
+    interpreter = folder / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    interpreter.chmod(0o755)
+    settings["ansible_python_interpreter"] = str(interpreter)
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     home = str(folder / "home")  # whoever runs the tests may have none
     environment = {**os.environ, "ANSIBLE_HOME": home, "ANSIBLE_REMOTE_TEMP": home, "LC_ALL": "C.UTF-8"}
