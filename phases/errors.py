@@ -6,6 +6,7 @@
         └── PhasesError
             ├── TaskFailed           a task raised; carries the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
+            ├── WouldFail            in a dry run: the plan of a task says why the task would fail
             ├── UnknownTask          only= or skip= names a task that does not exist
             └── InvalidTask          an object was used as a task and is not one
 
@@ -58,6 +59,10 @@ class Cancelled(BaseException):
 
 class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
     """The task was still running when its time was up."""
+
+
+class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
+    """The plan of a task says that the task would fail. Only a dry run has this error: nothing was changed."""
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Clock, Context, guarded
-from phases.errors import Cancelled, TaskFailed
+from phases.errors import Cancelled, TaskFailed, WouldFail
 from phases.observers import LOGGER, LogObserver, live_tree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, Skip, Task, left_out, valid_task
@@ -77,8 +77,9 @@ def run(
 def plan(task: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of its step.
 
-    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called. If a task raises,
-    its error is in the report, `ok` is false, and the other tasks are still called.
+    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called. `ok` is false if a
+    task raises, or if its plan says that the task would fail (`would_fail`): the error is in the report, with the plan
+    if there is one. The other tasks are still called.
     """
     ctx = Context(observers=()).but(leaves_out=left_out(task, only=only, skip=skip))
     return _reported(task, ctx, action="plan")
@@ -209,6 +210,8 @@ def act(step: Step, do: Callable[[Context], T], ctx: Context) -> T:
         step.start = datetime.now(timezone.utc)
         ctx.tell(step)
         result = do(ctx.but(step=step))
+        if step.action == "plan":
+            _require_possible(result, step)
     except BaseException as error:
         step.error = error
         if isinstance(error, Cancelled):
@@ -227,6 +230,14 @@ def act(step: Step, do: Callable[[Context], T], ctx: Context) -> T:
     finally:
         step.seconds = ctx.clock.now() - began
         ctx.tell(step)
+
+
+def _require_possible(plan: object, step: Step) -> None:
+    """Raise WouldFail if the plan says that its task would fail; the step keeps the plan."""
+    reason = getattr(plan, "would_fail", "")
+    if isinstance(reason, str) and reason:
+        step.result = plan
+        raise WouldFail(reason)
 
 
 def pass_over(step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED) -> None:

@@ -1,5 +1,6 @@
 """plan and undo of a whole tree, and run(only=…, skip=…)."""
 
+import attrs
 import pytest
 
 import phases
@@ -33,6 +34,17 @@ def tree() -> phases.Task[object]:
     )
 
 
+@attrs.frozen
+class Doomed:
+    """A plan, and why the run would fail."""
+
+    text: str
+    would_fail: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def whole(_ctx: Context) -> str:
     """One plan, and one undo, for all tasks of a group."""
     return "all of it"
@@ -62,6 +74,20 @@ class TestPlan:
         assert report.children[0].result == "+ 172.16.0.0/17\n+ bootstrap/routes"
         assert isinstance(report.children[2].error, PermissionError)
         assert phases.plan(tree(), skip="broken").ok
+
+    def test_a_plan_that_says_why_the_run_would_fail(self) -> None:
+        """Its step has failed for that reason, and still shows the plan; the other tasks are asked all the same."""
+        doomed = phases.task("doomed", plan=lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))(never)
+        fine = phases.task("fine", plan=lambda _: Doomed("+ 10.8.0.0/16", ""))(never)
+        report = phases.plan(phases.serial(phases.deadline(doomed, 5), fine, name="bootstrap"))
+        assert str(report) == (
+            "bootstrap\n├─ doomed  WouldFail: the disk is full, + 10.9.0.0/16\n└─ fine    + 10.8.0.0/16"
+        )
+        assert (report.ok, report.exit_code, report.failures) == (False, 1, (report.children[0],))
+        assert isinstance(report.children[0].error, phases.WouldFail)
+        assert str(report.children[0].result) == "+ 10.9.0.0/16"
+        assert report.to_mapping()["status"] == "failed"
+        assert phases.plan(fine).ok
 
     def test_a_group_may_answer_for_its_members(self) -> None:
         """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
