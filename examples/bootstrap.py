@@ -2,8 +2,8 @@
 
 It uses a fake host: an H200 node whose InfiniBand devices capture the cluster's 172.16.0.0/16. With `--broken`, the
 configuration does not contain the repair, so the check fails and the machine is not started. `--plan` only prints what
-would be done. `--host FILE` uses this computer, as root, with the configuration in that file. If you name steps, only
-these steps are run.
+would be done, and exits with 1 if the run would fail. `--host FILE` uses this computer, as root, with the configuration
+in that file. If you name steps, only these steps are run.
 """
 
 import argparse
@@ -63,8 +63,9 @@ def main() -> int:
         in_memory = FakeHost(kernel=h200())  # it has no machine to start, so `true` replaces machinectl
         bootstrap = agent(BROKEN if given.broken else REPAIRED, in_memory, start=("true",))
     if given.plan:
-        print(phases.plan(bootstrap))
-        return 0
+        dry_run = phases.plan(bootstrap)
+        print(dry_run)
+        return dry_run.exit_code
     report = phases.run(bootstrap, only=given.steps)
     print(report)
     return report.exit_code

@@ -94,8 +94,9 @@ def main() -> int:
     host, labels = FakeHost(kernel=h200()), set[str]()
     bootstrap = pipeline(host, labels, start=start_broken_machine if given.fail else start_machine)
     if given.plan:
-        print(phases.plan(bootstrap))
-        return 0
+        dry_run = phases.plan(bootstrap)
+        print(dry_run)
+        return dry_run.exit_code
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:

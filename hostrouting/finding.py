@@ -12,6 +12,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
 """What happens to the packets of a range of an expected CIDR that does not leave through an expected device."""
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
+WRONG = (*ESCAPES, "no-default-route")
+"""The findings of a check because of which, in mode STRICT, a run fails and no gated unit starts."""
 
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",
@@ -19,9 +21,9 @@ Name: TypeAlias = Literal[
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits",
-    "node-ip",
+    "node-ip", "route-not-configured",
     # the host
-    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "removal",
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "unit-not-gated", "removal",
     "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""

@@ -38,6 +38,8 @@ class CleanupPlan:
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What else there is to tell; an error is a reason to delete nothing."""
+    would_fail: str = ""
+    """Why a run would fail, for `phases.plan`; empty if it would not, or if it only reports (`dryRun`)."""
 
     def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
         """The entries with this fate."""
@@ -109,7 +111,10 @@ class CleanStaleAzureVnet:
         if section is None:
             return CleanupPlan()
         entries, findings = judge(self._read_facts(), section)
-        return CleanupPlan(entries, findings)
+        plan = CleanupPlan(entries, findings)
+        if section.dry_run or not plan.errors:
+            return plan
+        return attrs.evolve(plan, would_fail="; ".join(first_of(plan.errors)))
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         section = self.config.azure_vnet_cleanup

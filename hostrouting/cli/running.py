@@ -46,7 +46,7 @@ def _blocks(*blocks: Iterable[object]) -> Iterator[str]:
 
 
 class Run(NamedTuple):
-    """A finished run, and the files that it has changed permanently."""
+    """A finished run, and the files that it has written and removed."""
 
     report: phases.Step
     effects: Effects
@@ -107,6 +107,5 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     report = phases.run(task, observers=[tree for tree in [live_tree(LOGGER)] if tree])
     leaves = [step for step in report.walk() if not step.children]  # the result of a group repeats theirs
     effects = sum((effects_of(outcome) for step in leaves for outcome in (step.result, step.error)), Effects())
-    lasting = [path for path in effects.files if path not in HostLayout.markers]
-    wrote = tuple(path for path in lasting if host.files.look(path))
-    return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))
+    wrote = tuple(path for path in effects.files if host.files.look(path))
+    return Run(report, effects, wrote, tuple(path for path in effects.files if path not in wrote))

@@ -105,13 +105,18 @@ class RoutePlan(NamedTuple):
         if conflicts := self.conflicts:
             raise RouteConflict(findings=(step.finding for step in conflicts))
 
-    def findings(self) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed; routes that need the same thing share a finding."""
-        yield from (step.finding for step in self.conflicts)
+    @property
+    def waits(self) -> tuple[Finding, ...]:
+        """What the pending routes wait for; routes that need the same thing share a finding."""
         waiting: dict[str, list[Pending]] = {}
         for pending in self.pending:
             waiting.setdefault(pending.missing, []).append(pending)
-        yield from map(_waits, waiting.values())
+        return tuple(map(_waits, waiting.values()))
+
+    def findings(self) -> Iterator[Finding]:
+        """What keeps the wanted routes from being installed."""
+        yield from (step.finding for step in self.conflicts)
+        yield from self.waits
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:

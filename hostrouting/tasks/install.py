@@ -27,9 +27,9 @@ import attrs
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
 from hostrouting.boot.units import UNITS
-from hostrouting.check import check_findings, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
+from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
@@ -46,6 +46,7 @@ Parts: TypeAlias = "tuple[SectionTask, ...]"
 
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
 _GRACE = 30.0  # seconds for the start of the guard
+_KEEP = "keep this in the configuration, or allow the removal"
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
 
 
@@ -80,13 +81,15 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
     files, wanted = host.files, files_of(config)
     differing = tuple(file for file in wanted if file.differs(files))
-    is_new = HostLayout.config_path in (file.path for file in differing)
-    kept = {file.path for file in wanted} | {*(HostLayout.markers if config.route_overlap.cidrs else ())}
-    kept |= {HostLayout.opening_path} if wanted else set()
-    # The markers of another configuration, and the links by which the Go original ties running machines to its units.
-    old = (*(HostLayout.markers if is_new else ()), *(HostLayout.original_links if wanted else ()))
+    kept = {file.path for file in wanted}
+    if wanted:
+        kept.add(HostLayout.opening_path)
+    if config.route_overlap.cidrs:
+        kept.update(HostLayout.markers)  # the check writes them
+    # The Go original ties running machines to its units by these links.
+    ties = HostLayout.original_links if wanted else ()
     unwanted = (path for path in owned_paths(files) if path not in kept)
-    return FileChanges(differing, [*filter(files.look, old), *unwanted])
+    return FileChanges(differing, [*filter(files.look, ties), *unwanted])
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
@@ -111,6 +114,8 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
         for file in changes.files:
             paths += [file.path] if file.write(host.files) else []
         _remove(host, rest, paths)
+        if HostLayout.config_path in changes.writes:
+            _remove_markers(host)
         if manager is not None:
             if any(_LOADED in path for path in paths[read:]):
                 manager.reload()
@@ -128,6 +133,13 @@ def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
         if folder.endswith(".d"):
             host.files.remove_empty(folder)
     host.files.remove_empty(HostLayout.config_directory)
+
+
+def _remove_markers(host: Host) -> None:
+    """Remove the verdict on another configuration. The check that follows writes a new one, so this is no change."""
+    for path in HostLayout.markers:
+        with suppress(HostError):  # see _remove
+            host.files.remove(path)
 
 
 def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
@@ -198,14 +210,19 @@ class InstallTask:
         raise NotImplementedError
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
-        """What do() would do on this host now, and what would make it fail; changes nothing."""
-        plan = planned(parts := self.parts())
-        config, is_late = parts[0].config, plan.routes.conflicts or plan.routes.pending
-        if parts[-1].section == "route_overlap" and config.route_overlap.cidrs and self.host.backend and not is_late:
-            with self.host.backend() as backend:
-                report = check_snapshot(plan.routes.apply_to(backend.snapshot()), config)
-            plan += Plan(findings=check_findings(report, mode=config.route_overlap.mode))
-        return plan
+        """What do() would do on this host now, and what would make it fail; changes nothing.
+
+        It is the plan of root: a process without its rights can make a plan, and not carry it out.
+        """
+        parts, backend = self.parts(), self.host.backend
+        config = parts[0].config
+        plan = planned(parts) + Plan(findings=tuple(map(_removal, self._losses(config))))
+        is_checked = parts[-1].section == "route_overlap" and bool(config.route_overlap.cidrs)
+        if not is_checked or backend is None:
+            return plan
+        with backend() as kernel:
+            snapshot = kernel.snapshot()._replace(name_servers=self.host.name_servers)
+        return plan.with_check(config, snapshot)
 
     def do(self, ctx: phases.Context) -> object:
         raise NotImplementedError
@@ -253,15 +270,22 @@ class InstallTask:
             return None
         if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
             raise RequirementError(findings=errors)
-        if not self.allow_removal and (losses := tuple(find_losses(read_installed(host), config))):
+        if losses := self._losses(config):
             headline = "this would remove protection (to allow it: --allow-removal):"
-            keep = "keep this in the configuration, or allow the removal"
-            raise ConfigError([loss._replace(remedy=keep) for loss in losses], headline=headline)
+            raise ConfigError([loss._replace(remedy=_KEEP) for loss in losses], headline=headline)
         if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:
             host.rights().require_network()
         return plan
+
+    def _losses(self, config: HostRoutingConfig) -> tuple[Fault, ...]:
+        """What this configuration must not take away, and would."""
+        return () if self.allow_removal else tuple(find_losses(read_installed(self.host), config))
+
+
+def _removal(loss: Fault) -> Finding:
+    return Finding("removal", "error", str(loss), loss.path, f"{_KEEP} (--allow-removal)")
 
 
 @attrs.frozen

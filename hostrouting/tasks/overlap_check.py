@@ -10,7 +10,7 @@ import phases
 from hostrouting.check.check import check_kernel
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import ESCAPES, SEVERITIES
+from hostrouting.finding import SEVERITIES, WRONG
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
@@ -18,7 +18,6 @@ from hostrouting.tasks.results import CheckResult
 from hostrouting.text import first_of
 
 _SHOWN = 20  # findings of one kind in a log or an error
-_WRONG = (*ESCAPES, "no-default-route")
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
@@ -52,9 +51,9 @@ class CheckRouteOverlap(SectionTask):
         self.require_installed()  # else the markers would be about another configuration
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
         findings = check_findings(report, mode=check.mode, wait=wait)
-        wrong = [finding for finding in findings if finding.name in _WRONG]
+        wrong = [finding for finding in findings if finding.name in WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
-        rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
+        rest = [finding for finding in findings if finding.name not in (*WRONG, *_REMEDIES)]
         lines = [text for kind in (wrong, remedies) for text in first_of([finding.line for finding in kind], _SHOWN)]
         marks: dict[str, tuple[str, Iterable[str]]] = {
             "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.check.report import check_document
-from hostrouting.finding import Finding, worst_first
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.proposal import find_unconfigured
+from hostrouting.check.report import check_document, check_findings
+from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.plan import RoutePlan
+from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
+    from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.model.prefix import IP
+    from hostrouting.model.snapshot import Snapshot
 
 
 @attrs.frozen
 class Plan:
-    """What a task would do: files that differ, the steps for routes, other operations, and findings."""
+    """What a task would do: files that differ, the steps for routes, other operations, and the check afterwards."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
@@ -28,7 +33,11 @@ class Plan:
     operations: tuple[Operation, ...] = ()
     """Changes that concern neither routes nor files."""
     findings: tuple[Finding, ...] = ()
-    """What there is to tell; an error prevents the run."""
+    """What there is to tell about the host as it is; an error makes the run fail."""
+    report: CheckReport | None = None
+    """The check of the host as it would be; None if nothing is expected, or if a route conflicts or waits."""
+    mode: Mode = "WARN"
+    """What happens if an address escapes in this check."""
 
     @property
     def is_empty(self) -> bool:
@@ -44,24 +53,58 @@ class Plan:
     def errors(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """What would make the run fail on the host as it is now.
+
+        A run waits for routes and a default route that are missing, and then fails; it succeeds if they come in time.
+        """
+        failures = [*self.errors, *self.routes.waits]
+        if self.mode == "STRICT":
+            failures += [finding for finding in self.check_findings if finding.name in WRONG]
+        return tuple(dict.fromkeys(failures))
+
+    @property
+    def check_findings(self) -> tuple[Finding, ...]:
+        """The findings of the check of the host as it would be."""
+        return () if self.report is None else check_findings(self.report, mode=self.mode)
+
+    @property
+    def would_fail(self) -> str:
+        """Why the run would fail on the host as it is now, for `phases.plan`; empty if it would succeed."""
+        return "; ".join(first_of([*map(str, self.failures)]))
+
     def __add__(self, other: Plan) -> Plan:
-        """Both together; at most one of them may have steps for routes."""
+        """Both together; at most one of them may have steps for routes, and at most one a check."""
         return Plan(
             FileChanges((*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)),
             self.needs_reload or other.needs_reload,
             other.routes if self.routes == RoutePlan() else self.routes,
             (*self.operations, *other.operations),
             worst_first((*self.findings, *other.findings)),
+            self.report or other.report,
+            other.mode if self.report is None else self.mode,
         )
 
+    def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
+        """The same with the check of this host, as the snapshot shows it, after the plan was carried out."""
+        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.pending:
+            return self
+        report = check_snapshot(self.routes.apply_to(snapshot), config)
+        unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
+        findings = worst_first((*self.findings, *unconfigured))
+        return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
+
     def to_mapping(self) -> dict[str, object]:
-        steps = self.routes.steps
+        steps, report = self.routes.steps, self.report
         return {
+            "wouldFail": self.would_fail,
             "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
             "operations": [operation._asdict() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
+            "check": None if report is None else check_document(report, mode=self.mode),
         }
 
     def __str__(self) -> str:
@@ -70,7 +113,12 @@ class Plan:
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         lines += ["have systemd read its files again"] if self.needs_reload else []
-        return "\n".join((*(lines or ["nothing to do"]), *map(str, self.findings)))
+        lines = lines or ["nothing to do"]
+        lines += map(str, self.findings)
+        if self.report is not None:
+            lines += [f"afterwards: {family}" for family in self.report.families]
+            lines += [str(finding) for finding in self.check_findings if finding.name == "action"]
+        return "\n".join(lines)
 
 
 @attrs.frozen

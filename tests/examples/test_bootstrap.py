@@ -35,7 +35,15 @@ def test_plan() -> None:
     assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing" in done.stdout
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
     assert "would start the machine kube1" in done.stdout
-    assert not done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_plan_of_a_run_that_would_fail() -> None:
+    """The dry run of a bootstrap that would fail says why, lists what would be done all the same, and exits with 1."""
+    done = example("bootstrap.py", "--plan", "--broken")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "WouldFail: 172.16.0.0/16 leaves through ib0" in done.stdout
+    assert "write /etc/systemd/system/check-route-overlap.service" in done.stdout
 
 
 def test_one_step_alone() -> None:

@@ -5,42 +5,36 @@ wait, because a default route or a device is missing. With --snapshot, only rout
 """
 
 import argparse
+from collections.abc import Sequence
 
-from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
-from hostrouting.finding import Finding
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import planned, read_installed
-from hostrouting.tasks.requirements import find_losses
 from hostrouting.tasks.results import Plan
 
 ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
 
+_AWAITED = ("route-waits", "no-default-route")
+"""The failures that may go away by themselves while apply waits."""
+
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config, before, check = read_config(arguments.config), read_host(host, arguments.snapshot), None
-    if arguments.snapshot is None:
-        plan = planned(Configure(config, host=host).parts())
-        losses = () if arguments.allow_removal else find_losses(read_installed(host), config)
-        remedy = "keep this in the configuration, or allow the removal (--allow-removal)"
-        removals = [Finding("removal", "error", str(loss), loss.path, remedy) for loss in losses]
-        plan = Plan(findings=tuple(removals)) + plan
-    else:
-        steps = plan_static_routes(config, before)
-        plan = Plan(routes=steps, findings=tuple(steps.findings()))
-    if config.route_overlap.cidrs and not (plan.routes.conflicts or plan.routes.pending):
-        check = Check.of(check_snapshot(plan.routes.apply_to(before), config), config)
-    code_after = check.code(arguments.ignore) if check else FINE
-    is_lost = code_after == PROBLEM and config.route_overlap.mode == "STRICT"
-    if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
-        why = "in mode STRICT, because addresses escape" if is_lost and not plan.errors else "for the reasons below"
-        code, answer = PROBLEM, f"WOULD FAIL: {why}"
-    elif plan.routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
+    config = read_config(arguments.config)
+    plan = _make_plan(arguments, config, host)
+    check = None if plan.report is None else Check.of(plan.report, config)
+    is_late = bool(plan.routes.pending)
+    if check is not None and check.report.verdict == "no-default-route":
+        is_late = check.code(arguments.ignore) != FINE
+    failures = [finding for finding in plan.failures if finding.name not in (*arguments.ignore, *_AWAITED)]
+    if failures:
+        code, answer = PROBLEM, f"WOULD FAIL: {_reason(failures)}"
+    elif is_late:
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
         whole = "this host matches" if arguments.snapshot is None else "the routes of the snapshot match"
@@ -53,3 +47,18 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     lines = [answer, *plan_lines(plan), *verdicts]
     more = {"answer": answer.partition(":")[0].lower(), **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/plan/4", **more}, lines)
+
+
+def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Plan:
+    """The plan for this host; for a snapshot, that of its routes."""
+    if arguments.snapshot is None:
+        return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
+    snapshot = read_host(host, arguments.snapshot)
+    routes = plan_static_routes(config, snapshot)
+    return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+
+
+def _reason(failures: Sequence[Finding]) -> str:
+    if all(finding.name in ESCAPES for finding in failures):
+        return "in mode STRICT, because addresses escape"
+    return "for the reasons below"

@@ -393,6 +393,23 @@ def test_status_says_what_it_can() -> None:
         assert any(line.startswith(f"{verdict}: ") for line in said.lines)
 
 
+@pytest.mark.parametrize("cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []])
+def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
+    """Also the marker of a check that is not made any more; one that the next check writes again is not named."""
+    host = FakeHost(kernel=plain_vm())
+    installed = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}, "manageForeign": "keep"}
+    wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
+    assert say("apply", "--config", "-", host=host, stdin=json.dumps(installed).encode()).code == 0
+    before = {*host.files.texts, *host.files.links}
+    typed = ("--config", "-", "--allow-removal", "--json")
+    plan = say("plan", *typed, host=host, stdin=json.dumps(wanted).encode()).json
+    files = say("apply", *typed, host=host, stdin=json.dumps(wanted).encode()).json["files"]
+    assert (files["write"], files["remove"]) == (plan["writes"], plan["removes"])
+    gone = before - {*host.files.texts, *host.files.links}
+    assert {*files["remove"]} == gone
+    assert (HostLayout.ok_path in gone) is (not cidrs)
+
+
 def test_what_apply_would_not_mend() -> None:
     """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would fail, and names UNSAFE."""
     host, kernel = FakeHost(kernel=plain_vm()), plain_vm()

@@ -130,9 +130,12 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
 def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
-    """The errors of the plan are those of a check after the planned changes."""
+    """The plan has the check of the host after the planned changes; in STRICT, what escapes would make the run fail."""
     plan = Configure(config(cidrs=(CIDR,), mode=mode), host=FakeHost(kernel=h200())).plan()
-    assert [finding.name for finding in plan.errors] == names
+    assert plan.report is not None
+    assert plan.report.verdict == "overlap"
+    assert [finding.name for finding in plan.failures] == names
+    assert "afterwards: OVERLAP: all of 172.16.0.0/16 leaves through ib0" in str(plan)
 
 
 def test_result() -> None:

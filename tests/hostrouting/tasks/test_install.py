@@ -282,7 +282,7 @@ class TestRoad:
         host = configured(GUARDED)
         task = Configure(GUARDED, host=host)
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it is not running"
+        assert f"start {LAYOUT.guard_unit}    # it is not running" in str(task.plan()).splitlines()
         run(task)
         assert task.plan().is_empty
 

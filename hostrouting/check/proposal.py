@@ -1,0 +1,106 @@
+"""The configuration that repairs a host for good: what is asked for already, and the routes that it lacks.
+
+`apply` deletes the routes of hostrouting that its configuration does not have, and so do the gate and the guard.
+What counts is therefore the host as it will be after `apply`: a route that somebody has typed may be the only reason
+why nothing escapes now.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from hostrouting.check.check import check_snapshot
+from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.finding import Finding
+from hostrouting.model.prefix import extent
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hostrouting.check.check import CheckReport
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.plan import RoutePlan
+
+
+class Proposal(NamedTuple):
+    """A configuration that repairs a host, as far as routes can, and what it was made from."""
+
+    config: HostRoutingConfig
+    report: CheckReport
+    """The check of the host after the given configuration was applied; its repair is in the proposed one."""
+    left_out: tuple[Finding, ...] = ()
+    """The conflicts of configured routes that are not in the proposed configuration, because `apply` would fail."""
+
+
+def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
+    """The given configuration, with the routes that repair the host once it is applied.
+
+    A configured route stays, unless something escapes and another program's route has its place: then what escapes gets
+    other routes. Raises ConfigError if no CIDRs are expected.
+    """
+    plan = plan_static_routes(config, snapshot)
+    report = check_snapshot(plan.apply_to(snapshot), config)
+    conflicts = plan.conflicts if report.escapes else ()
+    replaced = {route.key for route in report.routes} | {step.route.key for step in conflicts}
+    kept = [route for route in config.static_routes.routes if route.key not in replaced]
+    routes = (*kept, *report.routes)
+    proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
+    return Proposal(proposed, report, tuple(step.finding for step in conflicts))
+
+
+def find_unconfigured(
+    plan: RoutePlan, snapshot: Snapshot, config: HostRoutingConfig, *, after: CheckReport
+) -> Iterator[Finding]:
+    """The routes of ours that the plan deletes although addresses escape without them; `after` is the check then."""
+    deleted = _unconfigured(plan)
+    if not (deleted and after.escapes):
+        return
+    lost = _newly_escaping(check_snapshot(snapshot, config), after)
+    if not lost:
+        return
+    destinations, pronoun = [str(route.prefix) for route in deleted], "it"
+    subject = f"the route to {destinations[0]} is"
+    if len(destinations) > 1:
+        subject, pronoun = f"the routes to {spoken(destinations)} are", "them"
+    escape = "escapes" if len(lost) == 1 else "escape"
+    sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
+    routes = [route.to_mapping() for route in after.routes]
+    remedy = f"add to staticRoutes.routes: {json.dumps(routes)}" if routes else ""
+    facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
+    yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
+
+
+def _unconfigured(plan: RoutePlan) -> list[Route]:
+    """The routes that are deleted and not replaced, each destination once."""
+    stays = {step.route.key for step in plan.steps if step.action != "delete"}
+    stays |= {waiting.route.key for waiting in plan.pending}
+    deleted = [step.route for step in plan.changes if step.action == "delete" and step.route.key not in stays]
+    return [*{route.key: route for route in deleted}.values()]
+
+
+def _newly_escaping(before: CheckReport, after: CheckReport) -> list[str]:
+    """The ranges that escape afterwards and do not escape before."""
+    lost: list[str] = []
+    for escape in after.escapes:
+        family = escape.cidr.family
+        known = [(other.first, other.last) for other in before.escapes if other.cidr.family == family]
+        for first, last in _without(escape.first, escape.last, known):
+            lost.append(extent(family, first, last))
+    return [*dict.fromkeys(lost)]
+
+
+def _without(first: int, last: int, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The parts of a range that are in none of the others."""
+    for other_first, other_last in sorted(others):
+        if other_first > first:
+            end = min(last, other_first - 1)
+            if end >= first:
+                yield first, end
+        first = max(first, other_last + 1)
+    if first <= last:
+        yield first, last

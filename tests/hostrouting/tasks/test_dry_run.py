@@ -1,0 +1,188 @@
+"""The dry run fails exactly where the run would fail on the host as it is, and says why."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+import phases
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.tasks.results import Plan
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h200, plain_vm, vpn_node
+from hostrouting.testing.strategies import configs
+from phases.testing import FakeClock
+from tests.support import azure_leftovers as azure
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes
+
+STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
+REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
+WARN_REPAIRED = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
+CONFLICT, FOREIGN_SCRIPT = "the same destination and metric", "would no longer wait for this script"
+PROBES: dict[str, object] = {"enabled": True, "interfaces": ["eth0"]}
+OWN_ADDRESS: dict[str, object] = {"probeRewrite": {**PROBES, "globalAddress": "2603::4", "ensureRoute": False}}
+FOREIGN_STEP = LAYOUT.step_path("40-licence")
+FOREIGN_UNIT = LAYOUT.unit_path(LAYOUT.check_unit)
+
+
+def settings(**sections: object) -> HostRoutingConfig:
+    """A configuration with these sections."""
+    return HostRoutingConfig.from_mapping(sections)
+
+
+def h200_node() -> FakeHost:
+    """A host on which nothing is installed."""
+    return FakeHost(kernel=h200())
+
+
+def holding(host: FakeHost) -> FakeHost:
+    """The host, where another program's route takes the place of one of ours."""
+    for route in host.kernel.snapshot().routes:
+        if str(route.prefix) == REPAIR[0]:
+            host.kernel.ip_route("delete", route)
+    host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
+    return host
+
+
+def with_file(path: str, host: FakeHost) -> FakeHost:
+    """The host, where somebody has written this file."""
+    host.files.write(path, "exit 0\n")
+    return host
+
+
+def without_nsenter() -> FakeHost:
+    """A host without a program of the boot scripts."""
+    return attrs.evolve(h200_node(), missing=["nsenter"])
+
+
+def with_systemd_246() -> FakeHost:
+    """A host whose systemd is too old."""
+    return FakeHost(kernel=h200(), manager=FakeManager(version="246"))
+
+
+def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
+    """The task that removes everything."""
+    return Remove(host=host)
+
+
+def two_defaults() -> FakeHost:
+    """A host whose tunnel hides the default route of its card."""
+    return FakeHost(kernel=vpn_node())
+
+
+def refusing() -> FakeHost:
+    """A host whose rule refuses the whole CIDR."""
+    host = FakeHost(kernel=plain_vm())
+    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    return host
+
+
+def own_probe_address() -> FakeHost:
+    """A host that has the address to which the source of probes is rewritten."""
+    host = FakeHost(kernel=plain_vm())
+    host.kernel.add_address("eth0", "2603::4/64")
+    return host
+
+
+def losing() -> FakeHost:
+    """A host on which a configuration is installed, and whose routes are lost."""
+    host = configured(REPAIRED)
+    lose_routes(host)
+    return host
+
+
+def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
+    """A host with this kernel, on which nothing is installed."""
+    return lambda: FakeHost(kernel=kernel())
+
+
+Case = tuple[str, Callable[..., phases.Task[Any]], HostRoutingConfig, Callable[[], FakeHost]]
+SERVICES = settings(routeOverlap={"serviceCidrs": ["10.0.0.0/24"], "mode": "STRICT"})
+LATE_REPLY = settings(probeRewrite={**PROBES, "interfaces": ["eth9"]})
+KEEPING = partial(Configure, allow_removal=False)
+CASES: dict[str, Case] = {
+    "a repair": ("", Configure, REPAIRED, h200_node),
+    "nothing": ("", Configure, NOTHING, h200_node),
+    "nothing to do": ("", Configure, REPAIRED, lambda: configured(REPAIRED)),
+    "an overlap, STRICT": ("leaves through ib0", Configure, STRICT, h200_node),
+    "an overlap, WARN": ("", Configure, WARN, h200_node),
+    "an overlap that no route repairs": ("is refused as prohibited", Configure, STRICT, refusing),
+    "no default route, STRICT": ("is no IPv4 default route", Configure, STRICT, of(FakeKernel)),
+    "no default route, WARN": ("", Configure, WARN, of(FakeKernel)),
+    "undecided, STRICT": ("", Configure, STRICT, two_defaults),
+    "a service network that holds the host": ("", Configure, SERVICES, of(plain_vm)),
+    "a conflict, new": (CONFLICT, Configure, REPAIRED, lambda: holding(h200_node())),
+    "a conflict, installed": (CONFLICT, Configure, REPAIRED, lambda: holding(configured(WARN))),
+    "a route that waits": ("needs an IPv4 default route", Configure, config("9.0.0.0/8"), of(FakeKernel)),
+    "a route for replies that waits": ("", Configure, LATE_REPLY, h200_node),
+    "the rewritten source": ("is an address of this host", Configure, settings(**OWN_ADDRESS), own_probe_address),
+    "a program": ("nsenter is not installed", Configure, REPAIRED, without_nsenter),
+    "a program of an image": ("", Configure, REPAIRED, lambda: attrs.evolve(FakeHost.image(), missing=["nsenter"])),
+    "an old systemd": ("systemd 246 runs here", Configure, REPAIRED, with_systemd_246),
+    "a foreign unit": ("was not written by", Configure, REPAIRED, lambda: with_file(FOREIGN_UNIT, h200_node())),
+    "a loss": ("STRICT is installed", KEEPING, WARN_REPAIRED, lambda: configured(REPAIRED)),
+    "an allowed loss": ("", Configure, WARN_REPAIRED, lambda: configured(REPAIRED)),
+    "a removal": ("", removal, NOTHING, lambda: configured(REPAIRED)),
+    "a removal of nothing": ("", removal, NOTHING, h200_node),
+    "a refused removal": (FOREIGN_SCRIPT, removal, NOTHING, lambda: with_file(FOREIGN_STEP, configured(REPAIRED))),
+    "a check alone": ("leaves through ib0", CheckRouteOverlap, STRICT, h200_node),
+    "a check alone, without the routes": ("leaves through ib0", CheckRouteOverlap, REPAIRED, losing),
+    "routes alone": ("", ConfigureStaticRoutes, REPAIRED, h200_node),
+    "routes alone, and a conflict": (CONFLICT, ConfigureStaticRoutes, REPAIRED, lambda: holding(h200_node())),
+    "probes alone": ("is an address of this host", RewriteProbeSource, settings(**OWN_ADDRESS), own_probe_address),
+}
+"""By case: a part of the reason why the run would fail (empty if it would not), the task, its configuration, the host."""
+
+
+def foreseen(task: phases.Task[Any]) -> phases.Step:
+    """The dry run, which changes nothing and agrees with the run that follows it."""
+    dry = phases.plan(task)
+    report = phases.run(task, observers=[], clock=FakeClock())
+    assert dry.ok is report.ok, f"{dry}\n{report}"
+    return dry
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_cause(case: str) -> None:
+    """A dry run is not ok if the run would fail on this host; it says why, and still has the plan."""
+    reason, kind, wanted, make = CASES[case]
+    host = make()
+    before, texts = host.kernel.snapshot(), dict(host.files.texts)
+    plan = phases.plan(kind(wanted, host=host))
+    assert (host.kernel.snapshot(), host.files.texts) == (before, texts)
+    dry = foreseen(kind(wanted, host=host))
+    assert str(dry) == str(plan)
+    assert isinstance(dry.result, Plan)
+    assert (dry.ok, dry.exit_code) == ((False, 1) if reason else (True, 0))
+    assert reason in dry.result.would_fail
+    assert bool(dry.result.would_fail) is bool(reason)
+    assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
+
+
+@pytest.mark.parametrize("only_reports", [False, True])
+def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a parameter
+    """The clean-up after azure-vnet would fail while azure-vnet is active, unless it only reports that."""
+    active = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
+    wanted = settings(azureVnetCleanup={"managed": list(azure.MANAGED), "dryRun": only_reports})
+    host = azure.host(files=FakeFiles(active))
+    assert foreseen(CleanStaleAzureVnet(wanted, host=host)).ok is only_reports
+
+
+@given(configs(), st.none() | configs(), st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]))
+def test_law(wanted: HostRoutingConfig, installed: HostRoutingConfig | None, kernel: Callable[[], FakeKernel]) -> None:
+    """For any two configurations, one of them installed or not: the run fails if and only if the plan says so."""
+    host = FakeHost(kernel=kernel())
+    if installed is not None:
+        phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
+    for kind in (Configure, partial(Configure, allow_removal=False)):
+        foreseen(kind(wanted, host=host))
