@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _ROOTS = ("RootDirectory", "RootImage")
 _PROPERTIES = ("Id", "LoadState", "DropInPaths", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus", *_ROOTS)
-_AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
+AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
+"""The remedy where files are not as the installed configuration asks."""
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
@@ -48,7 +49,7 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     writer = writer_of(files)
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
-        yield Finding("file", "note", sentence, HostLayout.config_path, _AGAIN)
+        yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
     required = [step for step, (_, is_required) in steps_of(config) if is_required]
     needed = {HostLayout.gate_path, *map(HostLayout.step_path, required)}
     for file in files_of(config):
@@ -56,9 +57,9 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
             if not file.path.endswith(DROP_IN):  # see _of_unit
                 is_needed = file.path in needed and bool(units)
                 sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
-                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, _AGAIN)
+                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, AGAIN)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            yield Finding("file", "error", f"{file.path} differs in text, owner or mode", file.path, _AGAIN)
+            yield Finding("file", "error", f"{file.path} differs in text, owner or mode", file.path, AGAIN)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
@@ -84,7 +85,7 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
     path, manager = HostLayout.drop_in_path(unit), host.running_manager
     if not host.files.look(path):
-        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, _AGAIN)
+        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, AGAIN)
     elif manager is not None:
         causes: set[str] = set()
         for properties in _shown(manager, host, unit):

@@ -26,7 +26,6 @@ from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IP, Prefix, ip_at, prefixes_between
 from hostrouting.model.route import TABLE_MAIN, Route
-from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
     import phases
@@ -172,17 +171,6 @@ def check_kernel(
         with suppress(NotReady):
             await_result(ctx, backend, attempt, wait=wait)
     return CheckReport(tuple(reports))
-
-
-def missing_routes(
-    config: HostRoutingConfig, snapshot: Snapshot
-) -> tuple[tuple[StaticRoute, ...], tuple[Finding, ...]]:
-    """The routes that a configuration lacks to repair this host once it is applied, and its conflicts.
-
-    `apply` deletes the routes of ours that are not configured. So the repair is computed without them.
-    """
-    plan = plan_static_routes(config, snapshot)
-    return check_snapshot(plan.apply_to(snapshot), config).routes, tuple(step.finding for step in plan.conflicts)
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:

@@ -35,6 +35,8 @@ class Proposal(NamedTuple):
     """The check of the host after the given configuration was applied; its repair is in the proposed one."""
     left_out: tuple[Finding, ...] = ()
     """The conflicts of configured routes that are not in the proposed configuration, because `apply` would fail."""
+    unconfigured: tuple[Finding, ...] = ()
+    """The routes that are only on the host, and without which addresses escape; the proposed ones replace them."""
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
@@ -50,7 +52,8 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
     routes = (*kept, *report.routes)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
-    return Proposal(proposed, report, tuple(step.finding for step in conflicts))
+    left_out = tuple(step.finding for step in conflicts)
+    return Proposal(proposed, report, left_out, tuple(find_unconfigured(plan, snapshot, config, after=report)))
 
 
 def find_unconfigured(

@@ -3,18 +3,25 @@
 check, repair, plan, apply and status share this. The sentences are those of `check.report`.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import CheckReport, check_kernel, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
-from hostrouting.config.settings import HostRoutingConfig, Mode
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.host.host import Host
 from hostrouting.tasks.obstacles import find_networkd, find_probe_obstacles
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.host.host import Host
+    from hostrouting.tasks.managed import Managed
+
+MANAGED = "This host is managed by hostrouting, which removes routes that its configuration does not have."
 
 
 class Check(NamedTuple):
@@ -23,15 +30,38 @@ class Check(NamedTuple):
     report: CheckReport
     mode: Mode
     findings: tuple[Finding, ...]
+    managed: Managed | None = None
+    """What is installed on this host, if anything is."""
+    is_elsewhere: bool = False
+    """Whether the report is about a snapshot: what is installed on its host is not known."""
 
     @classmethod
-    def of(cls, report: CheckReport, config: HostRoutingConfig, host: Host | None = None) -> "Check":
-        """The report of a check against this configuration, of this host or of a snapshot."""
+    def of(
+        cls,
+        report: CheckReport,
+        config: HostRoutingConfig,
+        host: Host | None = None,
+        *,
+        repaired: HostRoutingConfig | None = None,
+    ) -> Check:
+        """The report of a check against this configuration, of this host or of a snapshot.
+
+        `repaired` is the configuration to which a repair adds its routes, if it is another one.
+        """
         mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
-        if host is not None and (config.static_routes.enabled or report.routes):
+        if host is None:
+            return cls(report, mode, tuple(dict.fromkeys(findings)), is_elsewhere=True)
+        if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
-        return cls(report, mode, tuple(dict.fromkeys(findings)))
+        managed = None
+        if host.may_have_ours:
+            from hostrouting.tasks.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
+
+            managed = find_managed(host, repaired or config, snapshot)
+        if managed is not None:
+            findings += managed.unconfigured
+        return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
@@ -53,27 +83,96 @@ class Check(NamedTuple):
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
         yield from ("", *finding_lines(costs)) if costs else ()
-        if commands := repair_commands(self.report.resolved):
-            part = " (repairs only a part)" if any(finding.name == "unsafe" for finding in findings) else ""
-            yield from ("", f"Until the next boot, {there}{part}:", *capped([f"  {command}" for command in commands]))
-            yield from (f"Permanently, {there}{note}:", f"  hostrouting repair{options} | hostrouting apply --config -")
+        yield from self._repair_lines(options, there, note)
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
         for finding in findings:
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
                 remedies[finding.remedy] = None  # the verdict has the sentence
+            elif finding.name == "route-not-configured":
+                others.append(finding._replace(remedy=f"to keep what they do, {there}: {self.pipeline(options)}"))
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
         yield from ("", *capped(last)) if last else ()
 
+    def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
+        """The commands of the repair: until the next boot, unless the gate would delete such routes; and for good."""
+        commands = repair_commands(self.report.resolved)
+        if not commands:
+            return
+        part = ""
+        if any(finding.name == "unsafe" for finding in self.findings):
+            part = " (repairs only a part)"
+        yield ""
+        if self.managed is not None:
+            yield MANAGED
+            yield from consent_lines(self.managed)
+            yield f"Permanently, {there}{part}{note}:"
+        else:
+            unless = ", unless hostrouting is installed there" if self.is_elsewhere else ""
+            yield f"Until the next boot, {there}{part}{unless}:"
+            yield from capped([f"  {command}" for command in commands])
+            yield f"Permanently, {there}{note}:"
+        yield f"  {self.pipeline(options)}"
 
-def make_check(config: HostRoutingConfig, host: Host, saved: str | None = None) -> "Check":
-    """Check this host, or the one in a saved snapshot."""
+    def pipeline(self, options: str = "") -> str:
+        """The line to type that repairs this host for good; `repair` gets these options."""
+        return repair_pipeline(options, self.managed)
+
+    def gate_command(self, options: str, file: str) -> str:
+        """The line to type that applies this file; with a repair, if addresses would escape without it."""
+        if self.report.routes or (self.managed and self.managed.unconfigured):
+            return self.pipeline(options)
+        return f"hostrouting apply --config {file}"
+
+
+def consent_lines(managed: Managed) -> Iterator[str]:
+    """What the repair takes away on this host."""
+    if not managed.is_readable:
+        yield "The installed configuration cannot be read: that of the repair takes its place."
+    for loss in managed.losses:
+        yield f"The repair takes something away: {loss}"
+
+
+def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
+    """The line to type that repairs this host for good; `repair` gets these options."""
+    repair, apply = f"hostrouting repair{options}", "hostrouting apply --config -"
+    if managed is None:
+        return f"{repair} | {apply}"
+    if not managed.is_readable and "--config" not in options:
+        repair = f"echo {{}} | {repair} --config -"
+    if managed.needs_consent:
+        apply += " --allow-removal"
+    return f"{repair} | {apply}"
+
+
+def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:
+    """The findings; the remedy for units that are not gated is this command, which then gates all of them.
+
+    Without a command, there is no remedy.
+    """
+    findings = tuple(findings)
+    options = [f" --gate {finding.target}" for finding in findings if finding.name == "unit-not-gated"]
+    remedy = f"as root: {apply}{''.join(options)}" if apply else ""
+    changed: list[Finding] = []
+    for finding in findings:
+        if finding.name == "unit-not-gated":
+            changed.append(finding._replace(remedy=remedy))
+        else:
+            changed.append(finding)
+    return tuple(changed)
+
+
+def make_check(
+    config: HostRoutingConfig, host: Host, saved: str | None = None, *, repaired: HostRoutingConfig | None = None
+) -> Check:
+    """Check this host, or the one in a saved snapshot; `repaired` as in `Check.of`."""
     if saved is not None:
         return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_kernel(kernel, config, name_servers=host.name_servers), config, host)
+        report = check_kernel(kernel, config, name_servers=host.name_servers)
+    return Check.of(report, config, host, repaired=repaired)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:

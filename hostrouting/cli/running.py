@@ -11,7 +11,6 @@ from hostrouting.cli.output import capped, code_of, error_document, finding_line
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.results import Plan
 from phases.observers import FIELDS, LOGGER, live_tree
 
@@ -23,21 +22,6 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from _blocks((*routes.conflicts, *routes.changes), plan.operations, writes, removes)
     yield from ["  have systemd read its files again"] if plan.needs_reload else []
     yield from finding_lines(finding for finding in plan.findings if finding.name != "route-conflict")  # a step
-
-
-def headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> Iterator[str]:
-    """How this host compares with its installed configuration; nothing if other lines say all of it."""
-    path, routes = HostLayout.config_path, plan.routes
-    if not is_installed:
-        yield "NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
-    elif routes.conflicts:
-        yield f"CONFLICT: this host does not match {path}, and apply would fail; the lines that begin with ! say why"
-    elif not plan.is_empty:
-        yield f"DIFFERENT: this host does not match {path}; as root: hostrouting apply --config {path}"
-    elif routes.pending:
-        yield f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why"
-    elif is_fine:
-        yield f"INSTALLED: this host matches {path}"
 
 
 def _blocks(*blocks: Iterable[object]) -> Iterator[str]:

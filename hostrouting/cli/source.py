@@ -2,10 +2,11 @@
 
 import argparse
 import shlex
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend
@@ -22,14 +23,27 @@ def typed_name(path: str) -> str:
     return "FILE" if path == "-" else shlex.quote(path)
 
 
+def typed_options(arguments: argparse.Namespace) -> str:
+    """The CIDRs and the file as they were typed, for a proposed command."""
+    options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
+    return options if arguments.config is None else f"{options} --config {typed_name(arguments.config)}"
+
+
 def as_whom(arguments: argparse.Namespace) -> str:
     """Who has to type a command, and where: a snapshot may be read anywhere."""
     return "as root" if arguments.snapshot is None else "on that host as root"
 
 
-def read_config(path: str) -> HostRoutingConfig:
-    """The configuration in this file."""
-    return HostRoutingConfig.load(path, required=True)
+def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
+    """The configuration in this file; these units are gated, too."""
+    config = HostRoutingConfig.load(path, required=True)
+    units = tuple(gate)
+    if not units:
+        return config
+    try:
+        return config._replace(gate=GateConfig(tuple(dict.fromkeys((*gated_units(config), *units)))))
+    except ConfigError as error:
+        raise ConfigError([fault._replace(path="--gate") for fault in error.faults]) from error
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -61,6 +75,13 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
         raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
+
+
+def adding_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
+    """The configuration that also expects the CIDRs that are typed: a repair takes none away. See `with_cidrs`."""
+    typed = with_cidrs(config, cidrs).route_overlap
+    expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
+    return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))
 
 
 def read_host(host: Host, saved: str | None = None) -> Snapshot:

@@ -34,6 +34,7 @@ from hostrouting.host.effects import Effects, Operation, effects_of, having_chan
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.tasks.obstacles import find_ungated
 from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
@@ -163,7 +164,7 @@ def planned(parts: Parts) -> Plan:
     """What would change in the files, and what these tasks would do; nothing is changed."""
     host, config = parts[0].host, parts[0].config
     changes, manager = file_changes(host, config), host.running_manager
-    findings = tuple(find_requirements(host, config, changes))
+    findings = (*find_requirements(host, config, changes), *find_ungated(config, host))
     needs_reload = manager is not None and is_unread(manager, config, parts[0].former)
     plan = Plan(changes, needs_reload, operations=_starts(manager, config, changes), findings=findings)
     for part in parts:
@@ -253,6 +254,9 @@ class InstallTask:
         plan = self._possible_plan(parts)
         if plan is None:
             return None
+        for finding in plan.findings:
+            if finding.name == "unit-not-gated":
+                ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if not (plan.files or plan.needs_reload or any(operation.verb == "start" for operation in plan.operations)):
             return Effects(), parts
         with host.locked(ctx):

@@ -1,26 +1,65 @@
 """What else on a host keeps a configuration from working, although its files, routes and table are there.
 
 Our files and routes do not show these obstacles: what takes probes before they are rewritten, what keeps replies on the
-host, and systemd-networkd, which deletes the routes of other programs. Checks and plans name them.
+host, systemd-networkd, which deletes the routes of other programs, and a kubelet that does not wait for the gate.
+Checks and plans name them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.config.settings import gated_units
+from hostrouting.errors import HostError
 from hostrouting.finding import Finding
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.files import Files
+    from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
 
 _NETIF = "/run/systemd/netif"
 """The folder with the run-time state of systemd-networkd."""
 _SETTINGS = "/etc/systemd/networkd.conf"
 _IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
+
+_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
+"""The services that run the pods of a node."""
+
+
+def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
+    """The services that run this node's pods and do not wait for the gate, although the mode is STRICT."""
+    if config.route_overlap.mode != "STRICT" or not config.route_overlap.cidrs:
+        return
+    gated = gated_units(config)
+    for unit, state in _used_units(host, [unit for unit in _KUBELETS if unit not in gated]):
+        sentence = f"{unit} {state} on this host and is not gated, so it starts even while addresses escape"
+        remedy = f"write into gate.units: {json.dumps([*gated, unit])}"
+        yield Finding("unit-not-gated", "warning", sentence, unit, remedy)
+
+
+def _used_units(host: Host, units: list[str]) -> Iterator[tuple[str, str]]:
+    """Each of these units that runs or is enabled here, and which of the two."""
+    manager = host.running_manager
+    if manager is None:  # an image, or a container
+        for unit in units:
+            if host.files.look(HostLayout.enabled_path(unit)):
+                yield unit, "is enabled"
+        return
+    try:
+        states = manager.show(("ActiveState", "UnitFileState"), *units)
+    except HostError:  # whatever needs systemd says that it does not answer
+        return
+    for unit, properties in zip(units, states, strict=True):
+        if properties["ActiveState"] in {"active", "activating", "reloading"}:
+            yield unit, "runs"
+        elif properties["UnitFileState"] in {"enabled", "enabled-runtime"}:
+            yield unit, "is enabled"
 
 
 def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:

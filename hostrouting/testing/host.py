@@ -245,8 +245,9 @@ def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     is_masked = fragment != "" and read[fragment] in {"", "/dev/null"}
     load = "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found"
     drop_ins = " ".join(path for path in paths if path != fragment)
+    enabled = "enabled" if f"{_FOLDER}multi-user.target.wants/{unit}" in read else ""
     shown = {name: " ".join(values.get(name, ())) for name in (*_LISTS, *_SINGLE)}
-    return {"LoadState": load, "DropInPaths": drop_ins, **shown}
+    return {"LoadState": load, "UnitFileState": enabled, "DropInPaths": drop_ins, **shown}
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:

@@ -10,40 +10,68 @@ from contextlib import suppress
 
 from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
-from hostrouting.cli.check import Check
+from hostrouting.cli.check import Check, with_gate_command
 from hostrouting.cli.output import Answer, finding_lines
-from hostrouting.cli.running import run_task
+from hostrouting.cli.running import Run, run_task
 from hostrouting.cli.source import read_config, read_host
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import readable_installed
+from hostrouting.tasks.obstacles import find_ungated
 
-ARGUMENTS = ("--config required", "--wait", "--allow-removal")
+ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = read_config(arguments.config)
+    config = read_config(arguments.config, arguments.gate)
     outcome = run_task(Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal), host)
-    # A result and a RouteOverlapError both contain the report of the check.
-    ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
-    reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
-    check = Check.of(reports[0], config) if reports else None
-    findings, installed = list[Finding](), readable_installed(host)
-    # On a new host, the units of a refused file start unchecked; on other hosts, the installed configuration is judged.
-    judged = installed if installed and gated_units(installed) else config
-    with suppress(HostRoutingError):
-        findings += plan_static_routes(config, read_host(host)).left_out if reply_routes(config) else ()
-    with suppress(HostRoutingError):
-        findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
+    report = _report_of(outcome)
+    check = None if report is None else Check.of(report, config, host)
+    left_out = _left_out(config, host)
+    findings = [*left_out, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
-    is_whole = all(finding.name == "gate-open" for finding in findings)
-    done = f"this host matches the configuration{'' if is_whole else ', except for the route for replies to probes'}"
+    done = "this host matches the configuration"
+    if left_out:
+        done += ", except for the route for replies to probes"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
     more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
-    return Answer(outcome.code, document, lines, check and check.report)
+    return Answer(outcome.code, document, lines, report)
+
+
+def _report_of(outcome: Run) -> CheckReport | None:
+    """The report of the check; a result and a RouteOverlapError both contain it."""
+    for end in (*(node.result for node in outcome.report.walk()), *outcome.errors):
+        report = getattr(end, "report", None)
+        if isinstance(report, CheckReport):
+            return report
+    return None
+
+
+def _left_out(config: HostRoutingConfig, host: Host) -> list[Finding]:
+    """Why the route for replies to probes is not installed."""
+    with suppress(HostRoutingError):
+        if reply_routes(config):
+            return [*plan_static_routes(config, read_host(host)).left_out]
+    return []
+
+
+def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
+    """What lets units start unchecked.
+
+    On a new host, the units of a refused file start unchecked; on other hosts, the installed configuration is judged.
+    """
+    installed = readable_installed(host)
+    judged = installed if installed and gated_units(installed) else config
+    findings: list[Finding] = []
+    with suppress(HostRoutingError):
+        findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
+    again = f"hostrouting apply --config {HostLayout.config_path}"
+    findings += with_gate_command(find_ungated(judged, host), again)
+    return findings

@@ -6,27 +6,32 @@ Only routing tables and rules are checked, as they are now: not firewalls, IPsec
 """
 
 import argparse
-from shlex import quote
 
-from hostrouting.cli.check import code_with, make_check
+from hostrouting.cli.check import code_with, make_check, with_gate_command
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import as_whom, bad_input, find_config, typed_name, with_cidrs
+from hostrouting.cli.source import adding_cidrs, as_whom, bad_input, find_config, typed_name, typed_options, with_cidrs
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.tasks.obstacles import find_ungated
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config, file = with_cidrs(find_config(arguments, host), arguments.cidrs), arguments.config
-    options = "".join(f" {quote(cidr)}" for cidr in arguments.cidrs)
-    options += "" if file is None else f" --config {typed_name(file)}"
+    known, file = find_config(arguments, host), arguments.config
+    config = with_cidrs(known, arguments.cidrs)
+    options = typed_options(arguments)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
 
         if arguments.snapshot or arguments.fail_on or arguments.ignore:
             raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
         return check_nodes(arguments.snapshots, config, options)
-    check = make_check(config, host, arguments.snapshot)
+    check = make_check(config, host, arguments.snapshot, repaired=adding_cidrs(known, arguments.cidrs))
+    if arguments.snapshot is None:
+        named = HostLayout.config_path if file is None else typed_name(file)
+        ungated = with_gate_command(find_ungated(config, host), check.gate_command(options, named))
+        check = check._replace(findings=(*check.findings, *ungated))
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
     copied = f", with a copy of {typed_name(file)}" if file is not None and arguments.snapshot is not None else ""
     return Answer(code, check.document(), check.lines(options, as_whom(arguments), copied), check.report)

@@ -7,7 +7,9 @@ wait, because a default route or a device is missing. With --snapshot, only rout
 import argparse
 from collections.abc import Sequence
 
-from hostrouting.cli.check import Check, code_with
+import attrs
+
+from hostrouting.cli.check import Check, code_with, repair_pipeline, with_gate_command
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
@@ -18,16 +20,17 @@ from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import Plan
 
-ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
+ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
 
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = read_config(arguments.config)
+    config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
     check = None if plan.report is None else Check.of(plan.report, config)
+    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating_command(arguments, plan)))
     is_late = bool(plan.routes.pending)
     if check is not None and check.report.verdict == "no-default-route":
         is_late = check.code(arguments.ignore) != FINE
@@ -40,8 +43,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         whole = "this host matches" if arguments.snapshot is None else "the routes of the snapshot match"
         code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
     else:
-        typed = f"{typed_name(arguments.config)}{' --allow-removal' if arguments.allow_removal else ''}"
-        code, answer = PROBLEM, f"TO DO: {as_whom(arguments)}: hostrouting apply --config {typed}"
+        typed = f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
+        code, answer = PROBLEM, f"TO DO: {as_whom(arguments)}: {typed}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
     verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
     lines = [answer, *plan_lines(plan), *verdicts]
@@ -56,6 +59,21 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     snapshot = read_host(host, arguments.snapshot)
     routes = plan_static_routes(config, snapshot)
     return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
+
+
+def _options(arguments: argparse.Namespace) -> str:
+    options = "".join(f" --gate {unit}" for unit in arguments.gate)
+    return f"{options} --allow-removal" if arguments.allow_removal else options
+
+
+def _gating_command(arguments: argparse.Namespace, plan: Plan) -> str:
+    """What to type to gate further units: with a repair, if addresses would escape; nothing if apply would refuse."""
+    file = typed_name(arguments.config)
+    if plan.errors:
+        return ""
+    if plan.report is not None and plan.report.routes:
+        return repair_pipeline(f" --config {file}") + _options(arguments)
+    return f"hostrouting apply --config {file}{_options(arguments)}"
 
 
 def _reason(failures: Sequence[Finding]) -> str:

@@ -1,22 +1,25 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The output is the file of --config, or else the installed configuration, with the routes added. A route that can use the
-gateway and the device of the default route names neither, so the file fits other nodes with the same problem. Standard
-error says what the repair costs, and what it cannot repair. If nothing escapes, no route is added. If nothing can be
-repaired, nothing is printed, and the exit code is 1, or 3 if the check is undecided.
+The output is the file of --config, or else the installed configuration, with the routes that the host lacks once it is
+applied: a route that was added until the next boot becomes a permanent one. A route that can use the gateway and the
+device of the default route names neither, so the file fits other nodes with the same problem. Standard error says what
+the repair costs, and what it cannot repair. If nothing escapes, no route is added. If nothing can be repaired, nothing
+is printed, and the exit code is 1, or 3 if the check is undecided. With --commands, nothing is printed where
+hostrouting is installed, because it would remove these routes again; the exit code is then 1.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
 
-from hostrouting.check.check import missing_routes
+from hostrouting.check.check import CheckReport
+from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.report import repair_commands
-from hostrouting.cli.check import make_check
-from hostrouting.cli.output import FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import as_whom, find_config, with_cidrs
-from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.cli.check import MANAGED, Check, consent_lines, make_check, repair_pipeline
+from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer, say
+from hostrouting.cli.source import adding_cidrs, as_whom, find_config, typed_options
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import ESCAPES
+from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
 from hostrouting.text import first_of
 
@@ -24,37 +27,104 @@ ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    known = find_config(arguments, host)
-    check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
-    report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
-    every = (finding.remedy for finding in check.findings if unsafe and finding.remedy and finding.name in ESCAPES)
-    remedies, there = first_of([*dict.fromkeys(every)]), as_whom(arguments)
+    config = adding_cidrs(find_config(arguments, host), arguments.cidrs)
+    there = as_whom(arguments)
+    now = make_check(config, host, arguments.snapshot)
+    proposal = propose_configuration(config, now.report.families[0].judge.fib.snapshot)
+    # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
+    check = now if arguments.commands else Check.of(proposal.report, config)
+    _require_repair(check, there)
+    commands: tuple[str, ...] = ()
+    if now.managed is None:
+        commands = repair_commands(now.report.resolved)
+    printed = proposal.config.to_mapping()
+    findings = _doubts(now.report, check.report)
+    lines: tuple[str, ...] = ()
+    if findings:
+        code = CANNOT_DECIDE
+        remarks = ["cannot tell whether a repair is needed:", *map(str, findings)]
+    else:
+        findings = _limits(check, now)
+        code = PROBLEM if _unsafe(check) else FINE
+        remarks = [*map(str, findings), *_remedies(check)]
+        if arguments.commands:
+            lines = commands
+            remarks += _of_the_commands(now, typed_options(arguments))
+            if now.managed is not None:
+                code = PROBLEM
+        else:
+            lines = tuple(json.dumps(printed, indent=2).splitlines())
+            remarks += _of_the_configuration(now, proposal)
+            findings += [*proposal.left_out, *proposal.unconfigured]
+    for remark in remarks:
+        say(remark.replace("as root", there))
+    document = {
+        "schema": "hostrouting/repair/3",
+        "verdict": now.report.verdict,
+        "config": printed,
+        "commands": list(commands),
+        "findings": [finding.to_mapping() for finding in findings],
+    }
+    return Answer(code, document, lines)
+
+
+def _require_repair(check: Check, there: str) -> None:
+    """Raise the error that says why there is no repair, if something is wrong that no route repairs."""
+    report = check.report
     if report.verdict == "no-default-route":
         rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
         remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
         raise NotReady(f"{report}; {remedy}".replace("as root", there))
     if report.escapes and not report.routes:
-        reasons = "; ".join(first_of([*map(str, unsafe)])) or "no repair is known for packets of pods alone"
-        raise RouteOverlapError("; ".join((reasons, *remedies)).replace("as root", there))
-    cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
-    config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
-    missing, conflicts = missing_routes(config, report.families[0].judge.fib.snapshot)
-    conflicts = conflicts if report.escapes else ()  # without an escape, the configuration stays as it is
-    gone = {finding.target: finding.facts["held"] for finding in conflicts}  # another program's route holds its key
-    keys, routes = {route.key for route in missing}, config.static_routes.routes
-    kept = [route for route in routes if route.key not in keys and str(route.destination) not in gone]
-    config = config._replace(static_routes=StaticRoutesConfig(bool(kept or missing), (*kept, *missing)))
-    limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost")]
-    if not (is_decided := report.verdict != "undecided"):
-        say("cannot tell whether a repair is needed:")
-        limits = [doubt for family in report.families for doubt in family.doubts]
-    for text in (f"nothing to repair: {report}",) if report.verdict == "ok" else (*map(str, limits), *remedies):
-        say(text.replace("as root", there))
-    for target, held in gone.items() if is_decided else ():
-        say(f"{target} is left out: another program's route has the same destination and metric: [{held}]")
-    code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
-    printed = config.to_mapping()
-    commands, findings = repair_commands(report.resolved), [finding.to_mapping() for finding in (*limits, *conflicts)]
-    more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
-    lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
-    return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines if is_decided else ())
+        reasons = first_of([*map(str, _unsafe(check))]) or ["no repair is known for packets of pods alone"]
+        raise RouteOverlapError("; ".join((*reasons, *_remedies(check))).replace("as root", there))
+
+
+def _unsafe(check: Check) -> list[Finding]:
+    return [finding for finding in check.findings if finding.name == "unsafe"]
+
+
+def _limits(check: Check, now: Check) -> list[Finding]:
+    """What no route repairs, and what the repair costs, also by routes that are configured and not there yet."""
+    costs = [finding for finding in (*now.findings, *check.findings) if finding.name == "repair-cost"]
+    return [*_unsafe(check), *dict.fromkeys(costs)]
+
+
+def _remedies(check: Check) -> list[str]:
+    """What else can be done, if there is something that no route repairs."""
+    if not _unsafe(check):
+        return []
+    remedies = [finding.remedy for finding in check.findings if finding.remedy and finding.name in ESCAPES]
+    return first_of([*dict.fromkeys(remedies)])
+
+
+def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:
+    """Why nobody knows whether a repair is needed; also where the kernel does not do what its tables say."""
+    doubts = [doubt for family in report.families for doubt in family.doubts]
+    if report.verdict == "ok":
+        differing = [doubt for family in now.families for doubt in family.doubts]
+        doubts += [doubt for doubt in differing if doubt.name == "kernel-differs"]
+    return [] if report.verdict == "overlap" else doubts
+
+
+def _of_the_commands(now: Check, options: str) -> Iterator[str]:
+    """What there is to say about the repair until the next boot."""
+    if now.report.verdict == "ok":
+        yield f"nothing to repair: {now.report}"
+    if now.managed is not None:
+        yield MANAGED
+        yield from consent_lines(now.managed)
+        yield f"permanently, as root: {repair_pipeline(options, now.managed)}"
+
+
+def _of_the_configuration(now: Check, proposal: Proposal) -> Iterator[str]:
+    """What there is to say about the configuration, beside its limits."""
+    if proposal.report.verdict == "ok" and now.report.verdict == "ok":
+        yield f"nothing to repair: {now.report}"
+    elif proposal.report.verdict == "ok":
+        yield f"no route is missing in the configuration, but it is not in force; after apply: {proposal.report}"
+    for finding in proposal.unconfigured:
+        yield finding.sentence
+    for finding in proposal.left_out:
+        held = finding.facts["held"]
+        yield f"{finding.target} is left out: another program's route has the same destination and metric: [{held}]"

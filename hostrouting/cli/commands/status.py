@@ -5,30 +5,49 @@ undecided, or a part of the host does not answer; the other parts are shown.
 """
 
 import argparse
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
-from hostrouting.boot.health import find_faults
-from hostrouting.cli.check import make_check
+from hostrouting.boot.health import AGAIN, find_faults
+from hostrouting.cli.check import make_check, repair_pipeline, with_gate_command
 from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, finding_lines, worst_code
-from hostrouting.cli.running import headline, plan_lines
+from hostrouting.cli.running import plan_lines
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import planned, read_installed
+from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.results import Plan
 
 T = TypeVar("T")
+
+_APPLY = f"hostrouting apply --config {HostLayout.config_path}"
+_NOTHING = "hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
+
+
+class _Headline(NamedTuple):
+    """How this host compares with its installed configuration, and what makes them the same."""
+
+    sentence: str = ""
+    """Ends where "as root" and the command follow; empty if other lines say all of it."""
+    command: str = ""
+    may_apply: bool = True
+    """Whether it does no harm, and is possible, to apply the installed configuration again."""
+
+    @property
+    def line(self) -> str:
+        return f"{self.sentence} as root: {self.command}" if self.command else self.sentence
 
 
 def run(_: argparse.Namespace, host: Host) -> Answer:
     plan, check = Plan(), None
     unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
+    faults = none
 
     def ask(question: Callable[[], T], otherwise: T) -> T:
         """The answer; the other parts of the host are asked even if this one does not answer."""
@@ -39,21 +58,73 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
             return otherwise
 
     if (config := read_installed(host)) is not None:
-        plan = ask(lambda: planned(Configure(config, host=host).parts()), plan)
+        plan = ask(Configure(config, host=host).plan, plan)
         if writer_of(host.files) != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
-        plan = attrs.evolve(plan, findings=(*ask(lambda: find_faults(host, config), none), *plan.findings))
+        faults = ask(lambda: find_faults(host, config), none)
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
-    is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in plan.findings)
+    findings = (*faults, *plan.findings)
+    is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in findings)
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
-    unknown = (finding for error in unanswered for finding in error.findings)
-    plan = attrs.evolve(plan, findings=worst_first((*unknown, *plan.findings)))
+    headline = _headline(plan, is_installed=config is not None, is_fine=code == FINE)
+    if not headline.may_apply:
+        findings = tuple(map(_without_apply, findings))
+    findings = (*(finding for error in unanswered for finding in error.findings), *findings)
+    again = headline.command or (_APPLY if headline.may_apply else "")
+    findings = worst_first(with_gate_command(findings, again))
     grave = [] if check is None else [row for row in check.findings if row.name in {"missing-rule", "unsafe"}]
     brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
     now = check.lines() if check and plan.is_empty else brief
-    head = [*headline(plan, is_installed=config is not None, is_fine=code == FINE)]
-    vain, title = "hostrouting apply" if plan.routes.conflicts else "\n", "".join(head)  # no remedy has a line break
-    shown = (row._replace(remedy="") if row.remedy in title or vain in row.remedy else row for row in plan.findings)
-    lines = (*head, *plan_lines(attrs.evolve(plan, findings=tuple(shown))), *now)
+    head = [headline.line] if headline.sentence else []
+    lines = (*head, *plan_lines(attrs.evolve(plan, findings=_shown(findings, headline))), *now)
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
+    more["findings"] = [finding.to_mapping() for finding in findings]
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)
+
+
+def _headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> _Headline:
+    path, routes = HostLayout.config_path, plan.routes
+    if not is_installed:
+        return _Headline(f"NOTHING: {_NOTHING}")
+    if routes.conflicts:
+        reason = "and apply would fail; the lines that begin with ! say why"
+        return _Headline(f"CONFLICT: this host does not match {path}, {reason}", may_apply=False)
+    if not plan.is_empty:
+        return _of_differences(plan)
+    if routes.pending:
+        return _Headline(f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why")
+    if is_fine:
+        return _Headline(f"INSTALLED: this host matches {path}")
+    return _Headline()
+
+
+def _of_differences(plan: Plan) -> _Headline:
+    """What to type: apply, unless addresses would escape then, and a repair prevents that."""
+    differs = f"DIFFERENT: this host does not match {HostLayout.config_path}"
+    if plan.report is None or not plan.report.routes:
+        return _Headline(f"{differs};", _APPLY)
+    for finding in plan.findings:
+        if finding.name == "route-not-configured":
+            pronoun = "it" if len(finding.facts["unconfigured"]) == 1 else "them"
+            sentence = f"DIFFERENT: {finding.sentence}; to keep {pronoun},"
+            return _Headline(sentence, repair_pipeline(), may_apply=False)
+    sentence = f"{differs}, and addresses would escape after apply; to repair that, too,"
+    return _Headline(sentence, repair_pipeline(), may_apply=False)
+
+
+def _shown(findings: Iterable[Finding], headline: _Headline) -> tuple[Finding, ...]:
+    """The findings without what the headline says already."""
+    shown: list[Finding] = []
+    for finding in findings:
+        if finding.name == "route-not-configured" and finding.sentence in headline.sentence:
+            continue
+        if finding.remedy == AGAIN and headline.command == _APPLY:
+            shown.append(finding._replace(remedy=""))
+        else:
+            shown.append(finding)
+    return tuple(shown)
+
+
+def _without_apply(finding: Finding) -> Finding:
+    """The finding, without a remedy that applies the installed configuration again."""
+    return finding._replace(remedy="") if finding.remedy == AGAIN else finding

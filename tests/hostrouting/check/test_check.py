@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport, check_kernel, check_snapshot, missing_routes
+from hostrouting.check.check import CheckReport, check_kernel, check_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
@@ -13,7 +13,7 @@ from hostrouting.fib.engine import PLAIN
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
@@ -21,7 +21,7 @@ from phases.testing import FakeClock
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.tasks import CIDR, config
 
 CIDR6 = "fd16::/48"
 
@@ -121,19 +121,6 @@ def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
     with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs is empty, so there is nothing to check"):
         check_snapshot(h200().snapshot(), HostRoutingConfig())
-
-
-def test_what_a_configuration_lacks() -> None:
-    """A repair counts the routes that apply would add and delete; an entry of somebody else is a conflict."""
-    kernel = h200()
-    both, half = config(*REPAIR, cidrs=(CIDR,)), config(REPAIR[0], cidrs=(CIDR,))
-    assert missing_routes(both, kernel.snapshot()) == ((), ())
-    assert [str(route.destination) for route in missing_routes(half, kernel.snapshot())[0]] == [REPAIR[1]]
-    kernel.ip_route("add", Route.to(REPAIR[1], dev="eth0", gateway="10.0.0.1", protocol=OURS))
-    assert [str(route.destination) for route in missing_routes(half, kernel.snapshot())[0]] == [REPAIR[1]]
-    kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=3))
-    _, [conflict] = missing_routes(half, kernel.snapshot())
-    assert conflict.target == REPAIR[0]
 
 
 class TestPods:

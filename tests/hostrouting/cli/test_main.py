@@ -158,7 +158,8 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
         here = say(*words.split(), *form, host=host)
         there = say(*words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode())
         same = here.out if form else here.out.replace("as root", "on that host as root")
-        assert (there.code, there.out) == (here.code, same)
+        # Nobody knows what is installed on the host of a snapshot.
+        assert (there.code, there.out.replace(", unless hostrouting is installed there", "")) == (here.code, same)
 
 
 def test_typed_cidrs_are_checked_by_what_is_installed() -> None:

@@ -87,6 +87,33 @@ def taken(host: FakeHost) -> None:
     host.kernel.ip_route("add", HELD)
 
 
+def with_kubelet(host: FakeHost) -> None:
+    """Kubelet is a service of this host."""
+    assert host.manager is not None
+    host.manager.states["kubelet.service"] = "active"
+    host.manager.properties["k3s.service"] = {"UnitFileState": "enabled"}
+
+
+def fresh_with_kubelet() -> FakeHost:
+    """A host on which nothing is installed, with kubelet."""
+    host = FakeHost(kernel=h200())
+    with_kubelet(host)
+    return host
+
+
+def with_ours(host: FakeHost) -> None:
+    """Somebody has typed what repairs the host until the next boot."""
+    for half in HALVES:
+        host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS))
+
+
+def with_kubelet_and_ours(host: FakeHost) -> None:
+    """Both, and a file is lost."""
+    with_kubelet(host)
+    with_ours(host)
+    host.files.remove(LAYOUT.gate_path)
+
+
 def without_default(host: FakeHost) -> None:
     """The default route is lost, and our routes with it."""
     lost = [route for route in host.kernel.snapshot().routes if not route.prefix.length or route.protocol == OURS]
@@ -128,6 +155,11 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "check: a device that is not there": ("check --config FILE", of(h200), {"routeOverlap": ABSENT}),
     "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
     "check: a broken installation": ("check 172.16.0.0/16", applied(change=GARBLED)),
+    "check: an overlap where hostrouting is installed": ("check", applied(config(mode="WARN"))),
+    "check: a file that takes protection away": ("check --config FILE", applied(config()), config(mode="WARN")),
+    "check: kubelet is not gated": ("check", applied(change=with_kubelet)),
+    "check: kubelet is not gated by a new file": ("check --config FILE", fresh_with_kubelet, REPAIRED),
+    "check: a repair that is not in the configuration": ("check", applied(config(), with_ours)),
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
@@ -145,6 +177,9 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the installed configuration is kept": (f"repair {HALVES[1]}", PARTLY),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
+    "repair: commands where hostrouting is installed": ("repair --commands", applied(config(mode="WARN"))),
+    "repair: what was typed becomes permanent": ("repair", applied(config(mode="WARN"), with_ours)),
+    "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
     "plan: a conflict": (PLAN, HOLDING, REPAIRED),
@@ -152,6 +187,13 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "plan: an overlap is left, STRICT": (PLAN, of(h200), config()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), config(mode="WARN")),
     "plan: a removal": (PLAN, applied(), config(*HALVES, mode="WARN")),
+    "plan: a repair that is not in the configuration": (
+        PLAN,
+        applied(config(mode="WARN"), with_ours),
+        config(mode="WARN"),
+    ),
+    "plan: kubelet is not gated": (PLAN, applied(change=with_kubelet), REPAIRED),
+    "plan: kubelet is to be gated": (f"{PLAN} --gate kubelet.service", applied(change=with_kubelet), REPAIRED),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
@@ -162,6 +204,9 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), config()),
     "apply: a program is missing": (APPLY, lambda: attrs.evolve(of(h200)(), missing=["nsenter"]), REPAIRED),
+    "apply: kubelet is not gated": (APPLY, fresh_with_kubelet, REPAIRED),
+    "apply: kubelet is gated": (f"{APPLY} --gate kubelet.service --gate k3s.service", fresh_with_kubelet, REPAIRED),
+    "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
     "status: nothing is installed": ("status", of(h200)),
     "status: as it should be": ("status", applied()),
     "status: routes are lost": ("status", applied(change=lose_routes)),
@@ -173,6 +218,13 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "status: a conflict": ("status", applied(change=taken)),
     "status: no default route": ("status", applied(config("9.0.0.0/8", cidrs=()), change=without_default)),
+    "status: a repair that is not in the configuration": ("status", applied(config(mode="WARN"), with_ours)),
+    "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
+    "status: all of that": ("status", applied(config(), with_kubelet_and_ours)),
+    "status: a file is lost, and an address escapes": (
+        "status",
+        applied(config(), lambda host: host.files.remove(LAYOUT.gate_path)),
+    ),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),

@@ -1,0 +1,52 @@
+"""What hostrouting has installed on a host, as far as advice depends on it.
+
+Where hostrouting is installed, the gate and the guard delete every route of ours that the installed configuration does
+not have. So a repair has to be part of the configuration there, and `apply` must not refuse that configuration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hostrouting.check.proposal import propose_configuration
+from hostrouting.errors import ConfigError
+from hostrouting.tasks.install import read_installed
+from hostrouting.tasks.requirements import find_losses
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.errors import Fault
+    from hostrouting.finding import Finding
+    from hostrouting.host.host import Host
+    from hostrouting.model.snapshot import Snapshot
+
+
+class Managed(NamedTuple):
+    """A host on which hostrouting is installed, and what a repair has to take care of there."""
+
+    is_readable: bool
+    """Whether the installed configuration can be read. If not, that of a repair takes its place as a whole."""
+    losses: tuple[Fault, ...] = ()
+    """What protects the host now, and is not in the configuration of the repair."""
+    unconfigured: tuple[Finding, ...] = ()
+    """The routes that are only on the host, and without which addresses escape."""
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether `apply` would refuse the repair, unless the removal is allowed."""
+        return bool(self.losses) or not self.is_readable
+
+
+def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
+    """What is installed on this host, for a repair that begins with this configuration; None if nothing is."""
+    if not host.may_have_ours:
+        return None
+    try:
+        installed = read_installed(host)
+    except ConfigError:
+        return Managed(is_readable=False)
+    if installed is None:
+        return None
+    proposal = propose_configuration(config, snapshot)
+    losses = tuple(find_losses(installed, proposal.config))
+    return Managed(is_readable=True, losses=losses, unconfigured=proposal.unconfigured)
