@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
 
-_NETIF = "/run/systemd/netif"
-"""The folder with the run-time state of systemd-networkd."""
+_LINKS = "/run/systemd/netif/links"
+"""While systemd-networkd runs, this folder has a file about each device; the folder itself is made at every boot."""
+_IS_MANAGED = re.compile(r"^ADMIN_STATE=(configuring|configured|failed)$", re.MULTILINE)
+"""The states of a device for which a .network file has been found: networkd deletes routes for no other device."""
 _SETTINGS = "/etc/systemd/networkd.conf"
 _IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
 
@@ -88,11 +90,21 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     """Whether systemd-networkd may delete the static routes when it restarts."""
-    if config.manage_foreign == "keep" or not files.look(_NETIF):
+    if config.manage_foreign == "keep":
         return
+    if not _manages_a_device(files) or _is_told_to_keep(files):
+        return
+    sentence = "systemd-networkd manages devices of this host, and can delete the routes of other programs"
+    remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
+    yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
+
+
+def _manages_a_device(files: Files) -> bool:
+    paths = [f"{_LINKS}/{number}" for number in files.names(_LINKS)]
+    return any(_IS_MANAGED.search(files.read(path) or "") for path in paths)
+
+
+def _is_told_to_keep(files: Files) -> bool:
     folder = f"{_SETTINGS}.d"
-    paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]
-    if not any(_IS_KEEPING.search(files.read(path) or "") for path in paths):
-        sentence = "systemd-networkd has run since the boot, and can delete the routes of other programs"
-        remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
-        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
+    drop_ins = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
+    return any(_IS_KEEPING.search(files.read(path) or "") for path in (_SETTINGS, *drop_ins))

@@ -1,7 +1,9 @@
 """What systemd-networkd takes away when it starts again, in each release, and what brings it back or keeps it."""
 
+import json
+
 from hostrouting.config.settings import GuardConfig
-from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host, ours, remove
+from tests.support.gate import CIDR, HALVES, LAYOUT, apply, config, gate_tests, host, hostrouting, ours, remove
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -46,3 +48,25 @@ def test_what_it_takes_away() -> None:
             assert len(ours(system)) == 2
         remove(system)
         assert system.read(LAYOUT.networkd_path) is None
+
+
+def is_noted(system: System) -> bool:
+    """Whether a check of the host has the note that networkd can delete routes."""
+    document = json.loads(hostrouting(system, "check", CIDR, "--json").stdout)
+    return "systemd-networkd.service" in [finding["target"] for finding in document["findings"]]
+
+
+def test_a_networkd_that_manages_nothing() -> None:
+    """A networkd that does not run, or manages no device, takes nothing away: no check names it."""
+    with host(machines=()) as system:
+        system.must("systemctl", "stop", "systemd-networkd.service", "systemd-networkd.socket")
+        assert not is_noted(system)
+        apply(system, ROUTES)
+        system.must("systemctl", "restart", "systemd-networkd")
+        wait_for("every device to be seen", lambda: "unmanaged" in system.must("networkctl", "list", "eth0"))
+        assert not is_noted(system)
+        system.must("systemctl", "restart", "systemd-networkd")
+        assert len(ours(system)) == 2
+        system.lay("/etc/systemd/network/10-eth0.network", LINK)
+        restart(system)
+        assert is_noted(system)

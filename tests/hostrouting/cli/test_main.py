@@ -186,16 +186,54 @@ def test_a_name_server_in_a_service_network() -> None:
     )
 
 
-def test_a_networkd_that_deletes_static_routes() -> None:
-    """A check says that networkd deletes static routes, where a host has some or needs some, unless it is told not to."""
-    host, off = FakeHost(kernel=h200()), "ManageForeignRoutes=no"
-    host.files.texts["/run/systemd/netif/state"] = ""
-    for keep, line, is_noted in (("leave", "", 1), ("keep", "", 0), ("leave", off, 0), ("leave", f"#{off}", 1)):
-        host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{line}\n"
-        document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
-        said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
-        notes = [finding["target"] for finding in said.json["findings"] if finding["severity"] == "note"]
-        assert notes.count("systemd-networkd.service") == is_noted
+NETIF = "/run/systemd/netif"
+UNMANAGED = {
+    f"{NETIF}/links/1": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=carrier\n",
+    f"{NETIF}/links/2": "# Private.\nADMIN_STATE=unmanaged\nOPER_STATE=routable\n",
+}
+
+
+def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
+    """How many notes about systemd-networkd a check of this host has."""
+    document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
+    said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
+    notes = [finding["target"] for finding in said.json["findings"] if finding["severity"] == "note"]
+    return notes.count("systemd-networkd.service")
+
+
+@pytest.mark.parametrize(
+    ("files", "is_noted"),
+    [
+        ({f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""}, False),  # as systemd-tmpfiles makes them at boot
+        ({**UNMANAGED, f"{NETIF}/state": "OPER_STATE=routable\n"}, False),
+        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=pending\n"}, False),
+        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=configuring\n"}, True),
+        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=configured\n"}, True),
+        ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=failed\n"}, True),
+    ],
+)
+def test_what_a_networkd_writes(files: dict[str, str], is_noted: bool) -> None:  # noqa: FBT001  a column
+    """A check names networkd only where it manages a device: its folders are there at every boot."""
+    host = FakeHost(kernel=h200())
+    host.files.texts.update(files)
+    assert networkd_notes(host) == is_noted
+
+
+@pytest.mark.parametrize(
+    ("keep", "line", "is_noted"),
+    [
+        ("leave", "", True),
+        ("keep", "", False),
+        ("leave", "ManageForeignRoutes=no", False),
+        ("leave", "#ManageForeignRoutes=no", True),
+    ],
+)
+def test_a_networkd_that_keeps_static_routes(keep: str, line: str, is_noted: bool) -> None:  # noqa: FBT001  a column
+    """There is no note where networkd is told, by us or by somebody else, to keep the routes of other programs."""
+    host = FakeHost(kernel=h200())
+    host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
+    host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{line}\n"
+    assert networkd_notes(host, keep) == is_noted
 
 
 def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
