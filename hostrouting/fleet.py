@@ -21,7 +21,7 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.check.check import CheckReport, Escape, check_snapshot
+from hostrouting.check.check import CheckReport, Escape, check_snapshot, require_cidrs
 from hostrouting.check.report import DOUBTS, phrase_of, verb_of
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
@@ -77,29 +77,34 @@ class NodeGroup(NamedTuple):
 
 
 def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The files at these paths, each once: a directory stands for the *.json files in it.
+    """The files at these paths, each once: a directory stands for everything named *.json in it.
 
-    Raises ConfigError, which lists every path without a snapshot, or names a directory that cannot be read.
+    Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists every path that does
+    not exist and every directory without such a name, or names a directory that cannot be read.
     """
     files: list[str] = []
     faults: list[Fault] = []
     for path in [os.fspath(path) for path in paths]:
-        is_directory = os.path.isdir(path)
-        try:
-            inside = sorted(os.listdir(path)) if is_directory else []
-        except OSError as error:
-            raise ConfigError([Fault("", "", f"cannot be read: {error.strerror}")], path) from error
-        new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
-        new = [file for file in new if os.path.isfile(file) or not os.path.exists(file)]  # not a fifo, which may block
-        if os.path.exists(path) and not is_directory:
-            new = [path]
-        if not new:
-            rule = "has no *.json file" if is_directory else "does not exist"
-            faults.append(Fault("--snapshots", quote(path), rule, SAVE))
-        files += new
+        if os.path.isdir(path):
+            inside = _snapshots_in(path)
+            files += inside
+            if not inside:
+                faults.append(Fault("--snapshots", quote(path), "has no *.json file", SAVE))
+        elif os.path.lexists(path):
+            files.append(path)
+        else:
+            faults.append(Fault("--snapshots", quote(path), "does not exist", SAVE))
     if faults:
         raise ConfigError(faults)
     return tuple(dict.fromkeys(files))
+
+
+def _snapshots_in(directory: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError as error:
+        raise ConfigError([Fault("", "", f"cannot be read: {error.strerror}")], directory) from error
+    return [os.path.join(directory, name) for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
 def check_snapshots(
@@ -109,9 +114,15 @@ def check_snapshots(
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
     routes of hostrouting that are not in it. Any `concurrent.futures.Executor` will do, such as Dask's
-    (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, HostError if a worker was killed.
+    (`Client.get_executor()`). Raises ConfigError if there is nothing at a path, or nothing to check; HostError if a
+    worker was killed.
     """
-    files = find_snapshots(paths)
+    return check_files(find_snapshots(paths), config, executor)
+
+
+def check_files(files: Sequence[str], config: HostRoutingConfig, executor: Executor) -> Iterator[NodeResult]:
+    """The same for files that `find_snapshots` has found."""
+    require_cidrs(config)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
     count = 0
     try:
@@ -130,22 +141,36 @@ def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[No
 
 
 def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
-    """The result for the snapshot in this file. A bug or a lack of memory becomes a result, so others are judged."""
+    """The result for the snapshot in this file, or the reason why there is none: the other nodes have to be judged."""
     try:
-        snapshot = Snapshot.load(path)
-        report = check_snapshot(snapshot, config)
-        is_repairable = report.routes and not any(family.repair.unsafe for family in report.families)
-        plan = plan_static_routes(config, snapshot)
-        after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
-        repair = after.routes if is_repairable else ()
-        problem = _problem(report)
-        if report.escapes and not repair:  # most often in the middle of a roll-out
-            why = "static routes do not repair all of it" if after.escapes else "the configuration repairs it: apply it"
-            problem += f"; {why}"
+        return _judged(path, _read_snapshot(path), config)
+    except ConfigError as error:
+        # Without the path, so that all nodes with the same fault are one group.
+        return NodeResult(path, NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
     except HostRoutingError as error:
-        return NodeResult(path, NO_VERDICT, f"the snapshot{str(error).removeprefix(path)}")
-    except Exception as error:  # noqa: BLE001  the other nodes have to be judged
+        return NodeResult(path, NO_VERDICT, str(error))
+    except Exception as error:  # noqa: BLE001  a bug, or a lack of memory
         return NodeResult(path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}")
+
+
+def _read_snapshot(path: str) -> Snapshot:
+    if os.path.exists(path) and not os.path.isfile(path):  # a fifo may block, and some devices have no end
+        raise ConfigError([Fault("", "", "is not a regular file")], path)
+    return Snapshot.load(path)
+
+
+def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeResult:
+    report = check_snapshot(snapshot, config)
+    is_repairable = report.routes and not any(family.repair.unsafe for family in report.families)
+    plan = plan_static_routes(config, snapshot)
+    after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
+    repair = after.routes if is_repairable else ()
+    problem = _problem(report)
+    if report.escapes and not repair:  # most often in the middle of a roll-out
+        if after.escapes:
+            problem += "; static routes do not repair all of it"
+        else:
+            problem += "; the configuration repairs it: apply it"
     return NodeResult(path, report.verdict, problem, repair)
 
 

@@ -175,12 +175,19 @@ def check_kernel(
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
     """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no CIDRs are expected."""
+    require_cidrs(config)
     check = config.route_overlap
-    if not check.cidrs:
-        remedy = "name the networks that have to leave through the uplink"
-        raise ConfigError([Fault("routeOverlap.expectedCidrs", "", "is empty, so there is nothing to check", remedy)])
     judges = (Judge(Fib(snapshot, family), check) for family in sorted({cidr.version for cidr in check.cidrs}))
     return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))
+
+
+def require_cidrs(config: HostRoutingConfig) -> None:
+    """Raise ConfigError if the configuration expects no CIDRs."""
+    if config.route_overlap.cidrs:
+        return
+    rule = "is empty, so there is nothing to check"
+    remedy = "name the networks that have to leave through the uplink"
+    raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, remedy)])
 
 
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:

@@ -11,7 +11,7 @@ from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
+from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_files, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
 
 _MOST = 6  # names of nodes with one problem
@@ -20,10 +20,10 @@ _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 
 def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> Answer:
     """Check the snapshots in these folders in new processes, one for each processor; one check has these options."""
-    paths = find_snapshots(folders)
+    files = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
-        groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
+        groups = group_nodes(_shown(check_files(files, config, pool), len(files)))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
     return Answer(code, document, _lines(groups, options))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -47,6 +48,12 @@ def nodes(tmp_path: Path) -> Path:
     return save(tmp_path / "nodes", named)
 
 
+def in_this_process() -> Any:
+    """While the block runs, the command judges in a thread of this process."""
+    name = "hostrouting.cli.nodes.ProcessPoolExecutor"
+    return mock.patch(name, side_effect=lambda **_: ThreadPoolExecutor(1))
+
+
 def groups_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> tuple[fleet.NodeGroup, ...]:
     """The groups of these nodes."""
     with ThreadPoolExecutor(1) as executor:
@@ -83,7 +90,7 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
 def test_the_command(nodes: Path) -> None:
     """The page has the numbers, then each problem with its nodes and the repair; the document has the same groups."""
     here = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))  # what is installed here does not matter
-    with mock.patch("hostrouting.cli.nodes.ProcessPoolExecutor", side_effect=lambda **_: ThreadPoolExecutor(1)):
+    with in_this_process():
         said, document = (say("check", "--snapshots", str(nodes), CIDR, *form, host=here) for form in ([], ["--json"]))
         assert (said.code, document.code) == (1, 1), said.err
         assert said.lines[:7] == [
@@ -110,6 +117,41 @@ def test_the_command(nodes: Path) -> None:
         with mock.patch("os.listdir", side_effect=PermissionError(13, "Permission denied")):
             said = say("check", CIDR, "--snapshots", str(nodes))
         assert said == (3, "", f"hostrouting: {nodes} cannot be read: Permission denied\n")
+
+
+def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
+    """Whatever a *.json in a folder is, it has a result that says so, and the others are judged."""
+    save(tmp_path, {"vm": plain_vm().snapshot(), "cut": plain_vm().snapshot().to_json()[:200], "empty": ""})
+    (tmp_path / "dangling.json").symlink_to("nowhere")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "full.json").mkdir()
+    (tmp_path / "full.json" / "other.json").touch()
+    os.mkfifo(tmp_path / "fifo.json")  # whoever opens it waits for a writer
+    groups = groups_of(tmp_path)
+    assert {result.name: result.problem for group in groups for result in group.results} == {
+        "vm": "",
+        "cut": "the snapshot is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
+        "empty": "the snapshot is empty; save one with: hostrouting snapshot > FILE",
+        "dangling": "the snapshot cannot be read: No such file or directory",
+        "loop": "the snapshot cannot be read: Too many levels of symbolic links",
+        "endless": "the snapshot is not a regular file",
+        "folder": "the snapshot is not a regular file",
+        "full": "the snapshot is not a regular file",
+        "fifo": "the snapshot is not a regular file",
+    }
+    with in_this_process():
+        said = say("check", CIDR, "--snapshots", str(tmp_path))
+    assert (said.code, said.err, said.lines[0]) == (2, "", "9 nodes: 8 no verdict, 1 ok")
+    for name in ("cut", "dangling", "endless", "fifo", "folder", "full", "loop"):
+        assert re.search(rf"\b{name}\b", said.out)
+
+
+def test_a_check_without_cidrs_has_no_rows(nodes: Path) -> None:
+    """A configuration without expected CIDRs is refused once, and not once for each node."""
+    with pytest.raises(ConfigError, match=r"routeOverlap\.expectedCidrs is empty"):
+        groups_of(nodes, HostRoutingConfig())
 
 
 def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +191,7 @@ def test_a_killed_worker(tmp_path: Path) -> None:
 def test_paths_without_snapshots(tmp_path: Path) -> None:
     """Every path without a snapshot is named; without a path there is nothing to do."""
     assert fleet.find_snapshots([]) == ()
-    os.mkfifo(tmp_path / "fifo.json")  # whoever opens it waits for a writer
+    (tmp_path / ".hidden.json").touch()
     with pytest.raises(ConfigError) as caught:
         fleet.find_snapshots(["/nowhere", tmp_path])
     assert [fault.rule for fault in caught.value.faults] == ["does not exist", "has no *.json file"]
