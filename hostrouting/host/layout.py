@@ -40,7 +40,9 @@ class HostLayout:
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
     """The marker with the findings of a check that has some."""
-    markers = (ok_path, detected_path)
+    undecided_path = "/run/aks-flex-node/route-overlap.undecided"
+    """The file with the doubts of a check that is undecided. An agent that knows the two markers finds neither."""
+    markers = (ok_path, detected_path, undecided_path)
     """The files that the check writes; at most one of them exists."""
 
     _unit_folders = (unit_directory, "/run/systemd/system")

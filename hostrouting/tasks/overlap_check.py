@@ -55,13 +55,15 @@ class CheckRouteOverlap(SectionTask):
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*WRONG, *_REMEDIES)]
         lines = [text for kind in (wrong, remedies) for text in first_of([finding.line for finding in kind], _SHOWN)]
+        open_families = [family for family in report.families if family.verdict == "undecided"]
         marks: dict[str, tuple[str, Iterable[str]]] = {
             "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),
             "overlap": (HostLayout.detected_path, (finding.line for finding in wrong)),
             "no-default-route": (HostLayout.detected_path, ("no-default-route",)),
+            "undecided": (HostLayout.undecided_path, map(str, open_families)),
         }
         try:
-            self._mark(*marks.get(report.verdict, (None, ())))
+            self._mark(*marks[report.verdict])
         except HostError as error:
             ctx.log.warning("%s", error)
         for severity in SEVERITIES:

@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting.host.layout import HostLayout
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.testing import FakeHost, plain_vm
+from tests.support.check_script import Checked, check
+from tests.support.commands import fabric_host
 from tests.support.programs import EXAMPLES, completed
+from tests.support.tasks import config, run
 
 FOLDER = EXAMPLES / "fleet/npd"
-UNKNOWN = "UNKNOWN: there is no verdict of a check since this host booted; on the host, run: hostrouting status"
+UNKNOWN = (
+    "UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status"
+)
+DOUBT = "UNDECIDED: default routes compete in IPv4: set expectedDevs; run: hostrouting check"
 
 
 @pytest.mark.linux
@@ -16,17 +25,48 @@ UNKNOWN = "UNKNOWN: there is no verdict of a check since this host booted; on th
     ("marker", "text", "code", "line"),
     [
         ("ok", "ok\nNOTE: a route is not ours\n", 0, "OK: every expected CIDR leaves through an expected device"),
-        ("ok", "undecided\n", 3, UNKNOWN),
+        ("ok", "", 3, UNKNOWN),
+        ("undecided", f"{DOUBT}\nUNDECIDED: more\n", 3, DOUBT),
         ("detected", "OVERLAP: 10.9.0.0–10.9.0.9 by ib0\nOVERLAP: more\n", 1, "OVERLAP: 10.9.0.0-10.9.0.9 by ib0"),  # noqa: RUF001  as the check writes it
         ("detected", "no-default-route\n", 1, "no-default-route"),
         ("other", "ok\n", 3, UNKNOWN),
     ],
 )
 def test_the_plugin(marker: str, text: str, code: int, line: str, tmp_path: Path) -> None:
-    """It says what the marker says; without a marker, or undecided, that the state is unknown."""
+    """It says what the marker says; without a marker, that the state is unknown."""
     (tmp_path / f"route-overlap.{marker}").write_text(text, encoding="utf-8")
     done = completed(["sh", FOLDER / "hostrouting-npd.sh", tmp_path])
     assert (done.returncode, done.stdout, done.stderr) == (code, f"{line}\n", "")
+
+
+def said_in(folder: Path) -> tuple[int, str]:
+    """The exit status of the plugin, and what it says of the markers in this folder."""
+    done = completed(["sh", FOLDER / "hostrouting-npd.sh", folder])
+    return done.returncode, done.stdout
+
+
+@pytest.mark.linux
+def test_an_undecided_check(tmp_path: Path) -> None:
+    """After a check of the library that is undecided, the plugin says UNDECIDED and what the doubt is."""
+    host = FakeHost(kernel=plain_vm())
+    host.faults.is_restless = True  # the tables keep changing while they are read
+    run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))
+    for path in HostLayout.markers:
+        if path in host.files.texts:
+            (tmp_path / Path(path).name).write_text(host.files.texts[path])
+    code, said = said_in(tmp_path)
+    assert (code, said.startswith("UNDECIDED: the route tables kept changing")) == (3, True)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_an_undecided_boot_script(tmp_path: Path) -> None:
+    """The same after the boot script."""
+    with fabric_host() as namespace:
+        namespace.batch(["route append default via 10.0.0.7 dev eth1 onlink"])
+        Checked(namespace, check("10.0.0.0/8"), tmp_path)
+    code, said = said_in(tmp_path / "run/aks-flex-node")
+    assert (code, said) == (3, f"{DOUBT}\n")
 
 
 def test_the_configuration() -> None:

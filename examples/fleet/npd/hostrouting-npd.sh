@@ -3,13 +3,22 @@
 # Exit status 0: fine, 1: a problem, 3: unknown. The argument, which is optional, is the directory of the markers.
 markers=${1:-/run/aks-flex-node}/route-overlap
 
-# node-problem-detector cuts a long line, perhaps between the bytes of a dash.
-if line=$(sed 's/–/-/g; q' "$markers.detected" 2>/dev/null); then
+first_line() {
+  # node-problem-detector cuts a long line, perhaps between the bytes of a dash.
+  sed 's/–/-/g; q' "$1" 2>/dev/null
+}
+
+if line=$(first_line "$markers.detected"); then
   printf '%s\n' "$line"
   exit 1
-elif read -r verdict 2>/dev/null <"$markers.ok" && [ "$verdict" = ok ]; then
+fi
+if line=$(first_line "$markers.undecided"); then
+  printf '%s\n' "$line"
+  exit 3
+fi
+if [ "$(first_line "$markers.ok")" = ok ]; then
   echo 'OK: every expected CIDR leaves through an expected device'
   exit 0
 fi
-echo 'UNKNOWN: there is no verdict of a check since this host booted; on the host, run: hostrouting status'
+echo 'UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status'
 exit 3

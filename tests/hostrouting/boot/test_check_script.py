@@ -24,6 +24,8 @@ OVERLAP = (
 )
 HEALTHY, FABRIC = "10.0.0.0/8", "172.16.0.0/16"
 MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
+MADE_UNDECIDED = "route-overlap.undecided"
+COMPETES = "UNDECIDED: default routes compete in IPv4: set expectedDevs"
 COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
 # The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and the markers.
 RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = {
@@ -34,7 +36,10 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
         *("STRICT", ["route del default"], FABRIC, 1, 3, "no-default-route"),
         {MADE_DETECTED: "no-default-route\n"},
     ),
-    "undecided": ("STRICT", COMPETING, HEALTHY, 0, 4, "undecided", {}),
+    "undecided": (
+        *("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"),
+        {MADE_UNDECIDED: f"{COMPETES}; run: hostrouting check\n"},
+    ),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }
 
