@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import BackendError, ConfigError, Fault
+from hostrouting.errors import BackendError, ConfigError, Fault, HostError
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.snapshot import Snapshot
 
@@ -50,17 +52,46 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The configuration in --config; without --config, the installed one, or an empty one for a snapshot."""
     if arguments.config is not None:
         return read_config(arguments.config)
-    if arguments.snapshot is not None or getattr(arguments, "snapshots", None) or not host.may_have_ours:
+    try:
+        return _find_installed(arguments, host)
+    except ConfigError as error:
+        command = f"hostrouting {arguments.command}"
+        if arguments.command == "repair":  # it prints the whole configuration, and so it needs one
+            command = f"echo {{}} | {command} --config -"
+        more = f"to go on without it: {command} {shlex.join(arguments.cidrs or ['CIDR'])}"
+        *others, fault = error.faults
+        raise ConfigError([*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
+
+
+def find_config_or_warn(arguments: argparse.Namespace, host: Host) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
+    """The same for a question that can be answered without; a warning says that the installed one is unusable."""
+    if arguments.config is not None:
+        return read_config(arguments.config), ()
+    try:
+        return _find_installed(arguments, host), ()
+    except (ConfigError, HostError) as error:
+        sentence = f"the installed configuration was not used: {_reason_of(error)}"
+        remedy = "as root: hostrouting apply --config FILE --allow-removal, or hostrouting remove"
+        return HostRoutingConfig(), (Finding("file", "warning", sentence, HostLayout.config_path, remedy),)
+
+
+def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
+    """The installed configuration; an empty one if there is none, or if this is about other hosts."""
+    is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
+    if is_elsewhere or not host.may_have_ours:
         return HostRoutingConfig()
     from hostrouting.tasks.install import read_installed  # noqa: PLC0415  most hosts that are checked have none
 
-    try:
-        return read_installed(host) or HostRoutingConfig()
-    except ConfigError as error:
-        words = getattr(arguments, "cidrs", None) or [getattr(arguments, "address", "CIDR")]
-        more = f"to go on without it: echo {{}} | hostrouting {arguments.command} --config - {shlex.join(words)}"
-        *others, fault = error.faults
-        raise ConfigError([*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
+    return read_installed(host) or HostRoutingConfig()
+
+
+def _reason_of(error: ConfigError | HostError) -> str:
+    """The error in one line, without what could be done about it."""
+    if isinstance(error, HostError):
+        return str(error)
+    bare = ConfigError([fault._replace(remedy="") for fault in error.faults], error.source)
+    headline, *faults = str(bare).splitlines()
+    return f"{headline} {'; '.join(fault.strip() for fault in faults)}".strip()
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:

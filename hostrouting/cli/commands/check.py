@@ -9,7 +9,16 @@ import argparse
 
 from hostrouting.cli.check import code_with, make_check, with_gate_command
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import adding_cidrs, as_whom, bad_input, find_config, typed_name, typed_options, with_cidrs
+from hostrouting.cli.source import (
+    adding_cidrs,
+    as_whom,
+    bad_input,
+    find_config,
+    find_config_or_warn,
+    typed_name,
+    typed_options,
+    with_cidrs,
+)
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.obstacles import find_ungated
@@ -18,8 +27,11 @@ ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--i
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    known, file = find_config(arguments, host), arguments.config
-    config = with_cidrs(known, arguments.cidrs)
+    if arguments.cidrs:
+        known, unusable = find_config_or_warn(arguments, host)
+    else:
+        known, unusable = find_config(arguments, host), ()
+    config, file = with_cidrs(known, arguments.cidrs), arguments.config
     options = typed_options(arguments)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
@@ -28,10 +40,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
         return check_nodes(arguments.snapshots, config, options)
     check = make_check(config, host, arguments.snapshot, repaired=adding_cidrs(known, arguments.cidrs))
+    check = check._replace(findings=(*unusable, *check.findings))
     if arguments.snapshot is None:
         named = HostLayout.config_path if file is None else typed_name(file)
         ungated = with_gate_command(find_ungated(config, host), check.gate_command(options, named))
         check = check._replace(findings=(*check.findings, *ungated))
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
     copied = f", with a copy of {typed_name(file)}" if file is not None and arguments.snapshot is not None else ""
+    if unusable:
+        copied = f", after {HostLayout.config_path} has been repaired"
     return Answer(code, check.document(), check.lines(options, as_whom(arguments), copied), check.report)

@@ -11,8 +11,8 @@ from hostrouting.check.check import FamilyReport
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts, verdict_sentence
-from hostrouting.cli.output import FINE, Answer, capped
-from hostrouting.cli.source import as_whom, bad_input, find_config, read_host
+from hostrouting.cli.output import FINE, Answer, capped, say
+from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
@@ -44,7 +44,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         raise bad_input("ADDRESS", rule, remedy, show(text)) from error
     if address.is_unspecified or address.is_multicast or text == "255.255.255.255":  # Linux routes these in other ways
         raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
-    config, number = find_config(arguments, host), int(address)
+    config, unusable = find_config_or_warn(arguments, host)
+    for finding in unusable:
+        say(finding.line)
+    number = int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
     (decision, others), [part] = fib.ends(number), judge.parts(number, number)

@@ -172,6 +172,65 @@ def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
     assert say("explain", "172.16.5.9", "--json", host=host).json["expectedDevs"] == ["ib0"]
 
 
+UNUSABLE = {
+    "not JSON": ("{", "/etc/hostrouting/config.json is not JSON: "),
+    "a fault": (
+        '{"routeOverlap": {"mode": 1}}',
+        "/etc/hostrouting/config.json: routeOverlap.mode: 1 is not one of WARN, STRICT",
+    ),
+    "two faults": (
+        '{"routeOverlap": {"mode": 1, "modes": 2}}',
+        "/etc/hostrouting/config.json has 2 faults: routeOverlap.mode: 1 is not one of WARN, STRICT; ",
+    ),
+    "absent": (None, "/etc/hostrouting/config.json is missing, although "),
+    "a folder": ("in it", "cannot read /etc/hostrouting/config.json: it is a directory"),
+}
+
+
+def with_unusable_config(name: str, kernel: FakeKernel) -> FakeHost:
+    """A host on which something is installed, and config.json has become unusable in this way."""
+    host = FakeHost(kernel=kernel)
+    check = {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}
+    say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
+    text, _ = UNUSABLE[name]
+    del host.files.texts[HostLayout.config_path]
+    if name == "a folder":
+        host.files.texts[f"{HostLayout.config_path}/inside"] = ""
+    elif text is not None:
+        host.files.texts[HostLayout.config_path] = text
+    return host
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_typed_cidrs_need_no_configuration(name: str) -> None:
+    """Typed CIDRs are checked where config.json is unusable; a warning names the file and the fault."""
+    host = with_unusable_config(name, h200())
+    said = say("check", CIDR, "--json", host=host)
+    assert (said.code, said.err, said.json["verdict"]) == (1, "", "overlap")
+    [warning] = [finding for finding in said.json["findings"] if finding["name"] == "file"]
+    sentence = f"the installed configuration was not used: {UNUSABLE[name][1]}"
+    assert warning["sentence"].startswith(sentence)
+    assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
+    page = say("check", CIDR, host=host)
+    assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
+    assert "Permanently, as root, after /etc/hostrouting/config.json has been repaired:" in page.lines
+    assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")
+    assert sentence in say("explain", "172.16.5.9", host=host).err
+    # An exit code of its own only where it is asked for.
+    fine = with_unusable_config(name, plain_vm())
+    codes = [say("check", CIDR, *more, host=fine).code for more in ([], ["--fail-on", "warning"])]
+    assert codes == [0, 1]
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_needs_the_configuration(name: str) -> None:
+    """A check without typed CIDRs is refused, and a repair, which would drop what is installed."""
+    host = with_unusable_config(name, h200())
+    for words in (["check"], ["repair", CIDR]):
+        said = say(*words, host=host)
+        assert (said.code != 0, said.out, HostLayout.config_path in said.err) == (True, "", True)
+
+
 def test_a_name_server_in_a_service_network() -> None:
     """It is a finding of a check on the host, of its snapshot, and of the verdict after apply."""
     host, typed = FakeHost(kernel=plain_vm()), ("--config", "-", "--json")
