@@ -184,6 +184,7 @@ def _facts(escape: Escape) -> dict[str, Any]:
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
         "prefixes": [*map(str, escape.prefixes)],
+        "kind": escape.kind,
         "devs": list(escape.devs),
         "via": {
             "dev": dev,

@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
 
 _WAIT = "the longest wait for a default route or device (60)"
 _GATE = "a unit that the gate also holds back, such as kubelet.service; can be repeated"
-_IGNORE = "a finding, as --json names it, that does not count; can be repeated"
+_IGNORE = "a finding, by its name, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
@@ -61,8 +61,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
-    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 on a warning as well"},
-    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": _IGNORE},
+    "--fail-on": {
+        "choices": ["warning"],
+        "type": str.lower,
+        "metavar": "warning",
+        "help": "exit with 1 on a warning as well",
+    },
+    "--ignore": {"metavar": "NAME", "action": "append", "type": str.lower, "default": [], "help": _IGNORE},
     "--gate": {"metavar": "UNIT", "action": "append", "default": [], "help": _GATE},
     "--commands": {"action": "store_true", "help": "print the repair as commands, which last until the next boot"},
     "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, is_reserved
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
 from hostrouting.reading import camel, load, must, parse, path_of, read, register, section, text_as, written
@@ -29,12 +29,19 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _LENGTHS = {str(length): length for length in range(1000)}  # int() also reads 08, and digits of other alphabets
 _WIDEST = {4: 8, 6: 32}  # networks of pods
 
-# Units that cannot wait for the gate; of the early ones, how their names begin.
 _OWN = ("static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "hostrouting-guard.service")
 _EARLY = (
-    *("systemd-", "dbus", "NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *("wpa_supplicant", "cloud-init", "openibd.", "nftables"),
+    # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
+    *("systemd-", "udev.", "dbus", "messagebus."),
+    # what gives this host its addresses and its default route
+    *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
+    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.", "openvswitch", "ovs-", "ovsdb-"),
+    # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
+    *("cloud-init", "openibd.", "rdma-"),
+    *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
 )
+"""How the names of units begin that the network, or the gate itself, needs."""
+_RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
 
 # The rules of single values.
@@ -51,6 +58,7 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     if bits > most:
         raise ValueError("has too long a prefix", f"the length is at most {most}")
     prefix = Prefix.around(address.version, int(address), bits)
+    _require_no_ipv4(prefix.to_network())
     if has_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if is_exact and prefix.ip != address:
@@ -60,6 +68,27 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
 
 for _kind in (IPv4Network, IPv6Network):
     register(_kind, text_as(str, "is not a string"))  # each setting has its own rules for a network
+
+
+def _require_no_ipv4(block: Network | IP) -> None:
+    """Raise ValueError if this is IPv4 in the notation of IPv6: Linux routes no IPv4 packet by it."""
+    plain = as_ipv4(Prefix.of(block))
+    if plain is not None:
+        text = plain.ip if isinstance(block, IPv6Address) else plain
+        raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
+
+
+def _router(ip: IP) -> IP:
+    _require_no_ipv4(ip)
+    return ip
+
+
+def _is_awaited(unit: str) -> bool:
+    """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own units do."""
+    if unit in _OWN:
+        return True
+    is_machine = unit.partition("@")[0] == "systemd-nspawn"
+    return unit.startswith(_EARLY) and not is_machine
 
 
 def _is_ordinary(block: Network | IP) -> bool:
@@ -72,7 +101,7 @@ Pods: TypeAlias = Annotated[
     Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
 ]
 Router: TypeAlias = Annotated[
-    IP, must(lambda ip: ip in LINK_LOCAL or _is_ordinary(ip), "lies in a reserved range, which has no routers")
+    IP, _router, must(lambda ip: ip in LINK_LOCAL or _is_ordinary(ip), "lies in a reserved range, which has no routers")
 ]
 Device: TypeAlias = Annotated[
     str, must(r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
@@ -88,8 +117,14 @@ Unit: TypeAlias = Annotated[
     str,
     must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
     must(
-        lambda unit: unit not in _OWN and (unit.partition("@")[0] == "systemd-nspawn" or not unit.startswith(_EARLY)),
+        lambda unit: not _is_awaited(unit),
         "is needed for the network, or by the gate itself, so this unit and the gate would wait for each other",
+        "name the unit that needs the network, such as kubelet.service",
+    ),
+    must(
+        lambda unit: unit not in _RUNTIMES,
+        "starts the containers of the whole host",
+        "name the unit that must wait, such as kubelet.service",
     ),
 ]
 _SELECTOR = rf"({'|'.join(SELECTORS)}|attribute-\d+) [\w./:-]+"

@@ -135,6 +135,16 @@ LINK_LOCAL = IPv6Network("fe80::/10")
 
 MULTICAST = IPv6Network("ff00::/8")
 
+_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
+
+
+def as_ipv4(block: Prefix) -> Prefix | None:
+    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`); None for every other block."""
+    if block not in Prefix.of(_IPV4_MAPPED):
+        return None
+    return Prefix.around(IPV4, block.first & 0xFFFFFFFF, block.length - _IPV4_MAPPED.prefixlen)
+
+
 _RANGES = "0.0.0.0/8 127.0.0.0/8 224.0.0.0/3 ::/127 ::ffff:0.0.0.0/96 fe80::/10 ff00::/8"
 _RESERVED = tuple(map(Prefix.parse, _RANGES.split()))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hypothesis import strategies as st
 
 from hostrouting import config
-from hostrouting.model.prefix import IP, Prefix, as_ip, ip_at, is_reserved, width_of
+from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4, ip_at, is_reserved, width_of
 from hostrouting.model.route import (
     OURS,
     PATHLESS,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
+_UNITS = ("k3s.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
@@ -57,7 +57,8 @@ def networks(family: int | None = None) -> SearchStrategy[config.Network]:
     """Any network of this family; without a family, of either one."""
     if family is None:
         return networks(4) | networks(6)
-    return prefixes(Prefix(family, 0, 0)).map(Prefix.to_network)
+    ordinary = prefixes(Prefix(family, 0, 0)).filter(lambda block: as_ipv4(block) is None)
+    return ordinary.map(Prefix.to_network)
 
 
 def destinations(family: int) -> SearchStrategy[config.Network]:

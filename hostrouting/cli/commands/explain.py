@@ -17,7 +17,7 @@ from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
-from hostrouting.model.prefix import as_ip
+from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
 
@@ -35,15 +35,7 @@ _RESULTS = {
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    text, example = arguments.address, "an example: 172.16.5.9"
-    try:
-        address = as_ip(text)
-    except ValueError as error:
-        zone = ("has a zone", "write the address without it")
-        rule, remedy = zone if "%" in text else ("is not an address", example)
-        raise bad_input("ADDRESS", rule, remedy, show(text)) from error
-    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":  # Linux routes these in other ways
-        raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
+    address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     for finding in unusable:
         say(finding.line)
@@ -80,6 +72,23 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             yield f"No rule routes other packets to {address} differently."
 
     return Answer(FINE, document, lines())
+
+
+def _read_address(text: str) -> IP:
+    """The address of one host; raises ConfigError for anything else."""
+    example = "an example: 172.16.5.9"
+    try:
+        address = as_ip(text)
+    except ValueError as error:
+        zone = ("has a zone", "write the address without it")
+        rule, remedy = zone if "%" in text else ("is not an address", example)
+        raise bad_input("ADDRESS", rule, remedy, show(text)) from error
+    plain = as_ipv4(Prefix.of(address))
+    if plain is not None:
+        raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))
+    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":  # Linux routes these in other ways
+        raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
+    return address
 
 
 def _plain(decision: Decision) -> dict[str, object]:

@@ -7,7 +7,7 @@ import pytest
 from hostrouting.check.report import check_findings, repair_commands, verdict_sentence
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm, vpn_node
@@ -97,6 +97,25 @@ def test_the_gateway_of_an_escape() -> None:
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("docker0", gateway=as_ip("10.9.0.1")))
     [escape, *_] = findings(vm_with(Route(INSIDE, hops), links=(DOCKER,)))
     assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
+
+
+@pytest.mark.parametrize("kind", ["blackhole", "unreachable", "prohibit"])
+def test_the_kind_of_an_escape(kind: Refusing) -> None:
+    """Programs read what happens to the packets: the name alone does not say how they are refused."""
+    by_route = Route(INSIDE, type=kind, protocol=4)
+    by_rule = Rule(family=4, priority=50, action=kind, dst=INSIDE)
+    for host in (vm_with(by_route), vm_with(rules=(by_rule,))):
+        [escape, *_] = findings(host)
+        assert (escape.name, escape.facts["kind"]) == ("refused", kind)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"), [("own range", "own-range"), ("no route", "no-route"), ("a repair of one route", "overlap")]
+)
+def test_the_kind_of_other_escapes(host: str, kind: str) -> None:
+    """Elsewhere the kind is the name."""
+    [escape, *_] = findings(HOSTS[host])
+    assert (escape.name, escape.facts["kind"]) == (kind, kind)
 
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:

@@ -76,6 +76,8 @@ def test_what_is_loaded(words: str) -> None:
         ("explain", "required: ADDRESS"),
         ("explain 172.16.0.0/16", 'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9'),
         ("explain fe80::1%eth0", 'ADDRESS: "fe80::1%eth0" has a zone; write the address without it'),
+        ("explain ::ffff:10.0.0.1", 'is IPv4, written as IPv6; write "10.0.0.1"'),
+        ("check ::ffff:10.0.0.0/104", 'CIDR: "::ffff:10.0.0.0/104" is IPv4, written as IPv6; write'),
         ("explain 0.0.0.0", "is not the address of one host"),
         ("explain ff02::1", "is not the address of one host"),
         ("explain 255.255.255.255", "is not the address of one host"),
@@ -327,6 +329,15 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     assert check.code(NAMES) == 0
     beside = {finding.name for finding in check.findings} - ignored
     assert check.code(ignored) == (0 if not beside else check.code({*NAMES} - beside))
+
+
+def test_names_of_findings_in_any_case() -> None:
+    """A name can be typed as a page prints it, in capitals, or as --json does."""
+    host = FakeHost(kernel=plain_vm())
+    host.faults.is_restless = True
+    for name in ("KERNEL-DIFFERS", "kernel-differs", "Kernel-Differs"):
+        assert (say("check", CIDR, host=host).code, say("check", CIDR, "--ignore", name, host=host).code) == (3, 0)
+    assert say("check", CIDR, "--fail-on", "WARNING", host=host).code == 1
 
 
 @given(nodes(), st.integers(0, 1 << 16), st.booleans())

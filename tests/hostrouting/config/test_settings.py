@@ -278,6 +278,10 @@ gate.units | is empty: no unit would wait | [[]]
 gate.units[0] | is not the name of a service; write one | ["a.socket", "a/b.service", "@.service", "a*.service", "a", "%n.service"]
 gate.units[0] | is needed for the network, or by the gate | ["hostrouting-guard.service", "systemd-networkd.service", "nftables.service", "NetworkManager.service"]
 gate.units[0] | is needed for the network, or by the gate | ["static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "cloud-init.service"]
+gate.units[0] | is needed for the network, or by the gate | ["dbus-broker.service", "messagebus.service", "dbus.service", "frr.service", "systemd-networkd-wait-online.service"]
+gate.units[0] | is needed for the network, or by the gate | ["NetworkManager-wait-online.service", "ifupdown-wait-online.service", "ifup@eth0.service", "wicked.service", "connman.service"]
+gate.units[0] | is needed for the network, or by the gate | ["udev.service", "firewalld.service", "netfilter-persistent.service", "openvswitch-switch.service"]
+gate.units[0] | starts the containers of the whole host; name the unit that must wait, such as kubelet.service | ["containerd.service", "crio.service"]
 guard.enabled | is not true or false | [1, "yes"]
 probeRewrite.interfaces[0] | is the loopback device | ["lo"]
 probeRewrite.linkLocal | is not in fe80::/10 | ["fec0::1", "169.254.0.1"]
@@ -323,6 +327,32 @@ def test_refused(key: str, rule: str, values: list[Any]) -> None:
         assert str(fault).startswith(f"{key}: {fault.value} {rule}")
         assert str(fault).isascii()
         assert str(fault).isprintable()
+
+
+MAPPED = {
+    "staticRoutes.routes[0].destination": ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+    "staticRoutes.routes[0].gateway": ("::ffff:10.0.0.1", "10.0.0.1"),
+    "routeOverlap.expectedCidrs[0]": ("::ffff:a00:1/104", "10.0.0.0/8"),
+    "routeOverlap.serviceCidrs[0]": ("::ffff:0:0/96", "0.0.0.0/0"),
+    "routeOverlap.podCidrs[0]": ("::ffff:10.244.0.0/112", "10.244.0.0/16"),
+    "azureVnetCleanup.managed[0]": ("::FFFF:10.1.0.0/112", "10.1.0.0/16"),
+    "azureVnetCleanup.protect[0]": ("::ffff:10.1.0.9", "10.1.0.9/32"),
+}
+
+
+@pytest.mark.parametrize("key", MAPPED)
+def test_ipv4_mapped(key: str) -> None:
+    """What is IPv4 has to be written as IPv4, in every field: Linux routes no IPv4 packet by it."""
+    written, right = MAPPED[key]
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_mapping(with_value(key, written))
+    (fault,) = caught.value.faults
+    assert str(fault) == f'{key}: "{written}" is IPv4, written as IPv6; write "{right}"'
+
+
+def test_wider_than_mapped() -> None:
+    """A network of IPv6 that contains those addresses is one of IPv6."""
+    assert expect("::/0", "::/64", "::fffe:0:0/95").expected_cidrs[0].prefixlen == 0
 
 
 @given(st.text(max_size=17) | st.text("eE0_.-\n/", max_size=17))
