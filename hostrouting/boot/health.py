@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Name, worst_first
-from hostrouting.host.files import Entry
+from hostrouting.host.files import Entry, Files
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
@@ -39,9 +40,9 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
     """Files that are missing or edited, and files in gate.d that are not ours; only these units run the gate."""
     files = host.files
+    yield from _of_folders(files, units)
     for path in foreign_steps(files):
-        sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
-        yield Finding("file", "note", sentence, path)
+        yield _of_foreign_step(files, path, units)
     for name in files.names(HostLayout.gate_directory):
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
@@ -50,16 +51,62 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
-    required = [step for step, (_, is_required) in steps_of(config) if is_required]
-    needed = {HostLayout.gate_path, *map(HostLayout.step_path, required)}
     for file in files_of(config):
-        if not files.look(file.path):
-            if not file.path.endswith(DROP_IN):  # see _of_unit
-                is_needed = file.path in needed and bool(units)
-                sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
-                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, AGAIN)
-        elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            yield Finding("file", "error", f"{file.path} differs in text, owner or mode", file.path, AGAIN)
+        yield from _of_file(files, file, config, units, is_current=writer == WRITER)
+
+
+def _of_file(files: Files, file: File, config: HostRoutingConfig, units: str, *, is_current: bool) -> Iterator[Finding]:
+    """What is wrong with one file of ours. Only its absence is, or its emptiness, if another release wrote it."""
+    path = file.path
+    steps = [HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required]
+    if not files.look(path):
+        if path.endswith(DROP_IN):  # see _of_unit
+            return
+        if units and path in (HostLayout.gate_path, *steps):
+            yield Finding("gate-shut", "error", f"{path} is missing, so {units} cannot start", path, AGAIN)
+        else:
+            yield Finding("file", "error", f"{path} is missing", path, AGAIN)
+        return
+    why_not_run, _ = _why_not_run(files, path)
+    if units and path in steps and why_not_run:
+        sentence = f"{why_not_run}, so the gate does not run it, and {units} cannot start"
+        yield Finding("gate-shut", "error", sentence, path, AGAIN)
+    elif file.differs(files) if is_current else files.read(path) == "":
+        yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
+
+
+def _of_folders(files: Files, units: str) -> Iterator[Finding]:
+    """Folders in which others than root could replace the steps: gate.sh then runs none."""
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        entry = files.look(folder)
+        if entry is not None and entry.is_open_to_others:
+            sentence = f"others than root can write to {folder}, and root runs what is there"
+            if units:
+                sentence += f", so {units} cannot start"
+            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
+            yield Finding("gate-shut", "error", sentence, folder, remedy)
+
+
+def _of_foreign_step(files: Files, path: str, units: str) -> Finding:
+    """That units wait for a script of somebody else, or why the gate does not run it."""
+    why_not_run, remedy = _why_not_run(files, path)
+    if units and why_not_run:
+        sentence = f"{why_not_run}, so the gate does not run it, and {units} cannot start"
+        return Finding("gate-shut", "error", sentence, path, remedy)
+    sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
+    return Finding("file", "note", sentence, path)
+
+
+def _why_not_run(files: Files, step: str) -> tuple[str, str]:
+    """Why gate.sh does not run this step, and the remedy; both are empty if it does."""
+    entry = files.look(step)
+    if entry is None:
+        return "", ""
+    if entry.kind == "link":
+        return f"{step} is a link", "put a copy of the file in its place"
+    if entry.is_open_to_others:
+        return f"others than root can write to {step}", f"as root: chown root {step} && chmod 644 {step}"
+    return "", ""
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:

@@ -31,6 +31,11 @@ class Entry(NamedTuple):
     is_trusted: bool = True
     """Whether root or the current user owns it: another owner could change it at any time."""
 
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether somebody else than root, or the current user, can write to it."""
+        return bool(self.mode & 0o022) or not self.is_trusted
+
     def __str__(self) -> str:
         return f"{self.kind} to {self.target}" if self.target else self.kind
 

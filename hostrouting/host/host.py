@@ -70,12 +70,12 @@ class Host:
         return cls()
 
     @classmethod
-    def offline(cls, root: str) -> Host:
+    def offline(cls, root: str, *, rights: Callable[[], Rights] = own_rights) -> Host:
         """An image mounted at root: files are written and units are enabled there; no kernel is touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it.
         """
-        return cls(backend=None, files=LocalFiles(root), manager=None)
+        return cls(backend=None, files=LocalFiles(root), manager=None, rights=rights)
 
     @property
     def nftables(self) -> Nftables:

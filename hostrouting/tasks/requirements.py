@@ -39,7 +39,8 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
     if is_nothing(config):
         return
     for folder in (HostLayout.config_directory, HostLayout.gate_directory):
-        if (entry := host.files.look(folder)) and (entry.mode & 0o022 or not entry.is_trusted):
+        entry = host.files.look(folder)
+        if entry is not None and entry.is_open_to_others:
             sentence = f"users other than root can write to {folder}, and root runs what is there"
             yield Finding("file", "error", sentence, folder, f"as root: chown root {folder} && chmod 755 {folder}")
     for tool, package in _PACKAGES.items():
@@ -48,6 +49,10 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
             # More may be installed into an image later.
             severity: Severity = "error" if host.backend is not None else "warning"
             yield Finding("requirement", severity, sentence, tool, f"install the package {package}")
+    if host.backend is None and not host.rights().is_root:
+        sentence = "this process is not root, so another user owns what it writes, and root runs that at boot"
+        remedy = "prepare the image as root, or give these files to root"
+        yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     if (manager := host.running_manager) is not None:
         yield from _systemd_findings(manager, gated_units(config))
 

@@ -268,7 +268,8 @@ look() {
   exec "${awk[@]}" "$program" "${configuration[@]}" <&"${COPROC[0]}" 3>"/dev/fd/${COPROC[1]}"
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
-level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected,undecided}; exit 1' TERM # no verdict, no marker
+level=6 said='' next=0 looks=0
+trap 'rm -f "$state"/route-overlap.{ok,detected,undecided}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
   mapfile -t output < <(look)
   [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
@@ -298,6 +299,8 @@ if [[ $text != "$old" ]]; then
   [[ -d $state ]] || mkdir -p "$state"
   { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || { rm -f "$new"; failed=1; }
 fi
-for name in ok detected undecided; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name" || failed=1; done
+for name in ok detected undecided; do
+  [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name" || failed=1
+done
 [[ ! $failed ]] || level=4 say "check-route-overlap: the result cannot be written to $state"
 exit $((level == 3))

@@ -6,6 +6,7 @@ required=() wanted=()
 unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run/hostrouting
 open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
 [[ $only || $unit == "$guard" ]] || is_start=1
+unset FUNCNEST # the manager's environment could forbid that a function calls another
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C && shopt -s nullglob && set +o posix
 
 log() { printf '<%s>hostrouting: %s\n' "$1" "$2" >&2; }
@@ -17,6 +18,22 @@ refuse() {
 report() { # STEP REASON: refuses if the unit may not start without this step
   [[ ! $is_start || " ${wanted[*]} " == *" $1 "* ]] || refuse "$2"
   failures=1 && log 4 "$unit: $2${is_start:+; this alone does not hold it back}"
+}
+# Whoever can write to a step, or to the folder that it is in, would be root at the next start of a unit.
+only_root_writes() { # PATH: of a link, what it leads to
+  [[ $(stat -Lc '%u %04a' "$1") == '0 '??[0145][0145] ]]
+}
+check_folders() {
+  local folder
+  for folder in "$etc" "$etc/gate.d"; do
+    if [[ -e $folder ]] && ! only_root_writes "$folder"; then
+      refuse "others than root can write to $folder, and root runs what is there; \
+as root: chown root $folder && chmod 755 $folder"
+    fi
+  done
+}
+is_protected() { # STEP: a link can lead to a folder of somebody else
+  [[ ! -L $1 ]] && only_root_writes "$1"
 }
 # A gate that SIGTERM kills would have succeeded if its unit has SuccessExitStatus=SIGTERM. A lost log ends nothing.
 trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM ALRM USR1 USR2
@@ -42,6 +59,7 @@ main() {
   fi
   # `+` in a drop-in does not undo PrivateNetwork= and NetworkNamespacePath=: the steps must see the routes of the host.
   [[ ! $is_start || /proc/self/ns/net -ef /proc/1/ns/net ]] || host=(nsenter --target 1 --net --)
+  check_folders
   for name in "${required[@]}" "${wanted[@]}"; do
     [[ $only || -e $etc/gate.d/$name.sh ]] || report "$name" "$etc/gate.d/$name.sh is missing"
   done
@@ -50,6 +68,10 @@ main() {
     [[ $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || ours=''
     # If another program's step fails, a start is refused. The guard does not run it. Ours fails if its end is missing.
     [[ $is_start || $ours ]] || continue
+    if ! is_protected "$step"; then
+      report "$name" "$step is not run: it must be a file (not a link) of root's, and only root may write to it"
+      continue
+    fi
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # the steps that follow also need time
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing

@@ -24,8 +24,9 @@ class Gate:
         """Create the folders; there are no steps yet."""
         self.paths, self.limit = paths, limit
         self.open = paths / "run/gate.open"
-        (paths / "etc/gate.d").mkdir(parents=True)
-        (paths / "run").mkdir()
+        for folder in ("etc", "etc/gate.d", "run"):
+            (paths / folder).mkdir()
+            (paths / folder).chmod(0o755)
 
     def write(self, required: str = "", wanted: str = "", **steps: str) -> "Gate":
         """Write gate.sh and these steps, and delete all others."""
@@ -35,8 +36,14 @@ class Gate:
         for old in (self.paths / "etc/gate.d").iterdir():
             old.unlink()
         for name, text in steps.items():
-            (self.paths / f"etc/gate.d/{name}.sh").write_text(text)
+            step = self.step(name)
+            step.write_text(text)
+            step.chmod(0o644)
         return self
+
+    def step(self, name: str) -> Path:
+        """The script of this step."""
+        return self.paths / f"etc/gate.d/{name}.sh"
 
     def start(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Run it for a unit, or with these arguments; the exit status, and what it logged."""
@@ -161,6 +168,60 @@ def test_break_glass(gate: Gate) -> None:
         assert ("is ignored" in log) == (status == 255 and change != "rm"), change
 
 
+# What is done to a step, and whether it is still run.
+CHANGES = {
+    "chmod 600 {step}": True,
+    "chmod 755 {step}": True,
+    "chmod 4744 {step}": True,
+    "chgrp 1 {step}": True,
+    "chmod 664 {step}": False,
+    "chmod 646 {step}": False,
+    "chmod 4662 {step}": False,
+    "chown 1 {step}": False,
+    "mv {step} {step}.old; ln -s {step}.old {step}": False,
+}
+"""Where others than root can write, they would be root at the next start; a link can lead there."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", ["required", "wanted", "foreign", "of the guard", "of a oneshot"])
+def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> None:
+    """It is not run: where it is wanted only, the unit starts all the same, as if the step had failed."""
+    ran = gate.paths / "ran"
+    gate.write(
+        required="" if kind in {"wanted", "foreign"} else "a",
+        wanted="a" if kind == "wanted" else "",
+        a=f"echo ran >{ran}; exit 0\n",
+    )
+    subprocess.run(["sh", "-c", change.format(step=gate.step("a"))], check=True)
+    arguments = {"of the guard": (GUARD,), "of a oneshot": ("b.service", "a")}.get(kind, ("a.service",))
+    status, log = gate.start(*arguments)
+    is_run = CHANGES[change]
+    assert ran.exists() is is_run
+    assert status == (0 if is_run or kind == "wanted" else 255)
+    sentence = f"{gate.step('a')} is not run: it must be a file (not a link) of root's, and only root may write to it"
+    assert (sentence in log) is not is_run
+    assert ("a.service must not start" in log) is (not is_run and kind in {"required", "foreign"})
+
+
+@pytest.mark.parametrize("folder", ["etc", "etc/gate.d"])
+@pytest.mark.parametrize("change", ["chmod 775", "chmod 757", "chown 1"])
+def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -> None:
+    """Whoever can write to the folder can replace every step, and so none is run, for whatever unit."""
+    ran = gate.paths / "ran"
+    gate.write(wanted="a", a=f"echo ran >{ran}; exit 0\n")
+    path = gate.paths / folder
+    subprocess.run(["sh", "-c", f"{change} {path}"], check=True)
+    log = ""
+    for arguments in (("a.service",), (GUARD,), ("b.service", "a")):
+        status, log = gate.start(*arguments)
+        assert (status, ran.exists()) == (255, False)
+        assert f"others than root can write to {path}, and root runs what is there; " in log
+    [command] = re.findall("as root: ([^;]*)", log)
+    subprocess.run(["sh", "-c", command], check=True)
+    assert gate.start() == (0, "")
+
+
 # What bash takes from its environment, or its manual calls special, and every name that gate.sh itself uses.
 ENVIRONMENTS = [
     *({"FUNCNEST": str(depth)} for depth in (1, 2, 3)),
@@ -192,8 +253,7 @@ def test_no_environment_opens_it(gate: Gate) -> None:
     for environment in ENVIRONMENTS:
         given = {name: value.replace("/evil", f"{gate.paths}/evil") for name, value in environment.items()}
         assert gate.write("a", "", a=FAIL).start(**given)[0] == 255, environment
-        # Where functions may not call functions, even a success is not to be had.
-        assert gate.write("a", "", a=PASS).start(**given)[0] == (255 if given == {"FUNCNEST": "1"} else 0), environment
+        assert gate.write("a", "", a=PASS).start(**given)[0] == 0, environment
 
 
 def test_no_damage_opens_it(gate: Gate) -> None:

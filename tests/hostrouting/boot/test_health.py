@@ -77,6 +77,35 @@ class TestFiles:
         no_step = f"{path} is not a step of the gate: the name of a step ends in .sh"
         assert faults(host) == [("file", "note", theirs), ("file", "note", no_step)]
 
+    @pytest.mark.parametrize("name", ["90-licence", LAYOUT.routes_step])
+    def test_a_step_that_others_can_change(self, host: FakeHost, name: str) -> None:
+        """The gate does not run such a step, so no unit starts; and the remedy is a command."""
+        path = LAYOUT.step_path(name)
+        host.files.texts.setdefault(path, "exit 0\n")
+        host.files.modes[path] = 0o775
+        [fault, *_] = find_faults(host, WANTED)
+        assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", path)
+        sentence = f"others than root can write to {path}, so the gate does not run it, and {MACHINES} cannot start"
+        assert fault.sentence == sentence
+        is_ours = name == LAYOUT.routes_step
+        assert fault.remedy == (AGAIN if is_ours else f"as root: chown root {path} && chmod 644 {path}")
+
+    def test_a_linked_step(self, host: FakeHost) -> None:
+        """The gate runs no link: what it leads to may be anybody's."""
+        path = LAYOUT.step_path("90-licence")
+        host.files.links[path] = "/opt/licence.sh"
+        [fault] = find_faults(host, WANTED)
+        sentence = f"{path} is a link, so the gate does not run it, and {MACHINES} cannot start"
+        assert (fault.name, fault.sentence) == ("gate-shut", sentence)
+        assert fault.remedy == "put a copy of the file in its place"
+
+    def test_a_wanted_step_that_others_can_change(self) -> None:
+        """It holds nothing back."""
+        wanted = config(cidrs=(CIDR,), mode="WARN")
+        host = configured(wanted)
+        host.files.modes[CHECK] = 0o666
+        assert faults(host, wanted) == [("file", "error", f"{CHECK} differs in text, owner or mode")]
+
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),
         [("ticket 4711\n", 0o600, True), ("why", 0o644, True), ("why", 0o664, False), (" \n", 0o600, False)],

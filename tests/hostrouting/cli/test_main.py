@@ -21,6 +21,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.programs import Rights
 from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -312,6 +313,18 @@ def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
     said = say("apply", "--config", str(path))
     assert said.lines[0] == "DONE: this host matches the configuration, except for the route for replies to probes"
     assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
+
+
+def test_an_image_needs_root(tmp_path: Path) -> None:
+    """Without root the files would belong to somebody who could then change what root runs: none is written."""
+    config, image = tmp_path / "config.json", tmp_path / "image"
+    config.write_text('{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}')
+    image.mkdir()
+    words = ["render", "--config", str(config), "--root", str(image)]
+    said = say(*words, host=FakeHost(rights=lambda: Rights(is_root=False)))
+    assert (said.code, said.out, [*image.iterdir()]) == (2, "", [])
+    assert f"as root: hostrouting {shlex.join(words)}" in said.err
+    assert "another user" in said.err
 
 
 # What is written on which stream, and the exit code.

@@ -1,13 +1,17 @@
-"""hostrouting.tasks.requirements: what a configuration would take away."""
+"""hostrouting.tasks.requirements: what a host lacks, and what a configuration would take away."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Network
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.tasks.requirements import find_losses
+from hostrouting.host.fileset import FileChanges
+from hostrouting.kernel.programs import Rights
+from hostrouting.tasks.requirements import find_losses, find_requirements
+from hostrouting.testing import FakeHost
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
 
@@ -62,6 +66,18 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
 def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
     """What protects less than the installed configuration is named."""
     assert [*map(str, find_losses(OLD, weaken(OLD)))] == [sentence]
+
+
+def test_an_image_that_is_not_roots() -> None:
+    """Without root, the files of an image belong to a user who could then change what root runs."""
+    for host, is_warned in (
+        (FakeHost.image(), False),
+        (attrs.evolve(FakeHost.image(), rights=lambda: Rights(is_root=False)), True),
+        (FakeHost(rights=lambda: Rights(is_root=False)), False),  # it cannot write to /etc
+    ):
+        findings = [*find_requirements(host, OLD, FileChanges())]
+        warned = [finding.severity for finding in findings if "another user owns" in finding.sentence]
+        assert warned == (["warning"] if is_warned else [])
 
 
 def test_no_loss() -> None:
