@@ -6,8 +6,9 @@ destination alone, the decision can change only where a prefix of a route or of 
 decision in each range between two such borders is the decision for the whole range, and the ranges (cells) of a prefix
 say what happens to all of its addresses.
 
-Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound device or source;
-`Packet` can also be a forwarded one, whose source and device are known. Every other condition of a rule splits the
+Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound device or source (IPv4
+compares `from` with 0.0.0.0 then, and IPv6 with nothing). `Packet` can also be a forwarded one, whose source and device
+are known. Every other condition of a rule splits the
 packets: those that it selects end there, and the rest goes on. One pass over the rules collects both, so the possible
 ends of a destination are one list: the plain end, and *other ends*, each with the rule at which its packets differ from
 the plain one. No end is missed, because each such rule contributes its end. The list may contain an end that no packet
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
 
 if TYPE_CHECKING:
@@ -244,12 +245,16 @@ class Step(NamedTuple):
         return cls(rule, not rule.invert, (rule.dst or every).first, (rule.dst or every).last, inside, never, table)
 
     def takes_plain(self, conditions: Conditions) -> bool:
-        """Whether the rule selects a packet of user 0 without mark, source and device, if these are its conditions."""
-        is_unmarked = not self.rule.fwmark & self.rule.fwmask
-        return not conditions or self.takes is all(
-            (name == "fwmark" and is_unmarked) or (name == "uidrange" and value.startswith("0-"))
-            for name, value in conditions
-        )
+        """Whether the rule selects a plain packet, if these are its conditions."""
+        if not conditions:
+            return True
+        return self.takes is all(_plain_meets(self.rule, condition) for condition in conditions)
+
+    @property
+    def may_take_plain(self) -> bool:
+        """Whether the rule selects plain packets, at least those to some addresses."""
+        every = (conditions for conditions in (self.inside, self.outside) if conditions is not None)
+        return any(self.takes_plain(conditions) for conditions in every)
 
     def is_for_plain(self, address: int) -> bool:
         """Whether the rule selects a plain packet to this address."""
@@ -277,6 +282,21 @@ class Step(NamedTuple):
 def conditions_of(rule: Rule) -> Conditions:
     """The selectors of a rule, except the destination, in the words of `ip rule`."""
     return tuple((name, value) for name, value in rule.selectors() if name != "to")
+
+
+def _plain_meets(rule: Rule, condition: tuple[str, str]) -> bool:
+    """Whether a plain packet meets this condition of a rule: one of user 0, without a mark, a source and a device.
+
+    While a packet has no source, IPv4 compares `from` with 0.0.0.0, and IPv6 takes no rule with a `from` as met.
+    """
+    name, value = condition
+    if name == "fwmark":
+        return not rule.fwmark & rule.fwmask
+    if name == "uidrange":
+        return value.startswith("0-")
+    if name == "from" and rule.src is not None:
+        return rule.family == IPV4 and rule.src.first == 0
+    return False
 
 
 def _answer(rule: Rule, condition: tuple[str, str], packet: Packet) -> bool | None:

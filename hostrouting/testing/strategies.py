@@ -245,6 +245,14 @@ def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType
 
 
 @cache
+def _sources(within: Prefix) -> SearchStrategy[Prefix]:
+    """Sources that a rule selects: in the block, or around the address that IPv4 compares while there is none."""
+    width = width_of(within.family)
+    unbound = st.sampled_from([Prefix(within.family, 0, length) for length in (width, 8)])
+    return prefixes(within) | unbound
+
+
+@cache
 def rules(within: Prefix) -> SearchStrategy[Rule]:
     """Any rule: with every action and any selectors; most have few selectors."""
     return st.builds(
@@ -257,7 +265,7 @@ def rules(within: Prefix) -> SearchStrategy[Rule]:
         others=st.lists(st.sampled_from(_OTHERS), max_size=2, unique_by=lambda other: other[0]),
         family=st.just(within.family),
         invert=_seldom(st.just(value=True), otherwise=False),
-        src=_seldom(prefixes(within)),
+        src=_seldom(_sources(within)),
         dst=_seldom(prefixes(within)),
         iif=_seldom(st.sampled_from(["lo", "eth0", "eth1", "ib0", "gone"])),
         suppress_prefixlength=_seldom(st.sampled_from([0, within.length, within.length + 2])),

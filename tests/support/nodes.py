@@ -32,6 +32,8 @@ _OTHERS = [
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
+_UNBOUND = {family: [Prefix(family, 0, width_of(family)), Prefix(family, 0, 8)] for family in (4, 6)}
+"""By family: sources around the address that IPv4 compares while a packet has no source."""
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
 _LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
@@ -99,7 +101,7 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
     selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
     selectors: dict[str, dict[str, Any]] = {
         "to": {"dst": draw(prefixes(family))},
-        "from": {"src": draw(prefixes(family))},
+        "from": {"src": draw(prefixes(family) | st.sampled_from(_UNBOUND[family]))},
         "iif": {"iif": draw(st.sampled_from([*devs, "lo"]))},
         "uidrange": {"others": (("uidrange", draw(st.sampled_from(["0-0", "1-99"]))),)},
         "fwmark": {

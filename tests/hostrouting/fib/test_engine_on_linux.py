@@ -25,6 +25,8 @@ HOST = (
 )
 GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
 SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
+UNBOUND = {4: ["0.0.0.0/32", "0.0.0.0/8", "0.0.0.0/1"], 6: ["::/128", "::/8", "::/1"]}
+"""Sources around the address that IPv4 compares while a packet has no source."""
 PATHLESS = ["blackhole", "unreachable", "prohibit", "throw"]
 MOST = {4: 26, 6: 122}
 WIDTH = {4: 32, 6: 128}
@@ -62,6 +64,9 @@ def rules(draw: st.DrawFn, family: int) -> str:
                 f"to {draw(prefixes(family))}",
                 f"to {draw(prefixes(family))} fwmark 0x0/0xff",
                 f"from {SOURCE[family]}",
+                *(f"from {block}" for block in UNBOUND[family]),
+                *(f"from {block} iif lo" for block in UNBOUND[family]),
+                f"from {UNBOUND[family][0]} to {draw(prefixes(family))}",
                 "fwmark 0x200/0xf00",
                 "fwmark 0x0/0xff",
                 "iif lo",
