@@ -19,7 +19,8 @@ Other ends of packets (marked ones, those with a source, …) are fine, known, o
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
 
 What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their packets are judged like
-the host's own, with the source and the device that they have, as far as rules tell these apart.
+the host's own, with the source and the device that they have, as far as rules tell these apart. Without it, a rule for
+the device of a CNI (`iif cni0`) is known to select packets of pods: such an end is opaque if it would escape.
 """
 
 from __future__ import annotations
@@ -157,28 +158,31 @@ class Judge:
         """The expected devices, and the doubt about them."""
         return find_uplinks(self.fib, self.links, self.named)
 
-    def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
-        """What is to be said of packets that end so. Own addresses cut a route into many ranges: it is judged once."""
+    def opinion(self, decision: Decision, *, is_selected: bool = False) -> Opinion:
+        """What is to be said of packets that end so; `is_selected` if a mark or a pods' device has selected them.
+
+        Own addresses cut a route into many ranges: it is judged once.
+        """
         route = decision.route
         if route is None:
             return Opinion(DOUBT if decision.kind == NOT_JUDGED else ESCAPE, decision.kind)
-        key = id(route), is_marked
+        key = id(route), is_selected
         if key not in self._opinions:
-            self._opinions[key] = route, self._opinion_of(decision, route, is_marked=is_marked)
+            self._opinions[key] = route, self._opinion_of(decision, route, is_selected=is_selected)
         return self._opinions[key][1]
 
-    def _opinion_of(self, decision: Decision, route: Route, *, is_marked: bool) -> Opinion:
+    def _opinion_of(self, decision: Decision, route: Route, *, is_selected: bool) -> Opinion:
         is_wide = route.prefix.length < self.fib.width
         if route.type in REFUSING:
             return self._of_refusal(route)
         if route.type == "local":
-            return Opinion(ESCAPE, "own-range") if is_wide and not is_marked else _OWN
+            return Opinion(ESCAPE, "own-range") if is_wide and not is_selected else _OWN
         if route.type in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide:
             return _OWN
         devs = self.all_devs(decision)
         if not devs or may_change_destination(route):
             return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
-        opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
+        opinions = [self._by_device(dev, route, is_selected=is_selected) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
         if worst.grade == FINE and self.fib.family == IPV4 and route.type in {"broadcast", "multicast"}:
             return Opinion(DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
@@ -189,7 +193,7 @@ class Judge:
         routes = self.fib.equals(decision.route) if decision.route else ()
         return tuple({dev: None for route in routes for dev in Decision(decision.kind, route).devs})
 
-    def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
+    def _by_device(self, dev: str, route: Route, *, is_selected: bool) -> Opinion:
         uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self.check.allowed_devs)
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
@@ -202,10 +206,10 @@ class Judge:
             return Opinion(FINE, "expected", dev)
         if is_listed:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
-        # A device for marked packets is only for these, and a pod's device for single addresses.
-        unfit = {"marked": not is_marked, "pod": route.prefix.length < self.fib.width}
+        # A device for selected packets is only for these, and a pod's device for single addresses.
+        unfit = {"marked": not is_selected, "pod": route.prefix.length < self.fib.width}
         if rows := [row for row in self._rows(dev) if not unfit.get(row[1].use)]:
-            if rival := self._rival_of(dev, route, is_marked=is_marked):
+            if rival := self._rival_of(dev, route, is_selected=is_selected):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
             others = {*self.links} - {dev} if len(rows) > 1 else ()  # of CNIs that share a name, they show which runs
             rows = [row for row in rows if any(self._is_of(other, row[0]) for other in others)] or rows
@@ -244,12 +248,12 @@ class Judge:
     def _is_of(self, dev: str, cni: Cni) -> bool:
         return any(row is cni for row, _ in self._rows(dev))
 
-    def _rival_of(self, dev: str, route: Route, *, is_marked: bool) -> str:
+    def _rival_of(self, dev: str, route: Route, *, is_selected: bool) -> str:
         """What shows that a CNI left this device, or this route, behind; empty if nothing does.
 
         That is the network of a card or of a pods' bridge around many addresses, and pods of another CNI.
         """
-        is_wide = route.prefix.length < self.fib.width and not is_marked
+        is_wide = route.prefix.length < self.fib.width and not is_selected
         for owner in self._owners(route.prefix) if is_wide else ():
             is_bridge = any(device.use == "bridge" for _, device in self._rows(owner))
             if owner != dev and (is_bridge or owner in self.uplinks.devs):
@@ -315,25 +319,44 @@ class Judge:
     # Other ends.
 
     def _opinion_of_other(self, end: End, plain: Decision, packet: Packet) -> Opinion:
-        """What is to be said of packets that differ from the others of this kind at a rule."""
+        """What is to be said of packets that differ from the others of this kind at a rule.
+
+        Known ones are fine: each early return below is one kind. The rest is fine where a plain packet would be, and
+        otherwise opaque, because nobody knows whether the cluster sends such packets.
+        """
         rule, decision = end.rule, end.decision
         conditions = {name: value for name, value in conditions_of(rule) if (name, value) != ("iif", "lo")}
-        is_marked = conditions.keys() == {"fwmark"} and bool(rule.fwmark & rule.fwmask) is end.meets
         opaque = Opinion(DOUBT, "other-packets", f"rule {rule}", rule.selection)
-        if packet is PLAIN and end.meets:  # of pods, source and device are known
+        if rule.selection in self.check.intended_rules:
+            return _FINE
+        is_of_pods = False
+        if packet is PLAIN and end.meets:  # of pods in `podCidrs`, source and device are known
             if "iif" in conditions:
-                return _FINE
-            if rule.src is not None:
+                is_of_pods = self._brings_pods_packets(conditions["iif"])
+                if not is_of_pods:
+                    return _FINE  # forwarded, and nothing of the cluster's
+            elif rule.src is not None:
                 is_chosen = any(source in rule.src for source in self.sources_of(plain))
                 if is_chosen and {*decision.devs} != {*plain.devs}:
                     return opaque  # TCP looks up a second time, with the source that Linux chose for the plain route
                 if self._is_by_source(rule.src, decision):
                     return _FINE
         is_bound = end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
-        is_intended = rule.selection in self.check.intended_rules
-        if is_bound or is_intended or (is_marked and self._is_of_vpn(decision)):
+        is_marked = conditions.keys() == {"fwmark"} and bool(rule.fwmark & rule.fwmask) is end.meets
+        if is_bound or (is_marked and self._is_of_vpn(decision)):
             return _FINE
-        return _FINE if self.opinion(decision, is_marked=is_marked).grade == FINE else opaque
+        is_fine = self.opinion(decision, is_selected=is_marked or is_of_pods).grade == FINE
+        return _FINE if is_fine else opaque
+
+    def _brings_pods_packets(self, dev: str) -> bool:
+        """Whether packets of pods arrive on this device: on one of a known CNI.
+
+        With `podCidrs`, what arrives from the pods of this node is judged on its own, source by source.
+        """
+        uses = {device.use for _, device in self._rows(dev)} - {"marked"}
+        if self.pods:
+            uses -= _PODS
+        return bool(uses)
 
     def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
         """Whether packets with a source in this block are forwarded, or leave through their source's device."""

@@ -12,7 +12,7 @@ from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine for single addresses
-only; to the pods of this node; or only packets with a mark leave through it."""
+only; to the pods of this node; or only packets that a mark or a pod's device selects leave through it."""
 
 
 class Device(NamedTuple):
@@ -62,7 +62,7 @@ CNIS = (
     # antrea docs/egress.md; pkg/agent/wireguard
     Cni("Antrea", _devices("antrea-gw* openvswitch, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
-    Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth")),
+    Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
     # azure-container-networking network/
     Cni("Azure CNI", _devices(bridge="azure* bridge", pod="azv* veth")),
     # calico confd bird_ipam.cfg; felix route_mgr.go; the block size of an IPPool
