@@ -28,14 +28,7 @@ from typing import NamedTuple
 from hostrouting.kernel.base import Near, is_wanted
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF, RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import RTA_DST, RTA_TABLE, RTMSG, decode
-from hostrouting.kernel.netlink.socket import (
-    ATTRIBUTE,
-    HEADER,
-    NUMBER,
-    KernelError,
-    NetlinkSocket,
-    attribute,
-)
+from hostrouting.kernel.netlink.socket import ATTRIBUTE, HEADER, NUMBER, KernelError, NetlinkSocket, attribute
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
 
@@ -49,10 +42,7 @@ _AT_ONCE = 256  # messages: more would seldom have one template
 
 
 def list_routes(
-    netlink: NetlinkSocket,
-    family: int,
-    tables: Collection[int] | None,
-    reader: RouteReader,
+    netlink: NetlinkSocket, family: int, tables: Collection[int] | None, reader: RouteReader
 ) -> list[Route]:
     """The routes of these tables, in the kernel's order; None means all tables."""
     body = RTMSG.pack(AF_OF[family], 0, 0, 0, 0, 0, 0, 0, 0)

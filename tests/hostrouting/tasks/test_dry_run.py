@@ -13,7 +13,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -175,7 +174,7 @@ def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a para
     active = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
     wanted = settings(azureVnetCleanup={"managed": list(azure.MANAGED), "dryRun": only_reports})
     host = azure.host(files=FakeFiles(active))
-    assert foreseen(CleanStaleAzureVnet(wanted, host=host)).ok is only_reports
+    assert foreseen(azure.task(wanted, host=host)).ok is only_reports
 
 
 @given(configs(), st.none() | configs(), st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]))
