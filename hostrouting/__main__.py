@@ -23,8 +23,8 @@ def run() -> int:
 def _too_old() -> str:
     needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
-    without = "run `hostrouting render` on another computer: the scripts that it writes need no Python"
-    return f"{needed}, and {present}; start it with a newer one, or {without}"
+    remedy = "start it with a newer one, or, for scripts that need no Python, run on another computer"
+    return f"{needed}, and {present}; {remedy}: hostrouting render --config FILE --root FOLDER"
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ LOADED_BEFORE_THE_CHECK = ("__main__.py", "__init__.py", "release.py")
 """The files of hostrouting that Python reads before `__main__` has asked for its version."""
 TOO_OLD = range(6, 10)
 LINE = re.compile(
-    r"hostrouting needs Python 3\.10 or newer, and \S+ is Python 3\.\d+\.\d+; start it with a newer one, or run "
-    r"`hostrouting render` on another computer: the scripts that it writes need no Python\n"
+    r"hostrouting needs Python 3\.10 or newer, and .+ is Python 3\.\d+\.\d+; "
+    r"start it with a newer one, or, for scripts that need no Python, run on another computer: "
+    r"hostrouting render --config FILE --root FOLDER\n"
 )
 
 pytestmark = pytest.mark.linux

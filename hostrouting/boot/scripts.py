@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.config.cni import CNIS
+from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
+_GET_IT_BACK = (
+    "install hostrouting with pip, which copies all of it, and if this is a frozen program, freeze it again then: "
+    "PyInstaller includes the scripts of an installed hostrouting"
+)
 _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
 
 
@@ -98,7 +103,13 @@ def filled(name: str, settings: Sequence[str]) -> str:
 def asset(name: str) -> str:
     """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an archive."""
     loader: Any = __spec__.loader
-    data: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "assets", name))
+    path = os.path.join(os.path.dirname(__file__), "assets", name)
+    try:
+        data: bytes = loader.get_data(path)
+    except OSError as error:
+        reason = error.strerror or "it is not in the archive"
+        message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
+        raise HostError(message, what="file", target=path, errno=error.errno) from error
     return data.decode().removeprefix("#!/bin/bash\n")
 
 
