@@ -16,7 +16,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from phases.errors import Cancelled, DeadlineExceeded
-from phases.observers import LOGGER, LogObserver, TaskLogger
+from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
 
 if TYPE_CHECKING:
     import logging
@@ -102,13 +102,16 @@ class Context:
         self,
         *,
         clock: Clock | None = None,
-        logger: logging.Logger = LOGGER,
+        logger: logging.Logger | str = LOGGER,
         observers: Iterable[Observer] | None = None,
     ) -> None:
-        """Begin a run. Without `observers`, each start and end becomes a line in the logger."""
+        """Begin a run. Without `observers`, each start and end becomes a line in the logger.
+
+        `logger` is a logger or its name.
+        """
         self.clock = clock or Clock()
-        self.logger = logger
-        self.observers = (LogObserver(logger),) if observers is None else tuple(observers)
+        self.logger = logger_of(logger)
+        self.observers = (LogObserver(self.logger),) if observers is None else tuple(observers)
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)

@@ -10,7 +10,8 @@
             ├── UnknownTask          only= or skip= names a task that does not exist
             └── InvalidTask          an object was used as a task and is not one
 
-`str()` of each is one sentence that an operator can read.
+`str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if an error of a task
+cannot: `phases.step` says what takes its place.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.error = self.__cause__ = self.failures[0].error
         super().__init__("; also ".join(map(_sentence, self.failures)))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the steps, which have the errors, and what was added later, such as notes."""
+        return type(self), (self.failures,), _added_later(self, "failures", "error")
+
 
 def _sentence(step: Step) -> str:
     why = "" if step.error is None else f": {describe_error(step.error)}"
@@ -56,6 +61,10 @@ class Cancelled(BaseException):
         super().__init__(reason)
         self.reason, self.origin = reason, origin
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the reason; the part of the run stays in its process."""
+        return type(self), (self.reason,), _added_later(self, "reason", "origin")
+
 
 class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
     """The task was still running when its time was up."""
@@ -71,6 +80,12 @@ class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wron
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was passed as a task and is not one; the message says what is missing."""
+
+
+def _added_later(error: BaseException, *names: str) -> dict[str, object] | None:
+    """The attributes of the error but for these; None without any, as pickle has it."""
+    attributes = {name: value for name, value in vars(error).items() if name not in names}
+    return attributes or None
 
 
 def describe_error(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from phases.step import Status, Step, seconds_in_words
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 FIELDS = "phases"
 LOGGER = logging.getLogger("phases")
 _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
+
+
+def logger_of(logger: object) -> logging.Logger:
+    """The logger, or the one with this name; TypeError for what is neither."""
+    if isinstance(logger, str):
+        return logging.getLogger(logger)
+    if not isinstance(logger, logging.Logger | logging.LoggerAdapter):
+        rule = "it must be a logging.Logger, or the name of one"
+        raise TypeError(f"logger is {logger!r:.80}; {rule}")
+    return cast("logging.Logger", logger)
 
 
 class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
@@ -38,8 +48,8 @@ class LogObserver:
     is at DEBUG, the traceback follows, and tasks that were not started are also logged.
     """
 
-    def __init__(self, logger: logging.Logger = LOGGER) -> None:
-        self.logger = logger
+    def __init__(self, logger: logging.Logger | str = LOGGER) -> None:
+        self.logger = logger_of(logger)
 
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""

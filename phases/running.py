@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Clock, Context, guarded
 from phases.errors import Cancelled, TaskFailed, WouldFail
-from phases.observers import LOGGER, LogObserver, live_tree
+from phases.observers import LOGGER, LogObserver, live_tree, logger_of
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, Skip, Task, left_out, valid_task
 
@@ -59,15 +59,17 @@ def run(
     skip: Iterable[str] | str = (),
     observers: Iterable[Observer] | None = None,
     clock: Clock | None = None,
-    logger: logging.Logger = LOGGER,
+    logger: logging.Logger | str = LOGGER,
 ) -> Step:
     """Run the task as the main work of a program, and report: `sys.exit(phases.run(bootstrap).exit_code)`.
 
     SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not raised; it is in the
     report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
+    `logger` is a logger or its name.
     `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without
     observers, you get log lines and, with rich and a terminal on stderr, a live tree.
     """
+    logger = logger_of(logger)
     if observers is None:
         observers = [each for each in (LogObserver(logger), live_tree(logger)) if each]
     ctx = Context(clock=clock, logger=logger, observers=observers)

@@ -1,20 +1,29 @@
-"""Step: what happened to one task in a run. Observers get each step at its start and end; the root is the report."""
+"""Step: what happened to one task in a run. Observers get each step at its start and end; the root is the report.
+
+A report can be pickled and copied, whatever tasks leave in it. If a result cannot be pickled, its JSON value takes its
+place. If an error cannot be, or would come back as a different one, a PhasesError that describes it takes its place.
+Python never pickles tracebacks, so the JSON of a report that was pickled has none.
+"""
 
 from __future__ import annotations
 
 import enum
 import json
 import math
+import pickle
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from phases.errors import TaskFailed, describe_error, printable
+from phases.errors import PhasesError, TaskFailed, describe_error, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+T = TypeVar("T")
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -108,6 +117,22 @@ class Step:
             "reason": self.reason or None,
             "error": describe_error(self.failure) if self.failure else None,
         }
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled."""
+        values = attrs.asdict(self, recurse=False)
+        values["result"] = _portable_result(self.result)
+        values["error"] = _portable_error(self.error)
+        return values
+
+    def __setstate__(self, values: Mapping[str, object]) -> None:
+        """Take what was pickled."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __copy__(self) -> Step:
+        """A shallow copy: it stays in this process, so it needs no stand-ins."""
+        return attrs.evolve(self)
 
     def walk(self) -> Iterator[Step]:
         """The step itself and every step inside it, parents first."""
@@ -206,3 +231,33 @@ def as_data(value: object) -> object:
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
     is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
     return value if is_plain else printable(value)
+
+
+def _portable_result(result: object) -> object:
+    """The result if another process can have it, or else its JSON value."""
+    try:
+        _as_received(result)
+    except Exception:  # noqa: BLE001  code of others runs
+        return as_data(result)
+    return result
+
+
+def _portable_error(error: BaseException | None) -> BaseException | None:
+    """The error if another process can have it, or else a PhasesError that describes it."""
+    if error is None or isinstance(error, TaskFailed):  # its errors are in steps of their own
+        return error
+    try:
+        received = _as_received(error)
+    except Exception as refused:  # noqa: BLE001  code of others runs
+        why = describe_error(refused)
+    else:
+        if describe_error(received) == describe_error(error):
+            return error
+        why = f"it would become {describe_error(received)}"
+    return PhasesError(f"{describe_error(error)} (this error could not be pickled: {why})")
+
+
+def _as_received(value: T) -> T:
+    """What another process would receive. What can be pickled may still not be made again."""
+    received: T = pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
+    return received

@@ -126,6 +126,10 @@ class Judge:
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
         """By the identity of a route, which is held: to hash a route takes longer than to judge most of them."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not the opinions, because a route has another identity in another process."""
+        return {**vars(self), "_opinions": {}}
+
     def packets(self) -> Iterator[Packet]:
         """A plain packet of this host, and a packet of each kind that pods send.
 

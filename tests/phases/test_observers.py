@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from rich.console import Console
 
 import phases
-from phases import Context
+from phases import Context, Observer
 from phases.observers import LiveTree, live_tree
 from phases.testing import FakeClock, StubTask
 
@@ -183,3 +184,28 @@ def test_the_live_tree_on_a_real_terminal() -> None:
     assert re.search(r"boot +running", words)
     assert "LOG boot/a ok after" in words
     assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])
+
+
+@pytest.mark.parametrize("observers", [None, []])
+def test_the_name_of_a_logger(caplog: pytest.LogCaptureFixture, observers: list[Observer] | None) -> None:
+    """A run, a context and a LogObserver also take the name of a logger; its own lines are logged there, too."""
+
+    @phases.task("download")
+    def download(ctx: Context) -> None:
+        ctx.log.info("fetched")
+
+    with caplog.at_level(logging.INFO):
+        phases.run(download, logger="agent.boot", observers=observers)
+        phases.execute(download, Context(logger="agent.boot", observers=[phases.LogObserver("agent.boot")]))
+    lines = [record.message for record in caplog.records if record.name == "agent.boot"]
+    assert len(caplog.records) == len(lines)
+    assert lines.count("fetched") == 2
+    assert lines.count("download started") == (2 if observers is None else 1)
+
+
+@pytest.mark.parametrize("wrong", [None, 7, print])
+def test_what_is_not_a_logger(wrong: Any) -> None:
+    """It is refused at once: a run whose lines are lost would look as if it had none."""
+    for make in (Context, phases.LogObserver, partial(phases.run, StubTask("a"))):
+        with pytest.raises(TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"):
+            make(logger=wrong)

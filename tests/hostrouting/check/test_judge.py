@@ -1,5 +1,6 @@
 """hostrouting.check.judge: rows that no node of tests/hosts has, each an opinion that was wrong once."""
 
+import pickle
 from functools import partial
 from typing import Any
 
@@ -216,6 +217,17 @@ def test_the_address_of_the_node() -> None:
     host = node().with_routes([Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.1", metric=1)])
     more = Address(ip=as_ip("10.1.0.4"), length=24, dev="eth0")
     assert checked(host._replace(addresses=(*host.addresses, more))).node_ips == {4: more.ip}
+
+
+def test_a_report_from_another_process() -> None:
+    """Opinions are kept by the identity of their route, and another process may give that to another route."""
+    report = checked(node(ELSEWHERE))
+    received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
+    (family,) = received.families
+    assert report.families[0].judge._opinions
+    assert not family.judge._opinions
+    assert str(received) == str(report)
+    assert received.node_ips == report.node_ips
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
