@@ -1,0 +1,254 @@
+"""Every command that check, repair, status, plan and apply print is typed on the host that it was printed for.
+
+The hosts are machines with the real kernel and the real scripts: fresh, installed, guarded, half broken. After each
+command a gated unit starts and the guard makes a pass. Then what the page said is true: a repair still repairs, what
+was different is as installed, and no command has made the verdict worse.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.machine import H200, ROOT, Machine, private_machine
+from tests.support.tasks import CIDR, LAYOUT, REPAIR
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+ANY_CHECK = "/run/check.json"
+NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
+UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
+PLACEHOLDERS = {"FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+PAGES = (
+    "check",
+    f"check {CIDR}",
+    f"check --config {OTHER}",
+    f"repair {CIDR} --commands",
+    "status",
+    f"plan --config {NEW}",
+    f"plan --config {OTHER}",
+)
+APPLY = f"apply --config {OTHER} --allow-removal"
+RANKS = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
+_COMMAND = re.compile(
+    r"(?:^  |: )((?:(?:echo|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?)[^;\n]*)",
+    re.MULTILINE,
+)
+
+
+def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
+    """A configuration with these routes, as JSON."""
+    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
+    return json.dumps({"staticRoutes": static, "routeOverlap": {"expectedCidrs": [CIDR], "mode": mode}, **more})
+
+
+def lay(machine: Machine, path: str, text: str) -> None:
+    """Write a file."""
+    done = machine.run("tee", path, text=text)
+    assert done.returncode == 0, done.stderr
+
+
+def apply(machine: Machine, text: str) -> None:
+    """Apply this configuration; whether addresses escape then does not matter."""
+    lay(machine, "/run/applied.json", text)
+    machine.hostrouting("apply", "--config", "/run/applied.json", "--allow-removal", "--wait", "0")
+    assert machine.run("test", "-e", LAYOUT.config_path).returncode == 0
+
+
+def type_in(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
+    """Type the command in a shell as it stands; words that stand for something are replaced."""
+    for word, meaning in PLACEHOLDERS.items():
+        command = re.sub(rf"\b{word}\b", meaning, command)
+    program = 'hostrouting() { "$PYTHON" -m hostrouting "$@"; }'
+    script = f"{program}\nset -eo pipefail\n{command}"
+    return machine.run("bash", "-c", script, PYTHON=sys.executable, PYTHONPATH=str(ROOT), LC_ALL="C.UTF-8")
+
+
+def verdict(machine: Machine) -> int:
+    """How bad the verdict on the CIDR is, whatever is installed."""
+    done = machine.hostrouting("check", "--config", ANY_CHECK, "--json")
+    return RANKS[json.loads(done.stdout)["verdict"]]
+
+
+def pass_gate(machine: Machine, unit: str) -> bool:
+    """Run the gate for this unit as systemd does, and see whether it lets the unit start.
+
+    Process 1 is in the network of the machine, because the steps run there.
+    """
+    alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+    gate = ("/bin/bash", "-pc", 'trap "exit 255" EXIT; . "$0"', LAYOUT.gate_path, unit)
+    done = machine.run(*alone, *gate)
+    sys.stdout.write(done.stderr)  # shown if the test fails
+    return done.returncode == 0
+
+
+# The hosts.
+
+
+def with_ours(machine: Machine) -> None:
+    """Somebody has typed the repair of a fresh host."""
+    machine.batch(f"route add {half} proto 213 via 10.0.0.1 dev eth0" for half in REPAIR)
+
+
+def lose_routes(machine: Machine) -> None:
+    """Another program deletes our routes."""
+    machine.ip("route", "flush", "proto", "213")
+
+
+def with_kubelet(machine: Machine) -> None:
+    """Kubelet is a service of this host, and enabled."""
+    link = LAYOUT.enabled_path("kubelet.service")
+    machine.shell(f"mkdir -p {link.rpartition('/')[0]} && ln -s /lib/systemd/system/kubelet.service {link}")
+
+
+def conflict(machine: Machine) -> None:
+    """Another program's route has the place of one of ours."""
+    machine.batch([f"route del {REPAIR[0]}", f"route add {REPAIR[0]} dev ib3 proto static"])
+
+
+def then(*parts: Callable[[Machine], object]) -> Callable[[Machine], None]:
+    """All of these, in order."""
+
+    def make(machine: Machine) -> None:
+        for part in parts:
+            part(machine)
+
+    return make
+
+
+def installed(text: str) -> Callable[[Machine], None]:
+    """The host on which a configuration is applied."""
+    return lambda machine: apply(machine, text)
+
+
+def shell(script: str) -> Callable[[Machine], object]:
+    """Somebody types a script."""
+    return lambda machine: machine.shell(script)
+
+
+STRICT, WARN, REPAIRED = settings(), settings(mode="WARN"), settings(*REPAIR)
+HOSTS: dict[str, Callable[[Machine], object]] = {
+    "fresh": lambda _machine: None,
+    "fresh, and repaired until the next boot": with_ours,
+    "fresh, with kubelet": with_kubelet,
+    "WARN": installed(WARN),
+    "WARN, and routes that are not configured": then(installed(WARN), with_ours),
+    "STRICT": installed(STRICT),
+    "STRICT, and routes that are not configured, and kubelet": then(installed(STRICT), with_ours, with_kubelet),
+    "repaired, with kubelet": then(installed(REPAIRED), with_kubelet),
+    "repaired, and the routes are lost": then(installed(REPAIRED), lose_routes),
+    "guarded, and a half that is not configured": then(
+        installed(settings(REPAIR[0], guard={"enabled": True})), lose_routes, with_ours
+    ),
+    "broken: the gate is lost, and addresses escape": then(installed(STRICT), shell(f"rm {LAYOUT.gate_path}")),
+    "broken: the gate is open, and addresses escape": then(
+        installed(STRICT), shell(f"echo reason >{LAYOUT.opening_path}")
+    ),
+    "broken: config.json": then(installed(STRICT), shell(f"echo '{{' >{LAYOUT.config_path}")),
+    "broken: a conflict": then(installed(REPAIRED), conflict),
+}
+
+
+@contextmanager
+def made(host: str) -> Iterator[Machine]:
+    """A machine that is this host, with the files that are typed."""
+    with private_machine() as machine:
+        machine.batch(H200)
+        HOSTS[host](machine)
+        lay(machine, NEW, REPAIRED)
+        lay(machine, OTHER, WARN)
+        lay(machine, ANY_CHECK, WARN)
+        machine.shell(f"mkdir -p {IMAGE}")
+        yield machine
+
+
+class Printed(NamedTuple):
+    """A command that a page proposes."""
+
+    command: str
+    page: str
+    """The command line whose page it is."""
+    worst: int | None = None
+    """The verdict that `plan` foresees; None if the command should make nothing worse."""
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether the page says that this command repairs the host."""
+        return self.command.startswith("ip route replace") or "| hostrouting apply" in self.command
+
+    @property
+    def is_question(self) -> bool:
+        """Whether the command changes nothing on this host; `render` writes into an image."""
+        return not self.is_repair and re.search(r"\b(apply|remove|rm|ip)\b|>", self.command) is None
+
+
+def printed(machine: Machine, words: str) -> Iterator[Printed]:
+    """The commands that a page proposes; several `ip route` commands are one block."""
+    worst = None
+    if words.startswith("plan"):
+        check = json.loads(machine.hostrouting(*words.split(), "--json").stdout or "{}").get("check")
+        worst = RANKS[check["verdict"]] if check else None
+    done = machine.hostrouting(*words.split())
+    page = re.sub(r"(?<=[^:])\n  (?=ip route replace)", " && ", done.stdout)
+    for command in _COMMAND.findall(f"{page}\n{done.stderr}"):
+        yield Printed(command.strip(), words, worst)
+
+
+def start_and_guard(machine: Machine) -> bool:
+    """Let a gated unit start, and the guard make a pass, if there is a gate; whether the unit has started."""
+    if machine.run("test", "-e", LAYOUT.gate_path).returncode != 0:
+        return True
+    has_started = pass_gate(machine, UNIT)
+    pass_gate(machine, GUARD)
+    return has_started
+
+
+def type_and_see(machine: Machine, proposal: Printed, usual: int) -> None:
+    """Type the command, and see whether the page was right; `usual` is the verdict if nothing is typed."""
+    done = type_in(machine, proposal.command)
+    told = f"{proposal}\n{done.stdout}{done.stderr}"
+    assert done.returncode in ((0, 1) if proposal.is_question else (0,)), told
+    if proposal.is_question:
+        return
+    worst = usual if proposal.worst is None else proposal.worst
+    if proposal.is_repair:
+        assert verdict(machine) == 0, told
+        worst = 0
+    assert start_and_guard(machine) or not proposal.is_repair, told
+    assert verdict(machine) <= worst, told
+    if proposal.page == "status" and "apply" in proposal.command:
+        assert machine.hostrouting("status").stdout.partition(":")[0] not in {"DIFFERENT", "GATE-SHUT"}, told
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_is_printed_can_be_typed(host: str) -> None:
+    """Each command works, makes nothing worse, and what it repairs is still repaired after a start and the guard."""
+    with made(host) as machine:
+        proposals = [proposal for words in PAGES for proposal in printed(machine, words)]
+        for question in {proposal.command: proposal for proposal in proposals if proposal.is_question}.values():
+            type_and_see(machine, question, 0)
+        start_and_guard(machine)
+        usual = verdict(machine)
+    assert proposals
+    for proposal in {proposal.command: proposal for proposal in proposals if not proposal.is_question}.values():
+        with made(host) as machine:
+            type_and_see(machine, proposal, usual)
+
+
+@pytest.mark.parametrize("host", ["fresh", "fresh, with kubelet", "STRICT", "repaired, and the routes are lost"])
+def test_what_apply_prints_can_be_typed(host: str) -> None:
+    """The same for what `apply` prints, about the host as it is then."""
+    with made(host) as machine:
+        proposals = {proposal.command: proposal for proposal in printed(machine, APPLY)}
+        usual = verdict(machine)
+    for proposal in proposals.values():
+        if proposal.is_question:
+            continue
+        with made(host) as machine:
+            machine.hostrouting(*APPLY.split())
+            type_and_see(machine, proposal, usual)
