@@ -1,0 +1,86 @@
+"""A kubelet that does not wait for the gate; tests/hostrouting/cli has the other obstacles."""
+
+import pytest
+
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.obstacles import find_ungated
+from hostrouting.testing import FakeHost, FakeManager, h200
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+
+STRICT = config(*REPAIR, cidrs=(CIDR,))
+GATED = STRICT._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
+KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
+
+
+def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
+    """The units that are named."""
+    return [finding.target for finding in find_ungated(wanted, host)]
+
+
+@pytest.mark.parametrize("unit", KUBELETS)
+@pytest.mark.parametrize(
+    ("active", "enabled", "is_named"),
+    [
+        ("active", "disabled", True),
+        ("activating", "", True),  # it restarts again and again
+        ("inactive", "enabled", True),
+        ("failed", "enabled-runtime", True),
+        ("inactive", "disabled", False),
+        ("inactive", "static", False),
+        ("failed", "masked", False),
+        ("inactive", "", False),  # it does not exist
+    ],
+)
+def test_what_counts(unit: str, active: str, enabled: str, is_named: bool) -> None:  # noqa: FBT001  a parameter
+    """A unit that systemd says is running, or is started at boot."""
+    properties = {"ActiveState": active, "UnitFileState": enabled}
+    host = FakeHost(kernel=h200(), manager=FakeManager(properties={unit: properties}))
+    assert ungated(host) == ([unit] if is_named else [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (STRICT, ["kubelet.service", "rke2-agent.service"]),
+        (GATED, ["rke2-agent.service"]),
+        (config(*REPAIR, cidrs=(CIDR,), mode="WARN"), []),
+        (config(*REPAIR), []),  # nothing is checked
+        (HostRoutingConfig(), []),
+    ],
+)
+def test_who_is_told(wanted: HostRoutingConfig, named: list[str]) -> None:
+    """Only STRICT keeps a unit from starting; a gated unit is not named. On an image, a link enables a unit."""
+    host, image = FakeHost(kernel=h200()), FakeHost.image()
+    for unit in ("kubelet.service", "rke2-agent.service"):
+        manager_of(host).states[unit] = "active"
+        image.files.links[LAYOUT.enabled_path(unit)] = f"/lib/systemd/system/{unit}"
+    assert (ungated(host, wanted), ungated(image, wanted)) == (named, named)
+    manager_of(host).running = False
+    host.files.links |= image.files.links
+    assert ungated(host, wanted) == named, "no systemd runs, as in a container"
+
+
+def test_systemd_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nothing is said of units: whatever needs systemd says that it does not answer."""
+
+    def show(*_: object) -> None:
+        raise HostError("systemctl did not answer", what="systemd", kind="no-answer")
+
+    host = FakeHost(kernel=h200())
+    monkeypatch.setattr(type(host.manager), "show", show)
+    assert ungated(host) == []
+
+
+def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The plan has the finding, and the run logs it once; neither fails because of it."""
+    host = FakeHost(kernel=h200())
+    manager_of(host).states["kubelet.service"] = "active"
+    plan = Configure(STRICT, host=host).plan()
+    assert [finding.name for finding in plan.findings] == ["unit-not-gated"]
+    assert plan.would_fail == ""
+    run(Configure(STRICT, host=host))
+    assert caplog.text.count("kubelet.service runs on this host and is not gated") == 1
+    run(Configure(GATED, host=host))
+    assert Configure(GATED, host=host).plan().findings == ()
