@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
-from hostrouting.azure_vnet.state import CONFLISTS, STATE_FILE, Endpoint, active_file, read_state
+from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
+from hostrouting.errors import ConfigError
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_hop
-from hostrouting.text import spoken
+from hostrouting.text import first_of, spoken
 
 if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """One run deletes at most this many entries."""
+_SHOWN_FAULTS = 5
+"""A message names at most this many faults of a state file."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
@@ -80,7 +84,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     pods: tuple[Endpoint, ...] = ()
     try:
         pods = read_state("{}" if facts.state is None else facts.state)
-    except ValueError as error:
+    except ConfigError as error:
         findings.append(_unreadable_state(error))
     node = _node(facts, config, pods)
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
@@ -322,14 +326,15 @@ def _active(conflists: Mapping[str, str]) -> list[Finding]:
     name = active_file(conflists)
     if not name:
         return []
-    path = f"{CONFLISTS}/{name}"
+    path = f"{FOLDER}/{name}"
     sentence = f"{path} says that azure-vnet manages this node's pods"
     remedy = "remove the file if another CNI manages the pods"
     return [Finding("azure-vnet", "error", sentence, path, remedy)]
 
 
-def _unreadable_state(error: ValueError) -> Finding:
-    sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
+def _unreadable_state(error: ConfigError) -> Finding:
+    faults = "; ".join(first_of([str(fault) for fault in error.faults], _SHOWN_FAULTS))
+    sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {faults}"
     remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
     return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
 

@@ -1,23 +1,26 @@
-"""What azure-vnet's own files say: which pods its state file lists, and whether azure-vnet is the node's active CNI."""
+"""azure-vnet's state file: the pods that it lists, read strictly.
+
+The file is the JSON of azure-vnet's own structures. They contain each other in this order: Network, ExternalInterfaces,
+an uplink, Networks, a network, Endpoints, a pod. Each release has other keys beside these, which are passed over. But
+it is a fault if one of these is missing, or has another type: the rules of a pod that is not found are deleted.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, as_ip
+from hostrouting.reading import path_of
+from hostrouting.text import show
 
 STATE_FILE = "/var/run/azure-vnet.json"
-CONFLISTS = "/etc/cni/net.d"
 
-_PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')
-"""azure-vnet as a plugin, also in a document that is a string in another document."""
-_MULTUS = {"multus", "multus-shim"}
-_MISREAD = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
-"""What reading JSON of another shape raises."""
+_Place: TypeAlias = tuple[str | int, ...]
+"""The keys, and places in lists, that lead to a value."""
+_NOT_ITS = "is truncated, or was not written by azure-vnet"
 
 
 class Endpoint(NamedTuple):
@@ -30,53 +33,98 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str) -> tuple[Endpoint, ...]:
-    """Every pod in the text of a state file, in order. Raises ValueError for any other text."""
-    pods: list[Endpoint] = []
-    try:
-        network = json.loads(text).get("Network") or {}
-        for uplink in _values(network, "ExternalInterfaces"):
-            for part in _values(uplink, "Networks"):
-                for name, pod in (part.get("Endpoints") or {}).items():
-                    pods.append(_endpoint(name, pod))
-    except _MISREAD as error:
-        raise ValueError("it is truncated, or was not written by azure-vnet") from error
-    return tuple(pods)
-
-
-def _values(parent: Mapping[str, Any], key: str) -> list[Any]:
-    """The values of the object at this key; azure-vnet writes null for an empty object."""
-    return list((parent.get(key) or {}).values())
-
-
-def _endpoint(name: str, pod: Mapping[str, Any]) -> Endpoint:
-    addresses = pod.get("IPAddresses") or ()
-    return Endpoint(
-        name=name if name.isprintable() else ascii(name),
-        device=str(pod.get("HostIfName") or ""),
-        ips=tuple(as_ip(address["IP"]) for address in addresses),
-        mac=base64.b64decode(pod.get("MacAddress") or "").hex(":"),
-    )
-
-
-def active_file(conflists: Mapping[str, str]) -> str:
-    """The name of the CNI configuration that makes azure-vnet active; empty if none does.
-
-    A container runtime uses the first file, by name, that it can use. If this is Multus, which calls other plugins, the
-    next file counts as well. Any file before that counts if azure-vnet is anywhere in it: refusing is safe.
-    """
-    for name, text in sorted(conflists.items()):
-        if _PLUGIN.search(text):
-            return name
-        plugins = _plugins(text)
-        if plugins and not _MULTUS & plugins:
-            return ""
-    return ""
-
-
-def _plugins(text: str) -> set[str]:
-    """The types of the plugins in a CNI configuration; none if no container runtime can use it."""
+    """Every pod in the text of a state file, in order. Raises ConfigError, with all faults, for any other text."""
     try:
         document = json.loads(text)
-        return {plugin["type"] for plugin in document.get("plugins", [document])}
-    except _MISREAD:
-        return set()
+    except (RecursionError, ValueError) as error:
+        raise ConfigError([Fault("", "", _NOT_ITS)], STATE_FILE) from error
+    reader = _Reader()
+    pods = reader.pods(document)
+    if reader.faults:
+        raise ConfigError(reader.faults, STATE_FILE)
+    return pods
+
+
+_KINDS: dict[Any, str] = {dict: "an object", list: "a list", str: "a text"}
+
+
+class _Reader:
+    """Reads one document, and collects its faults."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def pods(self, document: Any) -> tuple[Endpoint, ...]:
+        if document in ({}, {"Network": None}):  # azure-cns writes {} into an empty file
+            return ()
+        if not isinstance(document, dict) or not isinstance(document.get("Network"), dict):
+            self.faults.append(Fault("", "", _NOT_ITS))
+            return ()
+        pods: list[Endpoint] = []
+        for uplink, above in self._objects(document["Network"], ("Network", "ExternalInterfaces")):
+            for network, within in self._objects(uplink, (*above, "Networks")):
+                for pod, where in self._objects(network, (*within, "Endpoints")):
+                    pods.append(self._pod(pod, where))
+        return tuple(pods)
+
+    def _objects(self, holder: dict[str, Any], where: _Place) -> list[tuple[dict[str, Any], _Place]]:
+        """The objects that are members of the object at this place in its holder, each with its own place."""
+        members = self._member(holder, where, dict)
+        objects: list[tuple[dict[str, Any], _Place]] = []
+        for name, value in (members or {}).items():
+            place = (*where, name)
+            if isinstance(value, dict):
+                objects.append((value, place))
+            else:
+                self._add_fault(place, value, "is not an object")
+        return objects
+
+    def _pod(self, pod: dict[str, Any], where: _Place) -> Endpoint:
+        name = str(where[-1])
+        device = self._member(pod, (*where, "HostIfName"), str) or ""
+        mac = self._mac(pod, (*where, "MacAddress"))
+        ips = self._ips(pod, (*where, "IPAddresses"))
+        return Endpoint(name if name.isprintable() else ascii(name), device, ips, mac)
+
+    def _mac(self, pod: dict[str, Any], where: _Place) -> str:
+        text = self._member(pod, where, str) or ""
+        try:
+            return base64.b64decode(text, validate=True).hex(":")
+        except ValueError:
+            self._add_fault(where, text, "is not a MAC address in base64")
+            return ""
+
+    def _ips(self, pod: dict[str, Any], where: _Place) -> tuple[IP, ...]:
+        ips: list[IP] = []
+        for number, address in enumerate(self._member(pod, where, list) or ()):
+            if not isinstance(address, dict):
+                self._add_fault((*where, number), address, "is not an object")
+                continue
+            text = self._member(address, (*where, number, "IP"), str)
+            try:
+                ips.append(as_ip(text or ""))
+            except ValueError:
+                self._add_fault((*where, number, "IP"), text, "is not an address")
+        return tuple(ips)
+
+    def _member(self, holder: dict[str, Any], where: _Place, kind: type[Any]) -> Any:
+        """The value at this place in its holder; None for null, which azure-vnet writes for what is empty."""
+        key = where[-1]
+        if key not in holder:
+            self.faults.append(Fault(_path_to(where), "", "is missing"))
+            return None
+        value = holder[key]
+        if value is not None and not isinstance(value, kind):
+            self._add_fault(where, value, f"is not {_KINDS[kind]}")
+            return None
+        return value
+
+    def _add_fault(self, where: _Place, value: object, rule: str) -> None:
+        self.faults.append(Fault(_path_to(where), show(value), rule))
+
+
+def _path_to(where: _Place) -> str:
+    path = ""
+    for key in reversed(where):
+        path = path_of(key, path)
+    return path

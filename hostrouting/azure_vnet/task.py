@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import attrs
 
 import phases
+from hostrouting.azure_vnet.conflists import FOLDER
 from hostrouting.azure_vnet.ebtables import Ebtables, EbtablesProgram
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import KernelLinkLayer, LinkLayer, Neighbour
-from hostrouting.azure_vnet.state import CONFLISTS, STATE_FILE
+from hostrouting.azure_vnet.state import STATE_FILE
 from hostrouting.azure_vnet.undo import undo_script
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
@@ -168,9 +169,9 @@ class CleanStaleAzureVnet:
 
     def _read_conflists(self) -> dict[str, str]:
         conflists: dict[str, str] = {}
-        for name in self.host.files.names(CONFLISTS):
+        for name in self.host.files.names(FOLDER):
             if name.endswith((".conf", ".conflist", ".json")):
-                conflists[name] = self.host.files.read(f"{CONFLISTS}/{name}") or ""
+                conflists[name] = self.host.files.read(f"{FOLDER}/{name}") or ""
         return conflists
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:

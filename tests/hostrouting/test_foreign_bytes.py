@@ -5,9 +5,10 @@ from contextlib import suppress
 
 import pytest
 
+from hostrouting.azure_vnet.conflists import active_file
 from hostrouting.azure_vnet.ebtables import read_listing
 from hostrouting.azure_vnet.rules import pod_rule
-from hostrouting.azure_vnet.state import active_file, read_state
+from hostrouting.azure_vnet.state import read_state
 from hostrouting.errors import HostRoutingError
 
 READERS: dict[str, tuple[Callable[[str], object], bytes]] = {

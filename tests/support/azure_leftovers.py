@@ -1,5 +1,6 @@
 """A fake host as azure-vnet leaves it: a live pod behind azv1, and dead pods, whose networks another CNI manages now."""
 
+import json
 from typing import Any
 
 import attrs
@@ -43,6 +44,13 @@ def section(**changed: Any) -> AzureVnetCleanupConfig:
 def config(**changed: Any) -> HostRoutingConfig:
     """A configuration with this section."""
     return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
+
+
+def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
+    """A state file with one pod."""
+    pod = {"HostIfName": device, "MacAddress": mac, "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips]}
+    network = {"Networks": {"azure": {"Endpoints": {"a-eth0": pod}}}}
+    return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
 
 
 @attrs.frozen(kw_only=True)

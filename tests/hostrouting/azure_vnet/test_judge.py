@@ -1,4 +1,4 @@
-"""From facts about a host to the fate of each entry; the state file, CNI configurations."""
+"""From facts about a host to the fate of each entry; CNI configurations."""
 
 import json
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ import attrs
 import pytest
 from hypothesis import example, given, strategies as st
 
+from hostrouting.azure_vnet.conflists import active_file
 from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
-from hostrouting.azure_vnet.state import Endpoint, active_file, read_state
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeEbtables
 from tests.support import azure_leftovers as azure
-from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section, state
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
 
 [ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
@@ -36,13 +36,6 @@ ELSEWHERE = [*LINKS, CNI0, UNKNOWN._replace(master="cni0")]
 OF_CNI0 = [LINKS[1]._replace(master="cni0", kind="bond"), CNI0]
 ETH7 = IPV4.replace("eth0", "eth7")
 PEERS = {**azure.PEERS, "lxc1": DEAD}
-
-
-def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
-    """A state file with one pod."""
-    pod = {"HostIfName": device, "MacAddress": mac, "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips]}
-    network = {"Networks": {"azure": {"Endpoints": {"a-eth0": pod}}}}
-    return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
 
 
 def judged(
@@ -185,6 +178,10 @@ def test_what_is_not_azure_vnets() -> None:
 
 FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
     "state file": ({"state": state("azv1", "10.1.0.5")[:-9]}, "azure-vnet error /var/run/azure-vnet.json"),
+    "state file of another shape": (
+        {"state": '{"Network": {"ExternalInterfaces": []}}'},
+        "azure-vnet error /var/run/azure-vnet.json",
+    ),
     "empty state file": ({"state": ""}, "azure-vnet error /var/run/azure-vnet.json"),
     "listed": ({"state": state("azv7", "10.1.0.5")}, "azure-vnet warning /var/run/azure-vnet.json"),
     "listed, but not managed": ({"state": state("azv7", "10.9.0.5")}, ""),
@@ -233,15 +230,3 @@ AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": 
 def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
     """The first file that a container runtime can use decides, with what it contains; after multus, the next one."""
     assert active_file(files) == wanted
-
-
-def test_state_files() -> None:
-    """A pod has a device, addresses and a MAC address. azure-vnet writes null for what is empty."""
-    ips = (as_ip("10.1.0.5"), as_ip("fd00::5"))
-    assert read_state(state("azv1", "10.1.0.5", "fd00::5")) == (Endpoint("a-eth0", "azv1", ips, DEAD),)
-    assert read_state(state("azv1", mac=None)) == (Endpoint("a-eth0", "azv1", (), ""),)
-    for empty in ("null", '{"ExternalInterfaces": null}', '{"ExternalInterfaces": {"eth0": {"Networks": null}}}'):
-        assert read_state(f'{{"Network": {empty}}}') == ()
-    for text in ("", "[]", state("a", "ten"), '{"Network": {"ExternalInterfaces": [1]}}', "[" * 100_000):
-        with pytest.raises(ValueError, match="truncated, or was not written by azure-vnet"):
-            read_state(text)

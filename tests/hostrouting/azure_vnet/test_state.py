@@ -1,0 +1,99 @@
+"""azure-vnet's state file: its pods, and everything that is no such file."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hostrouting.azure_vnet.state import Endpoint, read_state
+from hostrouting.errors import ConfigError
+from hostrouting.model.prefix import as_ip
+from tests.support.azure_leftovers import DEAD, state
+
+IPS = ("10.1.0.5", "fd00::5")
+
+
+def test_a_pod() -> None:
+    """A pod has a device, addresses and a MAC address. azure-vnet writes null for what is empty."""
+    assert read_state(state("azv1", *IPS)) == (Endpoint("a-eth0", "azv1", tuple(map(as_ip, IPS)), DEAD),)
+    assert read_state(state("azv1", mac=None)) == (Endpoint("a-eth0", "azv1", (), ""),)
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        "{}",
+        '{"Network": null}',
+        '{"Network": {"ExternalInterfaces": null}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": null}}}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {}}}}}}}',
+    ],
+)
+def test_no_pod(empty: str) -> None:
+    """A node without pods has a file without them."""
+    assert read_state(empty) == ()
+
+
+NOT_ITS = "/var/run/azure-vnet.json is truncated, or was not written by azure-vnet"
+POD = "Network.ExternalInterfaces.eth0.Networks.azure.Endpoints"
+SHAPES: dict[str, list[str]] = {
+    "": [NOT_ITS],
+    "[]": [NOT_ITS],
+    "[" * 100_000: [NOT_ITS],
+    '{"Network": ': [NOT_ITS],
+    '{"Network": []}': [NOT_ITS],
+    '{"Endpoints": {}}': [NOT_ITS],  # as azure-cns keeps its own
+    '{"Network": {}}': ["Network.ExternalInterfaces is missing"],
+    '{"Network": {"ExternalInterfaces": []}}': ["Network.ExternalInterfaces: [] is not an object"],
+    '{"Network": {"ExternalInterfaces": {"eth0": null, "eth1": {"Networks": []}}}}': [
+        "Network.ExternalInterfaces.eth0: null is not an object",
+        "Network.ExternalInterfaces.eth1.Networks: [] is not an object",
+    ],
+    '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"a": {}}}}}}}}': [
+        f"{POD}.a.HostIfName is missing",
+        f"{POD}.a.MacAddress is missing",
+        f"{POD}.a.IPAddresses is missing",
+    ],
+    state("azv1", "10.1.0.5", "ten"): [f'{POD}["a-eth0"].IPAddresses[1].IP: "ten" is not an address'],
+    state("azv1", mac="02:00"): [f'{POD}["a-eth0"].MacAddress: "02:00" is not a MAC address in base64'],
+}
+
+
+@pytest.mark.parametrize("text", SHAPES, ids=range(len(SHAPES)))
+def test_another_shape(text: str) -> None:
+    """All that differs from what azure-vnet writes is named, each with its path."""
+    with pytest.raises(ConfigError) as caught:
+        read_state(text)
+    whole, faults = str(caught.value), caught.value.faults
+    said = [str(fault) for fault in faults]
+    assert SHAPES[text] in ([whole], said)
+
+
+VALUES: tuple[Any, ...] = ([], {}, "a text", 7, True)
+
+
+def holders(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each object and list in this value, with each of its keys or places that azure-vnet's pods depend on."""
+    keys = value if isinstance(value, dict) else range(len(value))
+    for key in [key for key in keys if key not in {"Version", "Mask"}]:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from holders(value[key])
+
+
+def test_every_other_type_is_a_fault() -> None:
+    """No value of another type is taken for an empty one: a pod that is not found would count as dead."""
+    document = json.loads(state("azv1", *IPS))
+    places = [*holders(document)]
+    assert len(places) == 14
+    for holder, key in places:
+        right = holder[key]
+        for wrong in VALUES:
+            if type(wrong) is type(right):
+                continue
+            holder[key] = wrong
+            with pytest.raises(ConfigError):
+                read_state(json.dumps(document))
+        holder[key] = right
+    assert len(read_state(json.dumps(document))) == 1
