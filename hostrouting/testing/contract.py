@@ -9,9 +9,18 @@ Subclass the suite in a module that pytest collects, and override `make`::
             with MyBackend() as backend:
                 yield backend
 
-Each test gets a new backend. It must describe the host of `contract_host`: eth0, up, with 10.0.0.4/24 and
-2001:db8::4/64; ib0, up, with 172.16.1.10/16; idle0, down, without an address; lo, up; and only the rules and routes
-that the kernel adds itself. If a backend does not support something, override the test and skip it.
+Each test gets a new backend. It must describe the host of `contract_host`:
+
+- lo, up;
+- eth0, up, an Ethernet device, with 10.0.0.4/24 and 2001:db8::4/64;
+- ib0, up, with 172.16.1.10/16;
+- idle0, down, without an address;
+- br0, up, a bridge, and port0, up, a veth that is a port of br0, both without an IPv4 address;
+- dark0, up, without a carrier, with 10.9.0.1/24;
+- the rules that the kernel has itself, and those in `RULES`;
+- only the routes that the kernel adds itself.
+
+If a backend does not support something, override the test and skip it.
 """
 
 # The last argument of `_equal` is a sentence, so what comes before it reads well without a name.
@@ -19,21 +28,42 @@ that the kernel adds itself. If a backend does not support something, override t
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
-from hostrouting.model.rule import default_rules
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.route import OURS, SCOPE_HOST, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Link, Snapshot
 from hostrouting.testing.kernel import FakeKernel
+from phases import Clock
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-ADDRESSES = (("eth0", "10.0.0.4/24"), ("eth0", "2001:db8::4/64"), ("ib0", "172.16.1.10/16"))
-"""The addresses of the host that the suite requires."""
+ADDRESSES = (("eth0", "10.0.0.4/24"), ("eth0", "2001:db8::4/64"), ("ib0", "172.16.1.10/16"), ("dark0", "10.9.0.1/24"))
+"""The addresses of the host that the suite requires, beside those of lo."""
+RULES = (
+    Rule(
+        family=4,
+        priority=100,
+        table=2000,
+        invert=True,
+        src=Prefix.parse("198.51.100.0/24"),
+        dst=Prefix.parse("203.0.113.128/25"),
+        iif="ib0",
+        fwmark=0x1,
+        fwmask=0xFF,
+        suppress_prefixlength=0,
+    ),
+    Rule(family=4, priority=101, table=2000, others=(("uidrange", "1000-1999"), ("ipproto", "tcp"), ("dport", "443"))),
+    Rule(family=4, priority=102, action="prohibit", dst=Prefix.parse("203.0.113.64/26")),
+    Rule(family=4, priority=103, action="goto", target=32766, fwmark=0x2, fwmask=0xFFFFFFFF),
+    Rule(family=6, priority=100, table=2000, src=Prefix.parse("2001:db8:7::/48"), others=(("oif", "ib0"),)),
+)
+"""The rules of that host, beside the kernel's own. To a plain packet, only the rule that prohibits matters."""
 
 
 def contract_host() -> FakeKernel:
@@ -43,8 +73,14 @@ def contract_host() -> FakeKernel:
     kernel.add_link("eth0")
     kernel.add_link("ib0")
     kernel.add_link("idle0", up=False)
+    kernel.add_link(Link(name="br0", index=0, kind="bridge"))
+    kernel.add_link(Link(name="port0", index=0, kind="veth", master="br0"))
+    kernel.add_link("dark0")
     for dev, interface in ADDRESSES:
         kernel.add_address(dev, interface)
+    kernel.lose_carrier("dark0")
+    for rule in RULES:
+        kernel.add_rule(rule)
     return kernel
 
 
@@ -79,12 +115,25 @@ def _add(backend: RouteBackend, *routes: Route) -> None:
         _equal(_do(backend, "add", route), None, f"`add` adds {route} if nothing holds its destination and metric")
 
 
+def _on_link(route: Route) -> Route:
+    return route._replace(next_hops=tuple(hop._replace(onlink=True) for hop in route.next_hops))
+
+
+def _await_silence(watch: Watch) -> None:
+    """Wait until nothing is reported any more: a change may be reported in several parts."""
+    is_quiet = any(not watch.wait(0) for _ in range(_PARTS))
+    _equal(is_quiet, True, "`wait` is False while nothing changes")
+
+
 def _installed(backend: RouteBackend) -> list[Route]:
     return [route for route in backend.snapshot().routes if route.protocol in {OURS, 4}]
 
 
 class BackendContract:
     """The suite as a base class: subclass it, and override `make`."""
+
+    patience = 60.0
+    """Seconds for what another thread does: what has not come by then never comes."""
 
     def make(self) -> AbstractContextManager[Any]:
         """Create a backend for the host that this module describes, and close it at the end of the `with` block."""
@@ -96,16 +145,26 @@ class BackendContract:
         """A snapshot contains the devices and their states, the addresses, the routes added for them, and the rules."""
         with self.make() as backend:
             snapshot = backend.snapshot()
-        links = {link.name: link.up for link in snapshot.links}
-        promised = {"lo": True, "eth0": True, "ib0": True, "idle0": False}
-        _equal({name: links.get(name) for name in promised}, promised, "a snapshot has each device with its state")
+        links = {link.name: link for link in snapshot.links}
+        states = {name: links[name].up if name in links else None for name in _LINKS}
+        promised = {name: name != "idle0" for name in _LINKS}
+        _equal(states, promised, "a snapshot has each device with its state")
+        for name, fields in _LINKS.items():
+            for field, value in fields.items():
+                _equal(getattr(links[name], field), value, f"a snapshot has the {field} of each device: {name}")
         indexes = {link.index for link in snapshot.links}
         _equal(len(indexes), len(snapshot.links), "each device has a number of its own")
-        own = {(address.dev, f"{address.ip}/{address.length}") for address in snapshot.addresses}
-        _equal(own & set(ADDRESSES), set(ADDRESSES), "a snapshot has each address with its device")
+        own = {(address.dev, f"{address.ip}/{address.length}", address.scope) for address in snapshot.addresses}
+        _equal(own & _OWN, _OWN, "a snapshot has each address with its device and scope")
         brought = {(str(route.prefix), route.table, route.type) for route in snapshot.routes if route.devs == ("eth0",)}
         _equal(brought & _BROUGHT, _BROUGHT, "a snapshot has the routes that the kernel adds for an address")
-        _equal(snapshot.rules, default_rules(4) + default_rules(6), "a snapshot has the rules of a family by priority")
+        for family in (4, 6):
+            added = [*default_rules(family), *(rule for rule in RULES if rule.family == family)]
+            rules = [rule for rule in snapshot.rules if rule.family == family]
+            by_priority = sorted(added, key=lambda rule: rule.priority)
+            _equal(rules, by_priority, "a snapshot has the rules of a family by priority, with all selectors")
+        families = [rule.family for rule in snapshot.rules]
+        _equal(families, sorted(families), "a snapshot has the rules of IPv4 first")
 
     def test_snapshot_of_a_part(self) -> None:
         """`family`, `reached` and `near` leave out what they say, and nothing else."""
@@ -141,10 +200,23 @@ class BackendContract:
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
             _six(),
+            _on_link(_ours("192.0.4.0/24", gateway="203.0.113.1")),
+            _on_link(_six(gateway="2001:db8:9::1", metric=7)),
         ]
         with self.make() as backend:
             _add(backend, *routes)
             _equal(set(_installed(backend)), set(routes), "a route is read back as it was added")
+
+    def test_the_state_of_a_next_hop_is_the_kernels(self) -> None:
+        """A snapshot has it, so that a repair can be judged; a request is about the route, in whatever state it is."""
+        route = _ours("192.0.2.0/24", gateway="10.9.0.2", dev="dark0")
+        (hop,) = route.next_hops
+        dark = route._replace(next_hops=(hop._replace(linkdown=True),))
+        asked = route._replace(next_hops=(hop._replace(dead=True),))
+        with self.make() as backend:
+            _equal(_do(backend, "add", asked), None, "the state of a next hop in a request is ignored")
+            _equal(_installed(backend), [dark], "a next hop is linkdown if its device has no carrier")
+            _equal(_do(backend, "delete", dark), None, "the state of a next hop in a request is ignored")
 
     def test_add_refuses_a_key_that_is_held(self) -> None:
         """`add` is refused (exists) if any route has the destination and metric; another metric is another place."""
@@ -271,13 +343,21 @@ class BackendContract:
         route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
         with self.make() as backend:
             _add(backend, route, Route.to("198.51.100.0/24", type="unreachable", protocol=OURS))
-            asked = ["192.0.2.9", "172.16.9.9", "2001:db8::77", "10.0.0.4", "198.51.100.1", "203.0.113.1", "192.0.2.9"]
+            asked = {
+                "192.0.2.9": "unicast",
+                "172.16.9.9": "unicast",
+                "2001:db8::77": "unicast",
+                "10.0.0.4": "local",
+                "198.51.100.1": "unreachable",
+                "203.0.113.1": "no-route",
+                "203.0.113.65": "prohibit",
+                "192.0.2.10": "unicast",
+            }
             answers = backend.lookup([as_ip(address) for address in asked])
             kinds = [answer.kind for answer in answers]
-            promised = ["unicast", "unicast", "unicast", "local", "unreachable", "no-route", "unicast"]
-            _equal(kinds, promised, "answers are in the order of the destinations, of any family")
-            _equal((answers[0], answers[6]), (Answer("unicast", route),) * 2, "an answer has the route that decides")
-            _equal([answer.route for answer in answers[4:6]], [None, None], "an error has no route")
+            _equal(kinds, [*asked.values()], "answers are in the order of the destinations, of any family")
+            _equal((answers[0], answers[7]), (Answer("unicast", route),) * 2, "an answer has the route that decides")
+            _equal([answer.route for answer in answers[4:7]], [None] * 3, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
     # watch
@@ -285,24 +365,36 @@ class BackendContract:
     def test_watch_reports_a_change(self) -> None:
         """`wait` is True after a change since the watch began, even before the call; then False until the next."""
         with self.make() as backend, backend.watch() as watch:
-            _equal(watch.wait(0), False, "nothing has changed yet")
+            _await_silence(watch)
             _add(backend, _ours("192.0.2.0/24"))
             _equal(watch.wait(5), True, "a change before the wait is reported")
-            while watch.wait(0):
-                pass  # a change may be reported in several parts
+            _await_silence(watch)
             _equal(_do(backend, "delete", _ours("192.0.2.0/24")), None, "the route is deleted")
             _equal(watch.wait(5), True, "the next change is reported as well")
 
     def test_watch_is_woken(self) -> None:
         """`wake`, called from any thread, makes one `wait` return False: the present one or the next."""
         with self.make() as backend, backend.watch() as watch:
-            thread = threading.Thread(target=watch.wake)
-            thread.start()
-            is_changing = all(watch.wait(60) for _ in range(9))  # a new host may still change
-            _equal(is_changing, False, "`wake` ends a wait without a change")
-            thread.join()
+            _await_silence(watch)
+            watch.wake()
+            _equal(self._is_woken(watch), True, "`wake` ends the next wait, which is False")
+            later = threading.Timer(0.05, watch.wake)
+            later.start()
+            _equal(self._is_woken(watch), True, "`wake` ends the present wait, which is False")
+            later.join()
+            _add(backend, _ours("192.0.2.0/24"))
+            _equal(watch.wait(5), True, "a change after `wake` is reported")
             watch.close()
             watch.close()
+
+    def _is_woken(self, watch: Watch) -> bool:
+        """Whether a wait is False before its time is up; a new host may still change meanwhile."""
+        clock = Clock()
+        for _ in range(_PARTS):
+            began = time.monotonic()
+            if not watch.wait(self.patience, clock=clock):
+                return time.monotonic() - began < self.patience
+        return False
 
     # close
 
@@ -325,6 +417,23 @@ class BackendContract:
                 raise AssertionError(f"`{name}` of a closed backend raises BackendError")
 
 
+_PARTS = 99  # in which one change may be reported
+_LINKS: dict[str, dict[str, object]] = {
+    "lo": {"kind": "", "type": ARPHRD_LOOPBACK, "master": None},
+    "eth0": {"type": 1, "master": None, "xdp": False, "ipv6_disabled": False},
+    "ib0": {"master": None},
+    "idle0": {},
+    "br0": {"kind": "bridge", "type": 1, "master": None},
+    "port0": {"kind": "veth", "type": 1, "master": "br0"},
+    "dark0": {},
+}
+"""What is promised of each device, beside its state."""
+_OWN = {
+    ("lo", "127.0.0.1/8", SCOPE_HOST),
+    ("lo", "::1/128", SCOPE_HOST),
+    *((dev, interface, 0) for dev, interface in ADDRESSES),
+}
+"""The addresses, with their devices and scopes."""
 _BROUGHT = {
     ("10.0.0.0/24", TABLE_MAIN, "unicast"),
     ("10.0.0.4/32", TABLE_LOCAL, "local"),

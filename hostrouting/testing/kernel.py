@@ -6,7 +6,8 @@ compares it with Linux after each event.
 
 The rest is left out, as follows; a test that relies on it is not warned:
 
-- a device that is up has a carrier, and is never set down; an address goes only with its device;
+- a device that is set up has a carrier until a test takes it away for good, and is never set down;
+- an address goes only with its device;
 - an address has no peer, broadcast address, metric or scope of its own, and a second address of a device in the same
   network is refused, because what Linux does when the first is deleted depends on a setting;
 - link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
@@ -76,6 +77,8 @@ class FakeKernel(RouteBackend):
         self._ipv6_forwarding = ipv6_forwarding
         self._links: dict[str, Link] = {}
         self._addresses: list[Address] = []
+        self._dark: set[str] = set()
+        """The devices that have lost their carrier."""
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
         """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop."""
@@ -144,6 +147,7 @@ class FakeKernel(RouteBackend):
             self._addresses = [address for address in self._addresses if address.dev != name]
             lost -= {address.ip for address in self._addresses}
             del self._links[name]
+            self._dark.discard(name)
             for place, routes in self._routes.items():
                 self._routes[place] = [route for route in routes if not _is_lost(route, name, lost)]
 
@@ -160,6 +164,13 @@ class FakeKernel(RouteBackend):
                         self._addresses.append(address)
             for address in self._on(name):
                 self._bring(address)
+
+    def lose_carrier(self, name: str) -> None:
+        """Take the carrier from a device that is up: its routes stay, and Linux still uses them (`linkdown`)."""
+        with self._changing(f"take the carrier from {name}"):
+            if not self._link(name).up:
+                raise KernelError(errno.ENETDOWN, f"{name} is down")
+            self._dark.add(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is usable at once."""
@@ -209,11 +220,18 @@ class FakeKernel(RouteBackend):
                     route
                     for place in places
                     for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric)
-                    for route in as_listed([*entries])
+                    for route in as_listed([*map(self._with_carriers, entries)])
                 ),
                 ipv6_forwarding=self._ipv6_forwarding,
             )
         return self._snapshot
+
+    def _with_carriers(self, route: Route) -> Route:
+        """The route, whose next hops are linkdown where the device has no carrier; a local route needs none."""
+        if route.type == "local" or self._dark.isdisjoint(route.devs):
+            return route
+        hops = [hop._replace(linkdown=hop.dev in self._dark) for hop in route.next_hops]
+        return route._replace(next_hops=tuple(hops))
 
     def _require_open(self) -> None:
         if self._closed:

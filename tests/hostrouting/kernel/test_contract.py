@@ -8,19 +8,22 @@ import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
-from hostrouting.testing.contract import BackendContract
-from tests.support.commands import ports
+from hostrouting.testing.contract import ADDRESSES, RULES, BackendContract
+from tests.support.commands import ports, rule_command
 from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 HOST = [
     "link set lo up",
-    *ports("eth0", "ib0", "idle0"),
+    *ports("eth0", "ib0", "idle0", "port0", "dark0"),
     "link set idle0 down",
-    "address add 10.0.0.4/24 dev eth0",
-    "address add 172.16.1.10/16 dev ib0",
-    "address add 2001:db8::4/64 dev eth0 nodad",
+    "link set peer-dark0 down",
+    # Without a delay, its port forwards at once, and nothing changes later.
+    "link add br0 type bridge forward_delay 0",
+    "link set port0 master br0",
+    "link set br0 addrgenmode none up",
+    *(f"address add {interface} dev {dev}{' nodad' * (':' in interface)}" for dev, interface in ADDRESSES),
 ]
 
 
@@ -29,6 +32,8 @@ def contract_host() -> Iterator[None]:
     """The host that the suite requires, made of veth pairs; this thread is on it."""
     with private_namespace() as namespace, namespace.inside():
         namespace.batch(HOST)
+        for family in (4, 6):
+            namespace.batch([rule_command(rule) for rule in RULES if rule.family == family], family=family)
         yield
 
 

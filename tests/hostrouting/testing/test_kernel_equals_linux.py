@@ -78,6 +78,11 @@ class Linux:
         """Set this end up."""
         self.ip.link("set", index=self.index(name), state="up")
 
+    def lose_carrier(self, name: str) -> None:
+        """Set the other end down."""
+        self.index(name)
+        self.ip.link("set", index=self.index(FAR + name), state="down")
+
     def add_address(self, dev: str, interface: str) -> None:
         """Add an address that is usable at once; without a broadcast address, which pyroute2 would add."""
         ip, _, length = interface.partition("/")
@@ -222,6 +227,12 @@ class TwoKernels(stateful.RuleBasedStateMachine):
     def set_up(self, name: str) -> None:
         """Set a device up, which may have come again, or have gone."""
         self.both("set_up", name)
+
+    @stateful.rule(name=NAMES)
+    def lose_carrier(self, name: str) -> None:
+        """Take the carrier from a device that is up."""
+        assume(any(link.name == name and link.up for link in self.fake.snapshot().links))
+        self.both("lose_carrier", name)
 
     @stateful.rule(name=NAMES, interface=st.sampled_from(INTERFACES))
     def add_address(self, name: str, interface: str) -> None:

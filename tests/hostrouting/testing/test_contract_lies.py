@@ -1,0 +1,466 @@
+"""The contract suite finds each lie: a backend that invents or drops one thing breaks a promise."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
+from hostrouting.kernel.refusals import refusal
+from hostrouting.model.prefix import IP
+from hostrouting.model.route import Route
+from hostrouting.model.rule import default_rules
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing.contract import BackendContract, contract_host
+from phases import Clock
+
+
+class Honest(RouteBackend):
+    """Passes everything on to the fake kernel; each lie replaces one method."""
+
+    def __init__(self, inner: RouteBackend) -> None:
+        """Wrap this backend."""
+        self.inner = inner
+
+    def snapshot(self, **parts: Any) -> Snapshot:
+        """See RouteBackend."""
+        return self.inner.snapshot(**parts)
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """See RouteBackend."""
+        return self.inner.lookup(destinations)
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return self.inner.change(requests)
+
+    def watch(self) -> Watch:
+        """See RouteBackend."""
+        return self.inner.watch()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+        self.inner.close()
+
+
+Lie = Callable[[RouteBackend], RouteBackend]
+
+
+def snapshots(change: Callable[[Snapshot], Snapshot]) -> Lie:
+    """The lie of a backend whose snapshots are changed in this way."""
+
+    class Liar(Honest):
+        def snapshot(self, **parts: Any) -> Snapshot:
+            return change(self.inner.snapshot(**parts))
+
+    return Liar
+
+
+def each(field: str, **changed: Any) -> Lie:
+    """The lie that everything in this field of a snapshot has these values."""
+
+    def told(snapshot: Snapshot) -> Snapshot:
+        values = tuple(value._replace(**changed) for value in getattr(snapshot, field))
+        told: dict[str, Any] = {field: values}
+        return snapshot._replace(**told)
+
+    return snapshots(told)
+
+
+def links(**changed: Any) -> Lie:
+    """The lie about each device."""
+    return each("links", **changed)
+
+
+def addresses(**changed: Any) -> Lie:
+    """The lie about each address."""
+    return each("addresses", **changed)
+
+
+def rules(**changed: Any) -> Lie:
+    """The lie about each rule."""
+    return each("rules", **changed)
+
+
+def routes(**changed: Any) -> Lie:
+    """The lie about each route."""
+    return each("routes", **changed)
+
+
+def hops(**changed: Any) -> Lie:
+    """The lie about each next hop."""
+
+    def told(route: Route) -> Route:
+        return route._replace(next_hops=tuple(hop._replace(**changed) for hop in route.next_hops))
+
+    return snapshots(lambda snapshot: snapshot._replace(routes=tuple(map(told, snapshot.routes))))
+
+
+def parts(**ignored: Any) -> Lie:
+    """The lie of a backend that ignores these parts."""
+
+    class Liar(Honest):
+        def snapshot(self, **asked: Any) -> Snapshot:
+            return self.inner.snapshot(**{**asked, **ignored})
+
+    return Liar
+
+
+def answers(change: Callable[[tuple[Answer, ...]], tuple[Answer, ...]]) -> Lie:
+    """The lie about the answers of look-ups."""
+
+    class Liar(Honest):
+        def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+            return change(self.inner.lookup(destinations))
+
+    return Liar
+
+
+class DoesNothing(Honest):
+    """Says that each change was made, and makes none."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        return tuple(map(Outcome, requests))
+
+
+class Overwrites(Honest):
+    """Adds a route in the place of another one."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            if request.verb == "add":
+                there = self.inner.snapshot().routes
+                held = [route for route in there if route.key == request.route.key]
+                self.inner.change([RouteRequest("delete", route) for route in held])
+            outcomes += self.inner.change([request])
+        return tuple(outcomes)
+
+
+class DeletesByPrefix(Honest):
+    """Deletes whatever route has the destination."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        asked = list(requests)
+        for place, request in enumerate(asked):
+            there = self.inner.snapshot().routes
+            alike = [route for route in there if route.prefix == request.route.prefix]
+            if request.verb == "delete" and alike:
+                asked[place] = RouteRequest("delete", alike[0])
+        return self.inner.change(asked)
+
+
+class StopsAtARefusal(Honest):
+    """Tries no change after one that was refused."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            if all(outcome.ok for outcome in outcomes):
+                outcomes += self.inner.change([request])
+        return tuple(outcomes)
+
+
+class RefusesAlike(Honest):
+    """Gives one reason for every refusal."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes = self.inner.change(requests)
+        return tuple(
+            outcome if outcome.ok else Outcome(outcome.change, refusal(outcome.change, 22, "no"))
+            for outcome in outcomes
+        )
+
+
+class ObeysStates(Honest):
+    """Takes the state of a next hop in a request for a wish, and refuses it."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            if any(hop.linkdown or hop.dead for hop in request.route.next_hops):
+                outcomes.append(Outcome(request, refusal(request, 22, "the next hop is dead")))
+            else:
+                outcomes += self.inner.change([request])
+        return tuple(outcomes)
+
+
+class NeedsTheLink(Honest):
+    """Takes no notice of onlink, and so refuses a gateway that is elsewhere."""
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        asked: list[RouteRequest] = []
+        for request in requests:
+            hops = tuple(hop._replace(onlink=False) for hop in request.route.next_hops)
+            asked.append(request._replace(route=request.route._replace(next_hops=hops)))
+        return self.inner.change(asked)
+
+
+class HonestWatch(Watch):
+    """Passes everything on."""
+
+    def __init__(self, inner: Watch) -> None:
+        """Wrap this watch."""
+        self.inner = inner
+        self.is_awakened = False
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        return self.inner.wait(timeout, clock=clock)
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.inner.wake()
+
+    def close(self) -> None:
+        """See Watch."""
+        self.inner.close()
+
+
+class NeverWakes(HonestWatch):
+    """A wait ends when its time is up, whoever wakes it."""
+
+    def wake(self) -> None:
+        """See Watch."""
+
+
+class WakesTheNext(HonestWatch):
+    """Ends the next wait, and not the present one."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        if self.is_awakened:
+            self.is_awakened = False
+            return False
+        return self.inner.wait(timeout, clock=clock)
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.is_awakened = True
+
+
+class StaysAwake(HonestWatch):
+    """Once it is woken, it does not wait any more, and reports nothing."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        return False if self.is_awakened else self.inner.wait(timeout, clock=clock)
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.is_awakened = True
+        self.inner.wake()
+
+
+class WakesAsAChange(HonestWatch):
+    """Reports a change where it is only woken."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        is_changed = self.inner.wait(timeout, clock=clock)
+        return is_changed or self.is_awakened
+
+    def wake(self) -> None:
+        """See Watch."""
+        self.is_awakened = True
+        self.inner.wake()
+
+
+class Deaf(HonestWatch):
+    """Reports no change."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        self.inner.wait(timeout, clock=clock)
+        return False
+
+
+class Restless(HonestWatch):
+    """Always reports a change."""
+
+    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+        """See Watch."""
+        self.inner.wait(timeout, clock=clock)
+        return True
+
+
+def watches(kind: type[HonestWatch]) -> Lie:
+    """The lie of a backend with such a watch."""
+
+    class Liar(Honest):
+        def watch(self) -> Watch:
+            return kind(self.inner.watch())
+
+    return Liar
+
+
+class NeverCloses(Honest):
+    """Works on after it was closed."""
+
+    def close(self) -> None:
+        """See RouteBackend."""
+
+
+class ClosesOnce(Honest):
+    """Cannot be closed twice."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        """See RouteBackend."""
+        if self.is_closed:
+            raise BackendError("it is closed")
+        self.is_closed = True
+        self.inner.close()
+
+
+def of_ipv6_first(snapshot: Snapshot) -> Snapshot:
+    """The rules of the other family first."""
+    return snapshot._replace(rules=tuple(sorted(snapshot.rules, key=lambda rule: -rule.family)))
+
+
+def without_the_kernels_routes(snapshot: Snapshot) -> Snapshot:
+    """Only what programs have added."""
+    routes = [route for route in snapshot.routes if route.protocol != 2]
+    return snapshot._replace(routes=tuple(routes))
+
+
+def without_prohibit(seen: tuple[Answer, ...]) -> tuple[Answer, ...]:
+    """What is prohibited has no route."""
+    none = Answer("no-route", None)
+    return tuple(none if answer.kind == "prohibit" else answer for answer in seen)
+
+
+def with_one_hop(seen: tuple[Answer, ...]) -> tuple[Answer, ...]:
+    """Of each route the first next hop."""
+    told: list[Answer] = []
+    for answer in seen:
+        route = answer.route
+        if route is not None:
+            route = route._replace(next_hops=route.next_hops[:1])
+        told.append(answer._replace(route=route))
+    return tuple(told)
+
+
+USUAL = default_rules(4) + default_rules(6)
+RULES = "a snapshot has the rules of a family by priority, with all selectors"
+STATE = "a snapshot has each device with its state"
+KIND, TYPE = "a snapshot has the kind of each device: ", "a snapshot has the type of each device: "
+MASTER = "a snapshot has the master of each device: "
+ADDRESS = "a snapshot has each address with its device and scope"
+BACK = "a route is read back as it was added"
+ANSWERS = "answers are in the order of the destinations"
+LIES: dict[str, tuple[Lie, str]] = {
+    "the usual rules, whatever there is": (snapshots(lambda it: it._replace(rules=USUAL)), RULES),
+    "no rules": (snapshots(lambda it: it._replace(rules=())), RULES),
+    "rules from last to first": (snapshots(lambda it: it._replace(rules=it.rules[::-1])), RULES),
+    "rules of IPv6 first": (snapshots(of_ipv6_first), "a snapshot has the rules of IPv4 first"),
+    "no from": (rules(src=None), RULES),
+    "no to": (rules(dst=None), RULES),
+    "no iif": (rules(iif=None), RULES),
+    "no fwmark": (rules(fwmark=0), RULES),
+    "no mask": (rules(fwmask=0), RULES),
+    "no other selector": (rules(others=()), RULES),
+    "no not": (rules(invert=False), RULES),
+    "no suppress_prefixlength": (rules(suppress_prefixlength=None), RULES),
+    "no target of a goto": (rules(target=None), RULES),
+    "every rule looks up a table": (rules(action="to_table"), RULES),
+    "every rule looks up main": (rules(table=254), RULES),
+    "every rule looks up the table of a VRF": (rules(l3mdev=True), RULES),
+    "every device is up": (links(up=True), STATE),
+    "no device": (snapshots(lambda it: it._replace(links=())), STATE),
+    "one number for all devices": (links(index=2), "each device has a number of its own"),
+    "every device is hardware": (links(kind=""), KIND),
+    "every device is a veth": (links(kind="veth"), KIND),
+    "every device is Ethernet": (links(type=1), TYPE),
+    "every device is InfiniBand": (links(type=32), TYPE),
+    "no device is a port": (links(master=None), MASTER),
+    "every device is a port": (links(master="br0"), MASTER),
+    "IPv6 is off": (links(ipv6_disabled=True), "has the ipv6_disabled of each device: "),
+    "XDP everywhere": (links(xdp=True), "has the xdp of each device: "),
+    "every address is global": (addresses(scope=0), ADDRESS),
+    "every address is of the host": (addresses(scope=254), ADDRESS),
+    "every network is a /32": (addresses(length=32), ADDRESS),
+    "every address is on lo": (addresses(dev="lo"), ADDRESS),
+    "no route of the kernel": (snapshots(without_the_kernels_routes), "that the kernel adds for an address"),
+    "no onlink": (hops(onlink=False), BACK),
+    "onlink everywhere": (hops(onlink=True), BACK),
+    "a request's onlink is dropped": (NeedsTheLink, "`add` adds "),
+    "no linkdown": (hops(linkdown=False), "a next hop is linkdown if its device has no carrier"),
+    "linkdown everywhere": (hops(linkdown=True), BACK),
+    "dead everywhere": (hops(dead=True), BACK),
+    "no weights": (hops(weight=1), BACK),
+    "no gateway": (hops(gateway=None), BACK),
+    "every next hop is on eth0": (hops(dev="eth0"), BACK),
+    "one table": (routes(table=254), BACK),
+    "no mtu": (routes(mtu=None), BACK),
+    "no preferred source": (routes(prefsrc=None), BACK),
+    "no metric": (routes(metric=0), BACK),
+    "one scope": (routes(scope=0), BACK),
+    "every route is unicast": (routes(type="unicast"), BACK),
+    "a state in a request is a wish": (ObeysStates, "state of a next hop in a request is ignored"),
+    "family is ignored": (parts(family=None), "`family` leaves out what is of the other family"),
+    "reached is ignored": (parts(reached=False), "`reached` leaves out what no rule looks up"),
+    "near is ignored": (parts(near=None), "`near` leaves out what is far away"),
+    "near leaves out all": (parts(near=[]), "`near` leaves out what is far away"),
+    "nothing has a route": (answers(lambda seen: (Answer("no-route", None),) * len(seen)), ANSWERS),
+    "answers from last to first": (answers(lambda seen: seen[::-1]), ANSWERS),
+    "nothing is prohibited": (answers(without_prohibit), ANSWERS),
+    "one next hop in an answer": (answers(with_one_hop), "an answer has the route that decides"),
+    "nothing is done": (DoesNothing, BACK),
+    "another route is overwritten": (Overwrites, "`add` is refused if the destination and metric"),
+    "another route is deleted": (DeletesByPrefix, "takes no other route"),
+    "a refusal ends all": (StopsAtARefusal, "each change has an outcome, in order"),
+    "every refusal is the same": (RefusesAlike, "says what it is"),
+    "it never wakes": (watches(NeverWakes), "`wake` ends the next wait"),
+    "it wakes late": (watches(WakesTheNext), "`wake` ends the present wait"),
+    "it stays awake": (watches(StaysAwake), "a change after `wake` is reported"),
+    "a wake is a change": (watches(WakesAsAChange), "`wake` ends the next wait"),
+    "it is deaf": (watches(Deaf), "a change before the wait is reported"),
+    "it always reports": (watches(Restless), "`wait` is False while nothing changes"),
+    "it never closes": (NeverCloses, "of a closed backend raises BackendError"),
+    "it closes once": (ClosesOnce, "it is closed"),
+}
+
+
+def broken_promises(lie: Lie, *, patience: float = BackendContract.patience) -> list[str]:
+    """What each test of the suite says that fails for this backend."""
+    seconds = patience
+
+    class Suite(BackendContract):
+        patience = seconds
+
+        @contextmanager
+        def make(self) -> Iterator[RouteBackend]:
+            yield lie(contract_host())
+
+    said: list[str] = []
+    for name in [name for name in dir(Suite) if name.startswith("test_")]:
+        try:
+            getattr(Suite(), name)()
+        except (AssertionError, BackendError) as error:
+            said.append(str(error))
+    return said
+
+
+def test_an_honest_backend() -> None:
+    """The wrapper of these tests keeps every promise if it does not lie."""
+    assert broken_promises(Honest) == []
+    assert broken_promises(watches(HonestWatch)) == []
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_each_lie_breaks_a_promise(lie: str) -> None:
+    """The promise that fails says what the lie is about."""
+    backend, promise = LIES[lie]
+    said = broken_promises(backend, patience=0.2)
+    assert [text for text in said if promise in text], said
