@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,10 @@ from hostrouting.config.cni import CNIS
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
-from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
-from hostrouting.routes.plan import reply_routes
+from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name, scope_name, table_name
+from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
+from hostrouting.routes.plan import SENTENCES, reply_routes
+from hostrouting.routes.uplink import DEAD_ENDS, LIKE_ETHERNET, LINES, NEEDS, NO_TUNNELS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -42,15 +44,43 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
     """The step that sets the routes of the configuration, and deletes our other routes."""
-    settings, replies = [f"protocol {OURS}"], reply_routes(config)
+    replies = reply_routes(config)
+    settings = [f"protocol {OURS}"]
     for route in (*config.static_routes.routes, *replies):
-        words = [f"route {as_listed(route.destination.network_address)}/{route.destination.prefixlen}"]
-        words += [f"via {as_listed(route.gateway)}"] if route.gateway else []
-        words += [f"dev {route.dev}"] if route.dev else []
-        words += [f"metric {route.key.metric}"]
-        words += ["optional link"] if route in replies else []
+        destination = route.destination
+        words = [f"route {as_listed(destination.network_address)}/{destination.prefixlen}"]
+        if route.gateway is not None:
+            words.append(f"via {as_listed(route.gateway)}")
+        if route.dev is not None:
+            words.append(f"dev {route.dev}")
+        words.append(f"metric {route.key.metric}")
+        if route in replies:
+            words.append("optional link")
         settings.append(" ".join(words))
-    return filled("static-routes.sh", settings)
+    settings += _class_settings()
+    settings += _name_settings("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))
+    for kind, name_of in (("proto", protocol_name), ("scope", scope_name), ("table", table_name)):
+        settings += _name_settings(kind, name_of, range(256))
+    return filled("static-routes.sh", settings, NEEDS | SENTENCES)
+
+
+def _class_settings() -> Iterator[str]:
+    """What a device is by its kind or link type. Versions of `ip` print the number or the word of a type."""
+    for name, kinds in (("dead-end", DEAD_ENDS), ("tunnel", LIKE_ETHERNET), ("line", LINES), ("card", NO_TUNNELS)):
+        for kind in sorted(filter(None, kinds)):
+            yield f"kind {kind} {name}"
+    for number, word in ((ARPHRD_INFINIBAND, "infiniband"), (ARPHRD_LOOPBACK, "loopback")):
+        yield f"link-type {number} dead-end"
+        yield f"link-type {word} dead-end"
+    yield f"link-type {ARPHRD_ETHERNET} card"
+    yield "link-type ether card"
+
+
+def _name_settings(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
+    """The names of these numbers in pairs, a few in a line."""
+    pairs = [f"{number} {name_of(number)}" for number in numbers if name_of(number) != str(number)]
+    for first in range(0, len(pairs), 7):
+        yield f"names {kind} {' '.join(pairs[first : first + 7])}"
 
 
 def render_check_script(config: HostRoutingConfig) -> str:
@@ -88,15 +118,22 @@ def as_listed(address: IP) -> str:
     return socket.inet_ntop(family, address.packed)
 
 
-def filled(name: str, settings: Sequence[str]) -> str:
-    """The asset with the settings in its data block."""
-    if unsafe := [line for line in settings if not _LETTERS.issuperset(line)]:
-        raise ValueError(f"{unsafe[0]!r} has characters that are not allowed in a setting of a boot script")
-    block = "".join(f"  '{line}'\n" for line in settings)
+def filled(name: str, settings: Sequence[str], sentences: Mapping[str, str] | None = None) -> str:
+    """The asset with the settings in its data block, and the sentences that Python says, too."""
+    for line in settings:
+        if not _LETTERS.issuperset(line):
+            raise ValueError(f"{line!r} has characters that are not allowed in a setting of a boot script")
+    lines = [*settings, *(f"sentence {key} {text}" for key, text in (sentences or {}).items())]
+    block = "".join(f"  {_quoted(line)}\n" for line in lines)
     head, opening, tail = asset(name).partition(_BLOCK)
     if not opening:
         raise ValueError(f"the asset {name} has no data block")
     return f"{HEAD}{head}configuration=(\n{block})\n{tail}"
+
+
+def _quoted(line: str) -> str:
+    """The line as one word of bash."""
+    return "'" + line.replace("'", "'\\''") + "'"
 
 
 @cache

@@ -53,6 +53,11 @@ def table_name(number: int) -> str:
     return _TABLES.get(number) or str(number)
 
 
+def scope_name(number: int) -> str:
+    """The name of a scope as `ip route` prints it; the number if it has no name."""
+    return _SCOPES.get(number) or str(number)
+
+
 _Byte: TypeAlias = Annotated[int, range(256)]
 
 
@@ -171,7 +176,7 @@ class Route(NamedTuple):
         words += [f"tos {self.tos:#x}"] if self.tos else []
         words += [f"table {table_name(self.table)}"] if self.table != TABLE_MAIN else []
         words.append(f"proto {protocol_name(self.protocol)}")
-        words += [f"scope {_SCOPES.get(self.scope, self.scope)}"] if self.scope != SCOPE_UNIVERSE else []
+        words += [f"scope {scope_name(self.scope)}"] if self.scope != SCOPE_UNIVERSE else []
         words += [f"src {self.prefsrc}"] if self.prefsrc is not None else []
         words += [f"metric {self.metric}"] if self.metric else []
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]

@@ -32,6 +32,16 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
+SENTENCES = {
+    "waits": "{route} needs {missing}",
+    "conflict": "{prefix} cannot be installed: {reason}",
+    "held": "another program's route has the same destination and metric: [{held}]",
+    "metric": "configure another metric: the lowest takes precedence",
+    "delete": "delete that route: no prefix can be longer",
+    "halves": "configure {left} and {right} instead, which take precedence",
+}
+"""What static-routes.sh says, too."""
+
 _PLAIN = NextHop()[2:]  # the fields of a next hop except its device and gateway
 
 
@@ -50,11 +60,11 @@ class Step(NamedTuple):
         if self.held is None:
             return ""
         if prefix.family != IPV4:
-            return "configure another metric: the lowest takes precedence"
+            return SENTENCES["metric"]
         if prefix.length == width_of(IPV4):
-            return "delete that route: no prefix can be longer"
+            return SENTENCES["delete"]
         left, right = prefix.halves()
-        return f"configure {left} and {right} instead, which take precedence"
+        return SENTENCES["halves"].format(left=left, right=right)
 
     @property
     def why(self) -> str:
@@ -64,8 +74,9 @@ class Step(NamedTuple):
     @property
     def finding(self) -> Finding:
         """The conflict as a finding."""
-        prefix, facts = str(self.route.prefix), {"held": str(self.held), "metric": self.route.metric}
-        sentence = f"{prefix} cannot be installed: {self.reason}"
+        prefix = str(self.route.prefix)
+        facts = {"held": str(self.held), "metric": self.route.metric}
+        sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
@@ -79,7 +90,7 @@ class Pending(NamedTuple):
     missing: str
 
     def __str__(self) -> str:
-        return f"{self.route} needs {self.missing}"
+        return SENTENCES["waits"].format(route=self.route, missing=self.missing)
 
 
 class RoutePlan(NamedTuple):
@@ -256,8 +267,7 @@ def _conflict(wanted: Sequence[Route], present: Sequence[Route], stale: Sequence
         [whole] = as_listed(wanted)
         if route.protocol == OURS or _compared(route) == _compared(whole):
             return None
-        reason = f"another program's route has the same destination and metric: [{route}]"
-        return Step("conflict", whole, reason, route)
+        return Step("conflict", whole, SENTENCES["held"].format(held=route), route)
     return None
 
 

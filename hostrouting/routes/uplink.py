@@ -50,6 +50,16 @@ HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 LINES = frozenset({"ppp"})
 """Kinds of tunnels that are also a provider's line: not in doubt if they have the only default route."""
 
+NEEDS = {
+    "default": "an IPv{family} default route",
+    "default-on": "an IPv{family} default route on {dev}",
+    "tunnel": "a dev in the configuration, such as {devs}: [{route}] leads through a tunnel",
+    "equal": "a dev in the configuration, such as {devs}: [{route}] is one of several equal default routes",
+    "absent": "the device {dev}, which this host does not have",
+    "down": "the device {dev} to be up",
+}
+"""What a route can lack that static-routes.sh says, too."""
+
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
@@ -172,7 +182,7 @@ class Uplink:
         if dev is not None and (gateway is not None or dev not in self._links):
             return (NextHop(dev, gateway=gateway),)
         if not defaults or gateway is None:
-            return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
+            return NEEDS["default-on" if dev else "default"].format(family=self._family, dev=dev)
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
@@ -206,17 +216,17 @@ class Uplink:
         doubtful = doubtful_devs(used, self._of_main, self._links)
         if not doubtful:
             return ""
+        why = "tunnel" if _has_tunnel(used.devs, self._links) else "equal"
         devs = spoken(sorted(doubtful), last="or")
-        why = "leads through a tunnel" if _has_tunnel(used.devs, self._links) else "is one of several equal ones"
-        return f"a dev in the configuration, such as {devs}: the IPv{self._family} default route [{used}] {why}"
+        return NEEDS[why].format(devs=devs, route=used)
 
     def _missing(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if nothing is missing."""
         link, gateway = self._links.get(hop.dev or ""), hop.gateway
         if link is None:
-            return f"the device {hop.dev}, which this host does not have"
+            return NEEDS["absent"].format(dev=hop.dev)
         if not link.up:
-            return f"the device {hop.dev} to be up"
+            return NEEDS["down"].format(dev=hop.dev)
         if self._family == IPV6 and link.ipv6_disabled:
             return f"IPv6 to be enabled on {hop.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:

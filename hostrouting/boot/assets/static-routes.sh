@@ -1,144 +1,741 @@
 #!/bin/bash
-# Sets the static routes, and deletes our other ones: all or nothing, and nothing if another program has a route with
-# the same prefix and metric. A gateway or device that is not given is taken from the default route in table main that
-# is not by InfiniBand; if a device is given, from its default route in any table. Optional routes are set if possible.
-# Arguments: the unit it runs for, and how many seconds it may wait (60 if absent). Exit status: 0, or 1 with reasons.
+# Sets the static routes of this host, and deletes our other routes (those with our protocol).
+# All or nothing: if something fails, the routes are as before. Another program's route is never
+# changed; if one has the prefix and the metric of a wanted route, nothing is written.
+#
+# A route takes what it does not name from a default route. Without a device, that is the best one
+# of table main by a device that leads out; with a device, the best one by it, in any table. It is
+# in doubt if it leads through a tunnel, or if an equal one leads through another device: then a
+# route without a device waits. While a route waits for anything, one of ours that is there stays,
+# and is right if it is usable. `hostrouting apply` follows the same rules.
+#
+# Arguments: the unit that this run is for, and how many seconds it may wait (60).
+# Exit status: 0, or 1 with the reasons. Optional routes are set if possible, and never awaited.
+
 # Data only: no line of it is executed.
 configuration=(
 )
-set -u && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-wait=${2:-60} lock=/run/hostrouting/routes awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
-# Prints "write N", N commands, N that undo them, and some that may fail; or why not (refused, missing); then "end".
-# shellcheck disable=SC2016 # the text of a program
-program='
-BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type, " ") }
-/^(protocol|route) / && !is_listed { # no line of an alias is a setting
-  if (/^p/) ours = $2; else { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1 } next
+set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+shopt -s lastpipe # the last command of a pipeline is run by this shell, and can set its variables
+awk='awk'
+if hash mawk 2>/dev/null; then
+  awk='mawk' # it starts fastest
+fi
+
+main() {
+  local wait=$1 stopped='' next=0
+  trap 'stopped=143' TERM INT HUP
+  until attempt; do
+    if [[ $is_final || $stopped ]] || ((SECONDS >= wait)); then
+      say_why
+      exit "${stopped:-1}"
+    fi
+    if ((SECONDS >= next)); then
+      say 6 "waiting ($SECONDS of $wait s): ${reasons[0]}"
+      next=$((SECONDS + 10))
+    fi
+    sleep 1
+  done
+  exit 0
 }
-{ is_listed = 1 }
-/^Dump was interrupted/ { why = why "missing the routes changed while they were read\n"; next }
-/^[0-9]+: / {
-  # Its alias, which comes later, can be any text. Devices that are listed twice are dead ends.
-  sub(/(@[^@]*)?:$/, "", $2); is_fabric[$2] = /^[^\\]*\\ +link\/(\[(32|772)\]|infini|loop)/ || $2 in is_up
-  is_up[$2] = $3 ~ /[<,]UP[,>]/; next
+
+say() { # LEVEL LINE
+  printf '<%s>static-routes: %s\n' "$1" "$2" >&2
 }
-!/^Command failed / { last = $0; read_route() } # the line before says why
-# Each next hop of an IPv6 route is its own route. The protocol is that of the first next hop; others may not be ours.
-function read_route(   at, to, i, word, hop, hops, used, by, has, more, dev, rank, is_default, is_split) {
-  at = 1 + ($1 in type); if (at == 2) $1 = type[$1]
-  family = $at ~ /:/ || ($at == "default" && / pref [lmh]/) ? 6 : 4
-  to = $at == "default" ? (family == 6 ? "::/0" : "0.0.0.0/0") : $at ($at ~ /\// ? "" : family == 6 ? "/128" : "/32")
-  if (!(to in is_wanted) && $1 != "default" && !index($0 " ", " proto " ours " ")) return
-  gsub(/\\| (linkdown|pervasive|offload|rt_offload|trap|rt_trap|pref medium)/, ""); has["metric"] = hops = 0
-  for (i = at + 1; i <= NF; i++) { # in pairs, because a device can have any name
-    word = $i; if (word == "via" && $(i + 1) == "inet6") word = word " " $(++i)
-    if (word == "nexthop" || (!hops && word ~ /^(via|dev)/)) hops++
-    if (word ~ /^(via|via inet6|dev|weight)$/) hop[hops] = hop[hops] " " word " " $(++i)
-    else if (word ~ /^(onlink|dead)$/) hop[hops] = hop[hops] " " word
-    else if (word ~ /^(table|proto|metric)$/) has[word] = $(++i)
-    else if (word != "nexthop") more = more " " word
+
+say_why() {
+  local reason
+  for reason in "${reasons[@]:0:9}"; do
+    if [[ ! $is_final ]]; then
+      reason+="; gave up after $SECONDS s"
+    fi
+    say 3 "$reason"
+  done
+}
+
+# --- One attempt ----------------------------------------------------------------------------------
+
+# Makes the routes as configured. If that fails, they are as before; `reasons` says why, and
+# `is_final` whether waiting is in vain.
+attempt() {
+  local lock=/run/hostrouting/routes try
+  written=()
+  make_plan
+  if ((${#reasons[@]} + ${#changes[@]} + ${#optional[@]} == 0)); then
+    return 0
+  fi
+  # One run at a time; without a lock where /run is full or read-only.
+  { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
+  for try in 1 2 3; do
+    make_plan # another run may have written meanwhile; and what was written is read back
+    if ((${#reasons[@]} || ! ${#changes[@]})); then
+      break
+    fi
+    if ((try == 3)); then
+      reasons=("another program also changes these routes: ${changes[0]}")
+      break
+    fi
+    write_changes || break
+  done
+  if ((${#reasons[@]})); then
+    take_back
+  elif ((${#optional[@]})); then
+    batch -force "${optional[@]}" >/dev/null
+  fi
+  if ((${#reasons[@]} == 0 && ${#written[@]})); then
+    say 6 "changed routes: ${#written[@]}"
+  fi
+  exec 7<&-
+  ((${#reasons[@]} == 0))
+}
+
+# Reads the host. Sets the changes that are left to do, with what takes each back (undos), those
+# that may fail (optional), and the reasons if the changes cannot be made.
+make_plan() {
+  local kind change undo unread='ip or awk was killed, or is missing'
+  changes=() undos=() optional=() reasons=() is_final=''
+  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind change undo; do
+    case $kind in
+      change)
+        changes+=("$change")
+        undos+=("$undo")
+        ;;
+      optional) optional+=("$change") ;;
+      missing) reasons+=("$change") ;;
+      refused)
+        reasons+=("$change")
+        is_final=1
+        ;;
+      unread) unread=$change ;;
+    esac
+  done || {
+    reasons=("the routes cannot be read: $unread")
+    is_final=1
   }
-  for (i = 1; i <= hops; i++) if (!sub(/ dead/, "", hop[i])) {
-    word = " nexthop" hop[i]; used = used word; dev = dev_of(word); by[dev] = by[dev] word
-    if (!is_fabric[dev] && has["table"] == "") by[""] = by[""] word
-  }
-  gsub(/ dead| expires [^ ]+| error [^ ]+| +$/, ""); more = more (at == 2 ? " " $1 : "")
-  is_default = $1 == "default" && has["proto"] != ours && more !~ / (from |tos 0x|expires [-0])/
-  if (is_default) seen[family] = seen[family] " [" $0 "]" # of all tables; the lowest rank is best
-  rank = has["table"] * 1e12 + has["metric"] * 4 + (more ~ / pref low/) - (more ~ / pref high/)
-  for (dev in by) if (is_default && (!((family, dev) in best) || rank < best[family, dev])) {
-    router[family, dev] = by[dev]; best[family, dev] = rank
-  }
-  if (has["table"] != "") return; is_split = family == 6 && hops > 1; $at = to # "default" can be of either family
-  to = to " proto " ours " metric " has["metric"] (more ~ / from | tos 0x/ ? more : "") # the "tos" of encap is decimal
-  for (i = 1; i <= (is_split ? hops : 1); i++) {
-    holder[to, ++holders[to]] = ++routes; is_ours[routes] = has["proto"] == ours; step_of[routes] = is_split ? 4 : 3
-    path[routes] = bare(is_split ? hop[i] : alone(used)); way[routes] = path[routes] more
-    line[routes] = is_split ? to path[routes] : $0
-  }
 }
-function dev_of(hop) { return match(hop, / dev [^ ]+/) ? substr(hop, RSTART + 5, RLENGTH - 5) : "" }
-function bare(hop) { if (family == 6) gsub(/ weight [0-9]+| onlink/, "", hop); return hop } # not compared by Linux
-function alone(hops) { if (gsub(/ nexthop/, "&", hops) < 2) gsub(/ nexthop| weight [0-9]+/, "", hops); return hops }
-function way_for(gateway, dev,   i, hops, hop) { # the next hops for a configured route; none while they are not known
-  hops = router[family, dev]; if (gateway == "") return alone(hops)
-  for (i = split(hops, hop, / nexthop/); i > 1; i--) if (index(hop[i], " via " gateway " ")) hop[1] = hop[i]
-  if (hop[1] != "" || (dev == "" && hops == "")) return alone(hop[1])
-  return " via " gateway " dev " (dev == "" ? dev_of(hops) : dev)
+
+# Devices come last, because an alias is any text, even of several lines. Errors come before them.
+settings_and_lists() {
+  local errors links status
+  printf '%s\n' "${configuration[@]}" ''
+  # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once: put them behind it.
+  errors=$(ip -N -o route show table all 2>&1 >&3)
+  status=$?
+  if [[ $errors ]]; then
+    printf '%s\n' "$errors"
+  fi
+  ((status == 0)) || return
+  links=$(ip -N -d -o link show 2>&3) || return
+  printf '%s\n' "$links"
+} 3>&1
+
+# --- Writing --------------------------------------------------------------------------------------
+
+write_changes() {
+  local said failed count=${#changes[@]}
+  if said=$(batch -N "${changes[@]}"); then
+    written+=("${undos[@]}")
+    return 0
+  fi
+  # `ip` stops at the command that fails, and says its number. If it was killed, all may be done.
+  if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
+    count=$((BASH_REMATCH[1] - 1))
+  fi
+  written+=("${undos[@]:0:count}")
+  failed=${changes[count]-ip}
+  reasons=("$failed: ${said%%$'\n'*}")
+  if [[ ${reasons[0]} == 'route del '*:*' via '*'No such process' ]]; then
+    reasons=("ROUTE-CONFLICT: ${failed#route del }: this next hop is another program's")
+    reasons[0]+=': delete it, or configure another metric'
+    is_final=1
+  fi
+  return 1
 }
-function settle(wish,   word, n, i, r, name, given, place, want, scope, lack, stands, theirs, other, need) {
-  n = split(wish, word, " "); family = word[1] ~ /:/ ? 6 : 4; given["via"] = given["dev"] = "" # gawk 5.2 would crash
-  for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
-  place = word[1] " proto " ours " metric " given["metric"]; name = wish; sub(/ metric .*/, "", name)
-  want = given["optional"] ? " dev " given["dev"] : way_for(given["via"], given["dev"])
-  if (want == "") lack = "an IPv" family " default route" (given["dev"] == "" ? "" : " by " given["dev"])
-  if (given["dev"] != "" && !is_up[given["dev"]]) lack = "the device " given["dev"] " to be up"
-  if (family == 4 && want !~ / via /) scope = " scope 253"
-  n = 1; if (family == 6 && sub(/^ nexthop/, "", want)) n = split(want, word, / nexthop/); else word[1] = want
-  for (i = 1; i <= n; i++) need[bare(word[i]) scope] = 1
-  for (i = 1; i <= holders[place]; i++) {
-    r = holder[place, i]; if (!is_ours[r]) theirs = r; if (step_of[r] == 4) step_of[r] = i > 1 ? 1 : 3
-    if (lack != "" || way[r] in need) { is_right[r] = stands = 1; need[way[r]] = 0 }
-    else if (!is_ours[r] && (family == 6 || !stands)) other = r
-    else if ((path[r] scope) in need) step_of[r] = 1 # Linux would not tell them apart
-  } for (i in need) if (need[i] && theirs) other = theirs # next hops of ours would be added to it
-  if (given["optional"] && (lack != "" || other)) return
-  if (lack != "") why = why "missing ROUTE-WAITS: " name " needs " lack \
-    "; last seen:" (family in seen ? seen[family] : " none") "\n"
-  else if (other) why = why "refused ROUTE-CONFLICT: " name " cannot be installed: another program\047s route has " \
-    "the same destination and metric: [" line[other] "]; " (family == 6 ? "configure another metric: the lowest " \
-    "takes precedence" : place ~ /^[^ ]*\/32 / ? "delete that route: no prefix can be longer" : \
-    "configure its two halves instead, which take precedence") "\n"
-  for (i = 1; i <= n; i++) if (need[bare(word[i]) scope]) {
-    # Not "replace", which would hit a route that another program sets at this moment.
-    want = (holders[place] || i > 1 ? "append " : "add ") place scope (n > 1 ? " nexthop" : "") word[i]
-    change(given["optional"] ? 4 : 2, want, deletion(place scope bare(word[i])))
-  }
+
+take_back() {
+  local i said commands=()
+  for ((i = ${#written[@]} - 1; i >= 0; i--)); do
+    commands+=("${written[i]}")
+  done
+  if ((${#commands[@]})) && ! said=$(batch -force "${commands[@]}"); then
+    say 3 "cannot be taken back: ${said%%$'\n'*}"
+  fi
 }
-# In IPv6, a request without a gateway would delete all next hops of the route that it matches, whoever added them.
-function deletion(text) { return "del " text (text ~ /^[0-9a-f]*:.* dev / && text !~ / via / ? " via ::" : "") }
-function change(step, command, undoing) {
-  forth[step] = forth[step] "route " command "\n"; back[step] = "route " undoing "\n" back[step]; changes += step < 4
+
+batch() { # OPTION COMMAND...; a signal does not cut it short
+  (
+    trap '' TERM INT HUP
+    printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
+  )
 }
+
+# --- The plan -------------------------------------------------------------------------------------
+# Reads the settings up to an empty line, then the lists of `ip`. Prints lines with two or three
+# fields:
+#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, unread LINE
+#
+# A route is kept as entries: one, or in IPv6 one for each next hop, because there each can be of
+# another program; Linux lists the protocol of the first. Entries with one `place` exclude each other.
+# shellcheck disable=SC2016 # a program of awk is a text
+planner='
+!is_listing && /^$/ { is_listing = 1; next }
+!is_listing { read_setting(); next }
+/^Dump was interrupted/ {
+  print "missing\tthe routes changed while they were read"
+  next
+}
+/^[0-9]+: [^ ]+: <.*\\ +link\// {
+  read_device()
+  has_devices = 1
+  next
+}
+has_devices { next } # another line of an alias
+/^([0-9]+ )?(default|[0-9a-f.:]+(\/[0-9]+)?) / {
+  if (matters()) listed[++lists] = $0
+  next
+}
+!/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
 END {
-  if (last != "end" || !ours) why = "refused the routes cannot be read: " last "\n"
-  else for (i = 1; i <= wishes; i++) settle(wish[i])
-  for (i = 1; i <= routes; i++) if (is_ours[i] && !is_right[i]) change(step_of[i], deletion(line[i]), "append " line[i])
-  print (why ? why : "write " changes + 0 "\n" forth[1] forth[2] forth[3] back[3] back[2] back[1] forth[4]) "end"
+  if (!ours) {
+    print "unread\tthis script has lost its settings"
+    exit 1
+  }
+  for (i = 1; i <= lists; i++) read_route(listed[i])
+  for (i = 1; i <= wishes; i++) plan_route(i)
+  delete_others()
+  print_changes()
+}
+
+# --- Settings -----------------------------------------------------------------
+
+function read_setting(   i, text) {
+  if ($1 == "protocol") ours = $2
+  if ($1 == "kind") class_of_kind[$2] = $3
+  if ($1 == "link-type") class_of_type[$2] = $3
+  if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
+  if ($1 == "sentence") {
+    text = $0
+    sub(/^sentence [^ ]+ /, "", text)
+    sentence[$2] = text
+  }
+  if ($1 == "route") add_wish()
+}
+
+# route 10.0.0.0/8 [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]
+function add_wish(   i, name) {
+  name = $0
+  sub(/^route /, "", name)
+  sub(/ metric .*/, "", name)
+  wish_name[++wishes] = name
+  wish_prefix[wishes] = $2
+  for (i = 3; i < NF; i += 2) wish[wishes, $i] = $(i + 1)
+  is_wanted[$2]
+  sub($2 ~ /:/ ? "/128$" : "/32$", "", $2) # as `ip` lists it
+  is_wanted[$2]
+}
+
+# --- What is there ------------------------------------------------------------
+
+# There can be 100,000 routes: default routes matter, ours, and those to a configured prefix.
+function matters() {
+  if (/^([0-9]+ )?default /) return 1
+  return $1 in is_wanted || $2 in is_wanted || index($0 " ", " proto " ours " ")
+}
+
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
+function read_device(   dev, part, type, kind) {
+  dev = $2
+  sub(/(@[^@]*)?:$/, "", dev)
+  is_up[dev] = $3 ~ /[<,]UP[,>]/
+  split($0, part, /\\ +/)
+  split(part[2], type, /[\/ ]/)
+  split(part[3], kind, " ")
+  gsub(/[][]/, "", type[2]) # [1], or ether
+  if (kind[1] ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind[1] = ""
+  is_dead_end[dev] = class_of_type[type[2]] == "dead-end" || class_of_kind[kind[1]] == "dead-end"
+  is_line[dev] = class_of_kind[kind[1]] == "line"
+  is_tunnel[dev] = class_of_kind[kind[1]] == "tunnel"
+  if (kind[1] != "" && class_of_kind[kind[1]] != "card" && class_of_type[type[2]] == "")
+    is_tunnel[dev] = 1
+}
+
+function leads_out(dev) {
+  return dev in is_up && !is_dead_end[dev]
+}
+
+# [TYPE] PREFIX [via GATEWAY] [dev DEVICE] WORDS [nexthop via GATEWAY dev DEVICE WORDS]...
+# Takes a route apart, into its next hops, its table, protocol and metric, and all other words.
+function read_route(text,   words, word, at, i, item) {
+  gsub(/\\\t/, " ", text) # with which -o joins lines
+  words = split(text, word, " ")
+  at = word[1] ~ /^[0-9]+$/ ? 2 : 1
+  type = at == 2 ? name_of["type", word[1]] " " : ""
+  family = word[at] ~ /:/ || (word[at] == "default" && text ~ / pref (low|medium|high)/) ? 6 : 4
+  prefix = whole(word[at])
+  hops = metric = 0
+  table = protocol = more = ""
+  for (i = at + 1; i <= words; i++) {
+    item = word[i]
+    if (item == "nexthop" || (!hops && (item == "via" || item == "dev"))) start_hop()
+    if (item == "via") {
+      via[hops] = " via " word[++i]
+      if (word[i] == "inet6") via[hops] = via[hops] " " word[++i]
+    }
+    else if (item == "dev") dev_of[hops] = word[++i] # any name, such as "via"
+    else if (item == "weight") weight[hops] = word[++i]
+    else if (item == "onlink") onlink[hops] = " onlink"
+    else if (item == "dead") is_dead[hops] = 1
+    else if (item == "table") table = word[++i]
+    else if (item == "proto") protocol = word[++i]
+    else if (item == "metric") metric = word[++i]
+    else if (item == "pref" && word[i + 1] == "medium") i++
+    else if (item == "error") i++
+    else if (item !~ /^(nexthop|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/)
+      more = more " " item
+  }
+  if (prefix ~ /\/0$/ && is_for_all()) keep_default_route(text)
+  if (table == "" && (prefix in is_wanted || protocol == ours)) keep_entries(text)
+}
+
+# Whether it is for all packets, and not one of ours, which may go.
+function is_for_all() {
+  return type == "" && protocol != ours && more !~ / (from |tos 0x|expires [-0])/
+}
+
+function whole(prefix) {
+  if (prefix == "default") return family == 6 ? "::/0" : "0.0.0.0/0"
+  if (prefix ~ /\//) return prefix
+  return prefix (family == 6 ? "/128" : "/32")
+}
+
+function start_hop() {
+  hops++
+  via[hops] = dev_of[hops] = onlink[hops] = ""
+  weight[hops] = 1
+  is_dead[hops] = 0
+}
+
+function keep_default_route(text,   i, n) {
+  seen[family] = seen[family] " [" with_names(text) "]"
+  n = 0
+  defaults++
+  for (i = 1; i <= hops; i++) {
+    if (is_dead[i]) continue
+    default_via[defaults, ++n] = via[i]
+    default_dev[defaults, n] = dev_of[i]
+    default_weight[defaults, n] = weight[i]
+    default_onlink[defaults, n] = onlink[i]
+  }
+  default_hops[defaults] = n
+  default_family[defaults] = family
+  default_table[defaults] = table + 0 # 0 is table main
+  default_metric[defaults] = metric + 0
+  default_rank[defaults] = more ~ / pref low/ ? 1 : more ~ / pref high/ ? -1 : 0
+  is_advertised[defaults] = protocol == 9
+  default_text[defaults] = with_names(text)
+}
+
+function keep_entries(text,   i, first, attributes) {
+  attributes = more
+  gsub(/ expires [^ ]+/, "", attributes)
+  lines++
+  line_text[lines] = with_names(text)
+  line_first[lines] = entries + 1
+  if (family == 6 && hops > 1) for (i = 1; i <= hops; i++) add_entry(i, i, attributes)
+  else add_entry(1, hops, attributes)
+  line_last[lines] = entries
+}
+
+# Adds an entry with these of the next hops.
+function add_entry(from, to, attributes,   i, place) {
+  place = prefix " proto " ours " metric " metric
+  if (more ~ / (from |tos 0x)/) place = place attributes # the "tos" of encap is decimal
+  entry_at[place, ++entries_at[place]] = ++entries
+  place_of[entries] = place
+  line_of[entries] = lines
+  is_ours[entries] = protocol == ours
+  is_unicast[entries] = type == ""
+  entry_hops[entries] = to - from + 1
+  for (i = from; i <= to; i++) {
+    entry_via[entries, i - from + 1] = via[i]
+    entry_dev[entries, i - from + 1] = dev_of[i]
+  }
+  head[entries] = type prefix " proto " ours " metric " metric attributes
+  path[entries] = path_of(from, to)
+  ways[entries] = ways_of(from, to)
+  what[entries] = compared(from, to) more " " type
+  deletion[entries] = deletion_of(head[entries], from, to)
+}
+
+# --- Words about next hops from..to, the current ones ---------------------------
+
+# As a route is added with them.
+function path_of(from, to,   i, text) {
+  if (from == to) return via[from] " dev " dev_of[from] onlink[from]
+  for (i = from; i <= to; i++)
+    text = text " nexthop" via[i] " dev " dev_of[i] " weight " weight[i] onlink[i]
+  return text
+}
+
+# Where they lead to.
+function ways_of(from, to,   i, text) {
+  for (i = from; i <= to; i++) text = text via[i] " dev " dev_of[i] ";"
+  return text
+}
+
+# What makes a difference: not `onlink`, and the weights only of several next hops.
+function compared(from, to,   i, text) {
+  if (family == 6 || from == to) return ways_of(from, to)
+  for (i = from; i <= to; i++) text = text via[i] " dev " dev_of[i] " weight " weight[i] ";"
+  return text
+}
+
+# In IPv6, a request without a gateway would delete all next hops of the route that it matches,
+# whoever added them. In IPv4, one without a list would also delete a route that begins with it.
+function deletion_of(head, from, to,   i) {
+  if (family == 6 && from == to && via[from] == "" && dev_of[from] != "") head = head " via ::"
+  for (i = from; i <= to; i++) head = head (family == 4 ? " nexthop" : "") via[i] " dev " dev_of[i]
+  return "del " head
+}
+
+# --- Which default route ------------------------------------------------------
+
+function is_of(d, h, dev) {
+  return dev == "" ? leads_out(default_dev[d, h]) : default_dev[d, h] == dev
+}
+
+function has_hop(d, dev,   h) {
+  for (h = 1; h <= default_hops[d]; h++) if (is_of(d, h, dev)) return 1
+  return 0
+}
+
+function is_candidate(d, dev) {
+  if (default_family[d] != family || !has_hop(d, dev)) return 0
+  return dev != "" || default_table[d] == 0
+}
+
+# Whether the first comes before the second: by table, metric and the preference of its router.
+function is_better(d, than) {
+  if (!than) return 1
+  if (default_table[d] != default_table[than]) return default_table[d] < default_table[than]
+  if (default_metric[d] != default_metric[than]) return default_metric[d] < default_metric[than]
+  return default_rank[d] < default_rank[than]
+}
+
+# The best default route of table main, or, if a device is given, the best one by it; 0 if none.
+function best_default(dev,   d, best) {
+  if ((family, dev) in best_of) return best_of[family, dev]
+  for (d = 1; d <= defaults; d++) if (is_candidate(d, dev) && is_better(d, best)) best = d
+  best_of[family, dev] = best + 0
+  return best + 0
+}
+
+# Why nobody can know whether the best default route is that of the network; empty if it is.
+function doubt(   d, used, devs, rivals, name) {
+  if (family in doubt_of) return doubt_of[family]
+  doubt_of[family] = ""
+  used = best_default("")
+  if (!used) return ""
+  devs = devs_out(used, "")
+  rivals = devs
+  for (d = 1; d <= defaults; d++) {
+    if (!is_candidate(d, "") || is_better(d, used) || is_better(used, d)) continue
+    rivals = devs_out(d, rivals)
+  }
+  if (rivals != devs || (is_advertised[used] && split(devs, name, " or ") > 1)) {
+    value["devs"] = rivals
+    doubt_of[family] = "equal"
+  }
+  if (has_tunnel(devs)) {
+    rivals = devs_below(devs)
+    if (rivals != devs || !are_lines(devs)) {
+      value["devs"] = rivals
+      doubt_of[family] = "tunnel"
+    }
+  }
+  if (doubt_of[family] == "") return ""
+  value["route"] = default_text[used]
+  doubt_of[family] = filled(doubt_of[family])
+  return doubt_of[family]
+}
+
+# The devices by which a default route leads out, behind those that are known: "eth0 or eth1".
+function devs_out(d, known,   h) {
+  for (h = 1; h <= default_hops[d]; h++) {
+    if (!is_of(d, h, "") || index(" " known " ", " " default_dev[d, h] " ")) continue
+    known = known (known == "" ? "" : " or ") default_dev[d, h]
+  }
+  return known
+}
+
+# These devices, and those of the first default route without a tunnel.
+function devs_below(devs,   d, best) {
+  for (d = 1; d <= defaults; d++) {
+    if (!is_candidate(d, "") || has_tunnel(devs_out(d, ""))) continue
+    if (is_better(d, best)) best = d
+  }
+  return best ? devs_out(best, devs) : devs
+}
+
+function has_tunnel(devs,   n, dev) {
+  for (n = split(devs, dev, " or "); n; n--) if (is_tunnel[dev[n]]) return 1
+  return 0
+}
+
+function are_lines(devs,   n, dev) {
+  for (n = split(devs, dev, " or "); n; n--) if (!is_line[dev[n]]) return 0
+  return 1
+}
+
+# --- Planning a configured route ----------------------------------------------
+
+function plan_route(w,   place, need, scope, standing, conflict) {
+  family = wish_prefix[w] ~ /:/ ? 6 : 4
+  prefix = wish_prefix[w]
+  type = ""
+  place = prefix " proto " ours " metric " wish[w, "metric"]
+  is_place[place]
+  standing = 0
+  need = take_hops(w)
+  if (need != "") {
+    standing = standing_at(place, w)
+    if (!standing) {
+      keep_all(place)
+      if (!((w, "optional") in wish)) say_missing(w, need)
+      return
+    }
+  }
+  scope = family == 4 && via[1] == "" ? " scope 253" : ""
+  note_needed(standing, scope)
+  compare(place)
+  conflict = conflict_at(place)
+  if (standing) return
+  if (!conflict) add_missing(w, place, scope)
+  else if ((w, "optional") in wish) keep_all(place)
+  else say_conflict(conflict)
+}
+
+# Makes the wanted next hops the current ones; returns what the route lacks.
+function take_hops(w,   dev, gateway, d, h) {
+  dev = wish[w, "dev"]
+  gateway = wish[w, "via"]
+  value["dev"] = dev
+  value["family"] = family
+  hops = 0
+  if (dev != "" && !(dev in is_up)) return filled("absent")
+  if (dev != "" && !is_up[dev]) return filled("down")
+  if ((w, "optional") in wish) {
+    take_hop("", dev)
+    return ""
+  }
+  if (dev == "" && doubt() != "") return doubt()
+  d = best_default(dev)
+  for (h = 1; h <= default_hops[d]; h++) {
+    if (!is_of(d, h, dev)) continue
+    if (gateway != "" && (hops || default_via[d, h] != " via " gateway)) continue # the first one
+    take_hop(default_via[d, h], default_dev[d, h])
+    weight[hops] = default_weight[d, h]
+    onlink[hops] = default_onlink[d, h]
+  }
+  if (hops) return ""
+  if (dev == "" && !d) return filled("default") last_seen()
+  if (gateway == "") return filled("default-on") last_seen()
+  take_hop(" via " gateway, dev == "" ? first_dev(d) : dev)
+  return ""
+}
+
+function take_hop(gateway, dev) {
+  start_hop()
+  via[hops] = gateway
+  dev_of[hops] = dev
+}
+
+function first_dev(d,   h) {
+  for (h = 1; h <= default_hops[d]; h++) if (is_of(d, h, "")) return default_dev[d, h]
+}
+
+# The line of ours that Linux uses here, if it is right while the wanted route lacks something.
+function standing_at(place, w,   first, e) {
+  if (!entries_at[place]) return 0
+  first = entry_at[place, 1]
+  if (!is_ours[first]) return 0
+  for (e = first; e <= line_last[line_of[first]]; e++) if (!is_usable(e, w)) return 0
+  return line_of[first]
+}
+
+function is_usable(e, w,   h, dev) {
+  if (!is_unicast[e] || !entry_hops[e]) return 0
+  for (h = 1; h <= entry_hops[e]; h++) {
+    dev = entry_dev[e, h]
+    if (!is_up[dev]) return 0
+    if (wish[w, "via"] != "" && entry_via[e, h] != " via " wish[w, "via"]) return 0
+    if (wish[w, "dev"] != "" && dev != wish[w, "dev"]) return 0
+    if (wish[w, "dev"] == "" && !leads_out(dev)) return 0
+  }
+  return 1
+}
+
+# Notes what is needed: the entries of the standing line, or those of the wanted next hops.
+function note_needed(standing, scope,   e, i) {
+  split("", is_needed)
+  needed = 0
+  if (standing) for (e = line_first[standing]; e <= line_last[standing]; e++) need_entry(what[e])
+  else if (family == 6) for (i = 1; i <= hops; i++) need_entry(compared(i, i) scope " ")
+  else need_entry(compared(1, hops) scope " ")
+}
+
+function need_entry(text) {
+  needed++
+  is_needed[text] = 1
+}
+
+# Finds which entries of a place are right.
+function compare(place,   i, e) {
+  for (i = 1; i <= entries_at[place]; i++) {
+    e = entry_at[place, i]
+    if (!(what[e] in is_needed)) continue
+    is_right[e] = 1
+    is_needed[what[e]] = 0
+  }
+}
+
+# The line of another program that is in the way: the first line that stays, if it is not as wanted.
+function conflict_at(place,   i, e) {
+  for (i = 1; i <= entries_at[place]; i++) {
+    e = entry_at[place, i]
+    if (is_ours[e] && !is_right[e]) continue
+    if (is_ours[e] || is_as_wanted(line_of[e])) return 0
+    return line_of[e]
+  }
+  return 0
+}
+
+function is_as_wanted(l,   e) {
+  for (e = line_first[l]; e <= line_last[l]; e++) if (!is_right[e]) return 0
+  return line_last[l] - line_first[l] + 1 == needed
+}
+
+function keep_all(place,   i) {
+  for (i = 1; i <= entries_at[place]; i++) is_right[entry_at[place, i]] = 1
+}
+
+# Not "replace", which would hit a route that another program sets at this moment.
+function add_missing(w, place, scope,   i, from, to, step, verb) {
+  step = (w, "optional") in wish ? "optional" : "add"
+  for (i = 1; i <= needed; i++) {
+    from = to = i
+    if (family == 4) {
+      from = 1
+      to = hops
+    }
+    if (!is_needed[compared(from, to) scope " "]) continue
+    verb = entries_at[place] || i > 1 ? "append " : "add "
+    added[place] = added[place] "|" ways_of(from, to)
+    change(step, verb place scope listed_path(from, to), deletion_of(place scope, from, to))
+  }
+}
+
+# In IPv6, the next hops of one route are added one by one, and keep their weights in this form.
+function listed_path(from, to) {
+  if (family == 4 || hops == 1) return path_of(from, to)
+  return " nexthop" via[from] " dev " dev_of[from] " weight " weight[from] onlink[from]
+}
+
+# --- Deleting what is left of ours --------------------------------------------
+
+# The last ones first: the first is in use until the end, and the first again if all is taken back.
+# But a request to delete several next hops also takes a route with the first of them.
+function delete_others(   n, most, e) {
+  for (e = 1; e <= entries; e++) if (entry_hops[e] > most) most = entry_hops[e]
+  for (n = 0; n <= most; n++) for (e = entries; e; e--) {
+    if (!is_ours[e] || is_right[e] || entry_hops[e] != n) continue
+    change(step_of_deletion(e), deletion[e], "append " head[e] path[e])
+  }
+}
+
+function step_of_deletion(e,   is_joined, place) {
+  place = place_of[e]
+  is_joined = line_first[line_of[e]] != line_last[line_of[e]]
+  # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
+  # it has to be known first.
+  if (is_joined && !(place in is_place)) return "optional"
+  if (is_joined && e != line_first[line_of[e]]) return "before"
+  # A request to delete the new one could take this one.
+  if (entry_hops[e] && index(added[place], "|" ways[e])) return "before"
+  return "after"
+}
+
+# --- Printing -----------------------------------------------------------------
+
+function change(step, command, undo) {
+  command_of[step, ++count[step]] = "route " command
+  undo_of[step, count[step]] = "route " undo
+}
+
+function print_changes(   n, i, step) {
+  split("before add after", step, " ")
+  for (n = 1; n <= 3; n++) for (i = 1; i <= count[step[n]]; i++)
+    print "change\t" command_of[step[n], i] "\t" undo_of[step[n], i]
+  for (i = 1; i <= count["optional"]; i++) print "optional\t" command_of["optional", i]
+}
+
+function say_missing(w, need) {
+  value["route"] = wish_name[w]
+  value["missing"] = need
+  print "missing\tROUTE-WAITS: " filled("waits")
+}
+
+function last_seen() {
+  return "; last seen:" (family in seen ? seen[family] : " none")
+}
+
+function say_conflict(held,   way_out) {
+  way_out = "halves"
+  if (prefix ~ /\/32$/) way_out = "delete"
+  if (family == 6) way_out = "metric"
+  if (way_out == "halves") find_halves()
+  value["held"] = line_text[held]
+  value["reason"] = filled("held")
+  value["prefix"] = prefix
+  print "refused\tROUTE-CONFLICT: " filled("conflict") "; " filled(way_out)
+}
+
+function find_halves(   part, bits, i, half) {
+  split(prefix, part, /[.\/]/)
+  bits = part[5]
+  half = 1
+  for (i = bits % 8; i < 7; i++) half *= 2 # some awks cannot raise to a power
+  value["left"] = part[1] "." part[2] "." part[3] "." part[4] "/" bits + 1
+  part[int(bits / 8) + 1] += half
+  value["right"] = part[1] "." part[2] "." part[3] "." part[4] "/" bits + 1
+}
+
+# The sentence with this name, with its values.
+function filled(name,   text, done, key) {
+  text = sentence[name]
+  while (match(text, /[{][a-z]+[}]/)) {
+    key = substr(text, RSTART + 1, RLENGTH - 2)
+    done = done substr(text, 1, RSTART - 1) value[key]
+    text = substr(text, RSTART + RLENGTH)
+  }
+  return done text
+}
+
+# A listed route with names in place of the numbers of its type, protocol, scope and table.
+function with_names(text,   n, word, i, shown) {
+  n = split(text, word, " ")
+  if (("type", word[1]) in name_of) word[1] = name_of["type", word[1]]
+  shown = word[1]
+  for (i = 2; i <= n; i++) {
+    shown = shown " " word[i]
+    if (word[i] == "dev") shown = shown " " word[++i]
+    else if ((word[i], word[i + 1]) in name_of) {
+      shown = shown " " name_of[word[i], word[i + 1]]
+      i++
+    }
+  }
+  return shown
 }
 '
-say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
-lists=('link show' 'link show type '{dummy,ifb,vrf} 'route show table all')
-list() { printf '%s\n' "${configuration[@]}"; ip -N -o -batch - 2>&1 < <(printf '%s\n' "${lists[@]}") && echo end; }
-batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
-undo=() next=0 stopped='' && trap 'stopped=143' TERM INT HUP
-while :; do # once a second while something is missing that may still come
-  for ((writes = -1; ; writes++)); do # what was written is read back: the plan must be empty
-    mapfile -t plan < <(exec "$awk" "$program" < <(list))
-    [[ ${plan[*]: -1} == end ]] || plan=("refused the plan was cut short" end)
-    if ((writes < 0)) && [[ ${plan[*]} != 'write 0 end' ]]; then # one run at a time, unless /run is full or read-only
-      { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
-      continue # reading again
-    fi
-    [[ ${plan[0]} == 'write '[1-9]* && $writes -lt 2 ]] || break
-    count=${plan[0]#write } at=$((count + 1)) why=("another program also changes these routes: ${plan[1]}")
-    if ! said=$(batch -N "${plan[@]:1:count}"); then
-      [[ $said =~ 'Command failed -:'([0-9]+) ]] && at=${BASH_REMATCH[1]}
-      why=("${plan[at]}: ${said%%$'\n'*}") hop=${plan[at]#route del }
-    fi
-    undo=("${plan[@]:2*count+2-at:at-1}" "${undo[@]}")
-  done
-  case ${plan[0]}/${why[0]-} in
-    'write 0'*) ((${#plan[@]} == 2)) || batch -force "${plan[@]:1:${#plan[@]}-2}" >/dev/null
-      ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"; exit 0 ;;
-    write*/'route del '*:*' via '*'No such process') plan=(refused)
-      why=("ROUTE-CONFLICT: $hop: this next hop is another program's: delete it, or configure another metric") ;;
-    write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
-  esac
-  ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"
-  undo=() && exec 7<&-; [[ $SECONDS -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
-  ((SECONDS < next)) || { say 6 "waiting ($SECONDS of $wait s): ${why[0]}" && next=$((SECONDS + 10)); }
-  sleep 1
-done
-[[ ${plan[0]} == refused* ]] || why=("${why[@]/%/; gave up after $SECONDS s}") # nothing was awaited
-for line in "${why[@]:0:9}"; do say 3 "$line"; done && exit "${stopped:-1}"
+
+main "${2:-60}"

@@ -166,7 +166,7 @@ _OTHER_TYPES += [f"{kind} {{}} dev eth0 table main" for kind in ("local", "broad
 _ETH0, _TWICE = "{} via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
 _ETH0_6, _JOINED = "{} via fe80::1 dev eth0", "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0"
 NEARLY = {
-    _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "onlink", "src 10.0.0.4", "scope site")]
+    _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "src 10.0.0.4", "scope site")]
     + ["{} nhid 5", "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0", *_OTHER_TYPES],
     "{} dev ib0": ["{} dev ib0 scope global", "{} dev ib0 scope host", "{} dev ib0 src 10.0.0.4"],
     f"{{}} scope link {_TWICE}": [f"{{}} {_TWICE}", f"{{}} scope link {_TWICE} weight 2", "{} dev wg0"],
