@@ -8,8 +8,12 @@ inside would. Therefore one walk from the widest prefix down finds the fewest ro
 nothing. A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other program's route has
 its key. What that route does not take is left to longer prefixes inside. Any other prefix is halved.
 
+Some packets belong elsewhere than at the uplink: those to pods behind a CNI's device, when a stale blackhole or another
+bridge catches them. A route by the uplink would only lose them in another way. So what catches them is taken out of the
+tables first, to see where they would go. Such a range counts as one that is fine, and has to be repaired by a deletion.
+
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
+fine, and nothing else may be worse. What no route can repair is named, with one of six reasons.
 """
 
 from __future__ import annotations
@@ -17,9 +21,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
+from hostrouting.check.judge import ESCAPE, FINE, Judge, Opinion, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, is_reserved
@@ -40,9 +44,11 @@ class Unsafe(NamedTuple):
     first: int
     last: int
     reason: str
-    """One of earlier-rule, host-route, no-gateway, too-many and not-proven."""
+    """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
     """The same in words that follow a colon, with the route or the rule."""
+    catching: tuple[Route, ...] = ()
+    """The routes to delete instead, in the order in which they decide."""
 
 
 class Repair(NamedTuple):
@@ -60,23 +66,97 @@ class Repair(NamedTuple):
         return tuple(StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved)
 
 
+class Caught(NamedTuple):
+    """An escaping part whose packets would be fine elsewhere than at the uplink, if what catches them were gone."""
+
+    part: Part
+    """The part as it would be then."""
+    catching: tuple[Route, ...]
+    """The routes that have to go, in the order in which they decide."""
+
+    @property
+    def cause(self) -> str:
+        """Why no route by the uplink is right, in words that follow a colon."""
+        return f"[{self.catching[0]}] hides [{self.part.decision.route}], which these packets would take without it"
+
+
+class Bare(NamedTuple):
+    """The host without all that catches packets."""
+
+    fib: Fib
+    caught: dict[int, Caught]
+    """By their first address: the parts that belong elsewhere than at the uplink."""
+
+
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
-    escapes = [part.first for part in parts if part.opinion.grade == ESCAPE]
+    escapes = [part for part in parts if part.opinion.grade == ESCAPE]
     if not escapes:
         return Repair()
+    bare = _without_what_catches(judge, escapes)
+    below = {
+        part.first: ("below-a-cni", bare.caught[part.first].cause, bare.caught[part.first].catching)
+        for part in escapes
+        if part.first in bare.caught and _length(judge.fib, part) is not None
+    }
+
+    def no_repair(reason: str, cause: str) -> Repair:
+        return Repair(unsafe=_unsafe(parts, {part.first: (reason, cause, ()) for part in escapes} | below))
+
     dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
     if isinstance(way, str):
-        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("no-gateway", f"a repair needs {way}"))))
-    prefixes = [*islice(_cover(judge.fib, blocks, parts, way), _MOST + 1)]
+        return no_repair("no-gateway", f"a repair needs {way}")
+    prefixes = [*islice(_cover(judge.fib, blocks, parts, way, bare), _MOST + 1)]
     if len(prefixes) > _MOST:
-        return Repair(unsafe=_unsafe(parts, dict.fromkeys(escapes, ("too-many", "it would take too many routes"))))
-    return _proven(judge, Repair(tuple(way._replace(prefix=prefix) for prefix in prefixes), dev), blocks, parts)
+        return no_repair("too-many", "it would take too many routes")
+    routes = tuple(way._replace(prefix=prefix) for prefix in prefixes)
+    return _proven(judge, Repair(routes, dev), blocks, parts, below)
 
 
-def _unsafe(parts: Iterable[Part], reasons: dict[int, tuple[str, str]]) -> tuple[Unsafe, ...]:
+_Why: TypeAlias = "tuple[str, str, tuple[Route, ...]]"
+"""The reason, the cause and the routes to delete of an Unsafe."""
+
+
+def _unsafe(parts: Iterable[Part], reasons: dict[int, _Why]) -> tuple[Unsafe, ...]:
     ranges = ranges_of(parts, lambda part: reasons.get(part.first))
     return tuple(Unsafe(first, last, *reason) for reason, first, last in ranges)
+
+
+def _without_what_catches(judge: Judge, escapes: Iterable[Part]) -> Bare:
+    """Take the routes of these escapes out of the tables, then those that catch the packets next, until none does.
+
+    An escape is judged by its route alone. So a route by which some packets escape is right for no others, and all such
+    routes can go at once. The devices that are expected stay those of the whole host.
+    """
+    fib = judge.fib
+    decisions = {part.first: part.decision for part in escapes}
+    catching: dict[int, list[Route]] = {first: [] for first in decisions}
+    while True:
+        gone: dict[int, Route] = {}
+        for first, decision in decisions.items():
+            route = decision.route
+            if route is not None and judge.opinion(decision).grade == ESCAPE:
+                catching[first].append(route)
+                gone[id(route)] = route
+        if not gone:
+            break
+        fib = fib.without_routes(gone.values())
+        decisions = {first: fib.ends(first)[0] for first in decisions}
+    caught: dict[int, Caught] = {}
+    for part in escapes:
+        decision = decisions[part.first]
+        opinion = judge.opinion(decision)
+        if catching[part.first] and _is_elsewhere(opinion):
+            then = part._replace(decision=decision, opinion=opinion)
+            caught[part.first] = Caught(then, tuple(catching[part.first]))
+    return Bare(fib, caught)
+
+
+def _is_elsewhere(opinion: Opinion) -> bool:
+    """Whether packets are fine, or may be, without leaving by an expected device."""
+    if opinion.grade == FINE:
+        return opinion.name not in {"expected", "own"}
+    return opinion.name == "two-cnis"
 
 
 def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
@@ -118,21 +198,32 @@ def _length(fib: Fib, part: Part) -> int | None:
     return None
 
 
-def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route) -> Iterator[Prefix]:
+class Span(NamedTuple):
+    """A part that a new route would change."""
+
+    part: Part
+    length: int
+    """The shortest prefix length with which a new route takes it."""
+    is_lost: bool
+    """Whether it is to be taken; all else is diverted by a route that takes it."""
+
+
+def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[Prefix]:
     """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as much as can be."""
     metric = DEFAULT_METRIC[fib.family]
     main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
     taken = {route.prefix for route in main if route.protocol != OURS}
-    spans = [*_spans(fib, parts, way)]
-    firsts, lasts = [part.first for part, _ in spans], [part.last for part, _ in spans]
+    spans = [*_spans(fib, parts, way, bare)]
+    firsts = [span.part.first for span in spans]
+    lasts = [span.part.last for span in spans]
 
     def widest(block: Prefix, above: int) -> Iterator[Prefix]:
         """The prefixes in this block; `above` is the length of the longest one around it."""
         inside = spans[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
-        lost = [length for part, length in inside if part.opinion.grade == ESCAPE and length > above]
+        lost = [span.length for span in inside if span.is_lost and span.length > above]
         if not lost or is_reserved(block):
             return
-        diverts = any(length <= block.length and part.opinion.grade != ESCAPE for part, length in inside)
+        diverts = any(span.length <= block.length and not span.is_lost for span in inside)
         # /0 is not a static route.
         if min(lost) <= block.length and block.length and not diverts and block not in taken:
             yield block
@@ -144,19 +235,29 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route
         yield from widest(block, -1)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], way: Route) -> Iterator[tuple[Part, int]]:
-    """The parts that a route with these next hops would change, and the shortest length with which it takes them."""
+def _spans(fib: Fib, parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[Span]:
+    """The parts that a route with these next hops would change, now or once what catches their packets is gone."""
     next_hops = {*way.next_hops}
     for part in parts:
         route, is_fine = part.decision.route, part.grade == FINE
         if part.opinion.name == "own" or (is_fine and route is not None and {*route.next_hops} == next_hops):
             continue
-        if (length := _length(fib, part)) is not None and length <= fib.width:
-            yield part, length
+        lengths = [_length(fib, part)]
+        caught = bare.caught.get(part.first)
+        if caught is not None:
+            lengths.append(_length(bare.fib, caught.part))
+        length = min((length for length in lengths if length is not None), default=None)
+        if length is not None and length <= fib.width:
+            yield Span(part, length, is_lost=part.opinion.grade == ESCAPE and caught is None)
 
 
-def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair, with what stays lost; without any route if they would make anything worse."""
+def _proven(
+    judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part], below: dict[int, _Why]
+) -> Repair:
+    """The repair, with what stays lost; without any route if they would make anything worse.
+
+    What is `below` a CNI, by its first address, is not to be repaired.
+    """
     after, firsts = Judge(judge.fib.with_routes(repair.resolved), judge.check), [part.first for part in parts]
     now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
     before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # more routes, more parts
@@ -164,25 +265,28 @@ def _proven(judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Seque
     rest = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
     if is_worse:
         now = before = parts
-    reasons = {
-        part.first: _reason(judge.fib, old, part.first, repair.resolved, f"with these routes, {rest}")
-        for part, old in zip(now, before, strict=True)
-        if old.opinion.grade == ESCAPE and part.grade > FINE
-    }
+    reasons: dict[int, _Why] = {}
+    for part, old in zip(now, before, strict=True):
+        if old.opinion.grade != ESCAPE or part.grade == FINE:
+            continue
+        why = f"with these routes, {rest}"
+        reasons[part.first] = below.get(old.first) or _reason(judge.fib, old, part.first, repair.resolved, why)
     return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
 
 
-def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> tuple[str, str]:
+def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> _Why:
     """Why an address of this part stays lost, although these routes were proposed; and the cause, or `why`."""
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
         if any(prefix.length >= length for prefix in around):
-            return "not-proven", why
+            return "not-proven", why, ()
         if is_reserved(Prefix.around(fib.family, address, fib.width)):
-            return "host-route", "the range is reserved"
+            return "host-route", "the range is reserved", ()
         holder = f"[{route}]" if route is not None and route.prefix.length == fib.width else "another route"
-        return "host-route", f"{holder} is as specific as a route can be"
+        return "host-route", f"{holder} is as specific as a route can be", ()
     if part.opinion.name == "own-range":
-        return "earlier-rule", f"[{route}] makes the range this host's own"
-    return "earlier-rule", f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"
+        return "earlier-rule", f"[{route}] makes the range this host's own", ()
+    if rule is None:
+        return "earlier-rule", "no rule looks up table main", ()
+    return "earlier-rule", f"[rule {rule}] comes before table main", ()

@@ -7,7 +7,7 @@ escapes, the repair, what cannot be repaired, how to allow it, and what limits t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ from hostrouting.fib.engine import PLAIN, Decision, Packet
 from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import NAMES, Finding, Name, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
-from hostrouting.model.route import Route, protocol_name, table_name
+from hostrouting.model.route import PROTOCOL_KERNEL, Route, protocol_name, table_name
 from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, in_plural, spoken
@@ -170,9 +170,29 @@ def _deletion(decision: Decision) -> str:
     rule, route = decision.rule, decision.route
     if route is None:
         return "" if rule is None else f"if rule {rule.priority} is not intended, as root: {rule_command('del', rule)}"
-    ip = "ip" if route.prefix.family == IPV4 else "ip -6"
-    place = f"table {table_name(route.table)}{f' metric {route.metric}' if route.metric else ''} proto {route.protocol}"
-    return f"if this route is not intended, as root: {ip} route del {route.prefix} {place}"
+    return f"if this route is not intended, as root: {_deletion_command(route)}"
+
+
+def _deletion_command(route: Route) -> str:
+    """The command that deletes just this route."""
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.type == "unicast" and len(route.next_hops) == 1:
+        words.append(f"dev {route.next_hops[0].dev}")
+    words.append(f"table {table_name(route.table)}")
+    if route.metric:
+        words.append(f"metric {route.metric}")
+    words.append(f"proto {route.protocol}")
+    return " ".join(words)
+
+
+def _removal(routes: Sequence[Route]) -> str:
+    """What to do about routes that catch packets; the network of an address comes back with its device."""
+    commands = " && ".join(map(_deletion_command, routes))
+    devs = {dev: None for route in routes if route.protocol == PROTOCOL_KERNEL for dev in route.devs}
+    if devs:
+        lasting = f"give {spoken([*devs])} another network"
+        return f"{lasting}, or, until its next setup, as root: {commands}"
+    return f"if that is not intended, as root: {commands}"
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -216,12 +236,15 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
-    unsafe = (((unsafe.reason, unsafe.cause), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe)
-    for (reason, cause), ranges in _extents(family.family, unsafe).items():
+    unsafe = (
+        ((unsafe.reason, unsafe.cause, unsafe.catching), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe
+    )
+    for (reason, cause, catching), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)
         claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
         facts = {"reason": reason, "ranges": ranges}
-        yield Finding("unsafe", severity, f"{claim} {where}: {cause}", where, facts=facts)
+        remedy = _removal(catching) if catching else ""
+        yield Finding("unsafe", severity, f"{claim} {where}: {cause}", where, remedy, facts)
 
 
 def _costs(family: FamilyReport) -> Iterator[Finding]:

@@ -157,6 +157,14 @@ class Fib:
         same = {number: table for number, table in self.tables.items() if number not in changed}
         return Fib(snapshot, self.family, same)
 
+    def without_routes(self, removed: Iterable[Route]) -> Fib:
+        """The same host without these routes, which it has; tables that stay the same are shared."""
+        gone = {id(route): route.table for route in removed}  # an equal route stays
+        kept = tuple(route for route in self.snapshot.routes if id(route) not in gone)
+        changed = frozenset(gone.values())
+        same = {number: table for number, table in self.tables.items() if number not in changed}
+        return Fib(self.snapshot._replace(routes=kept), self.family, same)
+
     def equals(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, it may use any."""
         table = None if route.prefix.length else self.tables.get(route.table)

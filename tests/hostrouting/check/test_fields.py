@@ -218,10 +218,12 @@ def sources_outside(namespace: Namespace, family: int, devs: Collection[str]) ->
 
 
 def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
-    """The command that the report gives for what refuses packets, or keeps them here, deletes just that."""
-    findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in {"refused", "own-range"}]
-    remedies = [finding.remedy.partition(" is not intended, as root: ") for finding in findings if finding.remedy]
-    for command in dict.fromkeys(command for *_, command in remedies):
+    """The command that the report gives for what refuses packets, keeps them here or hides a CNI deletes just that."""
+    names = {"refused", "own-range", "unsafe"}
+    findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in names]
+    remedies = [finding.remedy.partition(", as root: ") for finding in findings if finding.remedy]
+    commands = [command for *_, several in remedies for command in several.split(" && ")]
+    for command in dict.fromkeys(commands):
         before = backend.snapshot()
         done = namespace.ip(*command.split()[1:])
         assert done.returncode == 0, command + done.stderr

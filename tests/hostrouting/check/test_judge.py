@@ -450,9 +450,13 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
         Rule(family=4, priority=300, table=300),
     )
     ways = Route.to("0.0.0.0/0", dev="ib0", table=200), Route.to(CIDR, dev="wg1", table=300)
-    host = node(*ways, rules=rules, links=(IB0, Link(name="wg1", index=10, kind="wireguard", type=65534)))
-    report = checked(host, allowed_devs=["wg1"])
+    links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
+    not_there = Route(Prefix.parse("172.16.5.0/24"), type="throw", table=300)
+    report = checked(node(*ways, not_there, rules=rules, links=links), allowed_devs=["wg1"])
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]
+    # Without the throw, wg1 has also these packets, once the route by ib0 is gone.
+    report = checked(node(*ways, rules=rules, links=links), allowed_devs=["wg1"])
+    assert (report.routes, [unsafe.reason for unsafe in report.families[0].repair.unsafe]) == ((), ["below-a-cni"])
 
 
 def test_a_repair_that_is_not_proven() -> None:

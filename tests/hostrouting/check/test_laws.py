@@ -1,7 +1,7 @@
 """The laws of the check and of the repair, on random nodes with CNIs, tunnels and refused ranges."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import combinations
 
 from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
@@ -136,6 +136,43 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
         assert was < _RANK["overlap"] or is_named or now == 0
 
 
+def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
+    """The addresses that these routes lead to the uplink, now or once what catches them is gone, and that are fine then.
+
+    By a scan of each address, from which one route after the other is taken while packets escape.
+    """
+    family, snapshot = judge.fib.family, judge.fib.snapshot
+    astray: list[int] = []
+    for address in addresses:
+        bare, (kind, route) = snapshot, scanned(snapshot, family, address)
+        while route is not None and judge.opinion(Decision(kind, route)).grade == ESCAPE:
+            bare = without(bare, route)
+            kind, route = scanned(bare, family, address)
+        opinion = judge.opinion(Decision(kind, route))
+        if bare is snapshot or opinion.grade != FINE or opinion.name in {"expected", "own"}:
+            continue
+        event("below a CNI")
+        if any(scanned(host.with_routes(added), family, address)[1] in added for host in (snapshot, bare)):
+            astray.append(address)
+    return astray
+
+
+def without(snapshot: Snapshot, removed: Route) -> Snapshot:
+    """The host without this one route; an equal one stays."""
+    return snapshot._replace(routes=tuple(route for route in snapshot.routes if route is not removed))
+
+
+@often_assumed
+@given(nodes())
+def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
+    """What would be fine elsewhere than at the uplink, if all that catches it were gone, is not led to the uplink."""
+    family, snapshot = node
+    block = block_of(family)
+    [report] = checked(snapshot, [block]).families
+    assume(report.repair.resolved)
+    assert led_astray(report.judge, report.repair.resolved, range(block.first, block.last + 1)) == []
+
+
 @settings(often_assumed, max_examples=25)
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, Snapshot], place: int) -> None:
@@ -153,11 +190,13 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, 
         parts = judge.parts(block.first, block.last)
         return [(part.grade, part.opinion.grade) for part in parts for _ in range(part.first, part.last + 1)]
 
-    def escapes(chosen: Iterable[Route]) -> int | None:
-        """How many addresses still escape; None if one is worse off."""
+    def escapes(chosen: Collection[Route]) -> int | None:
+        """How many addresses still escape; None if one is worse off, or led away from its CNI."""
         after = grades(Judge(report.judge.fib.with_routes(chosen), report.judge.check))
         is_worse = any(now[0] > was[0] for now, was in zip(after, before, strict=True))
-        return None if is_worse else sum(grade == ESCAPE for _, grade in after)
+        if is_worse or led_astray(report.judge, chosen, range(block.first, block.last + 1)):
+            return None
+        return sum(grade == ESCAPE for _, grade in after)
 
     before = grades(report.judge)
     sets = [chosen for count in range(len(free) + 1) for chosen in combinations(free, count)]
