@@ -5,6 +5,7 @@ as by Python 3.6, and this Python claims to be an older one.
 """
 
 import ast
+import glob
 import os
 import re
 import shutil
@@ -31,11 +32,11 @@ pytestmark = pytest.mark.linux
 
 def old_interpreters() -> list[str]:
     """The interpreters of this machine that are too old: one of each version, from the PATH or from pyenv."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    pyenv = glob.escape(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
     found: dict[str, str] = {}
     for minor in TOO_OLD:
         name = f"python3.{minor}"
-        paths = [str(path) for path in pyenv.glob(f"versions/*/bin/{name}")]
+        paths = glob.glob(f"{pyenv}/versions/*/bin/{name}")  # none in a folder that is another user's
         on_path = shutil.which(name)
         if on_path is not None:
             paths.append(on_path)

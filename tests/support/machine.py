@@ -76,7 +76,9 @@ def private_machine() -> Iterator[Machine]:
             raise RuntimeError("the private machine could not be created")
         assert Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
         assert Path(f"/proc/{holder.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
-        yield Machine(holder.pid)
+        machine = Machine(holder.pid)
+        machine.forget_the_hosts_settings()
+        yield machine
     finally:
         holder.kill()
         holder.communicate()

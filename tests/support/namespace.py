@@ -28,6 +28,19 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 # The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
+_SETTINGS = {
+    "ipv4/nexthop_compat_mode": 1,
+    "ipv4/conf/all/ignore_routes_with_linkdown": 0,
+    "ipv4/conf/default/ignore_routes_with_linkdown": 0,
+    "ipv6/conf/all/forwarding": 0,
+    "ipv6/conf/default/accept_dad": 1,
+    "ipv6/conf/default/accept_ra": 1,
+    "ipv6/conf/default/addr_gen_mode": 0,
+    "ipv6/conf/all/disable_ipv6": 0,
+    "ipv6/conf/default/ignore_routes_with_linkdown": 0,
+    "ipv6/conf/default/use_tempaddr": 0,
+}
+"""What changes routes or addresses by itself: each value under /proc/sys/net is the default of Linux."""
 HASH_SEED = os.environ.get("HOSTROUTING_HASH_SEED")
 """The seed of the hash by which Linux chooses one of several next hops, if Linux is not to make one up at each boot."""
 
@@ -41,8 +54,7 @@ def private_namespace() -> "Iterator[Namespace]":
         ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{holder.pid}/ns/net")
         wait_for("the private network namespace", lambda: theirs.readlink() != ours.readlink())
         namespace = Namespace(holder.pid)
-        if HASH_SEED:
-            namespace.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
+        namespace.forget_the_hosts_settings()
         yield namespace
     finally:
         holder.kill()
@@ -109,6 +121,14 @@ class Namespace:
         """Set a value under /proc/sys/net in this namespace."""
         with self.inside():
             Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
+
+    def forget_the_hosts_settings(self) -> None:
+        """Set what a host may hand on to its namespaces, by net.core.devconf_inherit_init_net, as Linux has it."""
+        with self.inside():
+            for path, value in _SETTINGS.items():
+                Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
+        if HASH_SEED:
+            self.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
 
     def run(self, *command: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a program in the namespace, with this input, and these environment variables added to the usual ones."""
