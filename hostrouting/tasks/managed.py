@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.proposal import propose_configuration
-from hostrouting.errors import ConfigError
+from hostrouting.errors import ConfigError, HostError
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
 
@@ -43,7 +43,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         return None
     try:
         installed = read_installed(host)
-    except ConfigError:
+    except (ConfigError, HostError):
         return Managed(is_readable=False)
     if installed is None:
         return None

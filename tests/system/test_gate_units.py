@@ -1,7 +1,9 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
+import re
+
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from tests.support.gate import HALVES, apply, config, gate_tests, host
+from tests.support.gate import HALVES, apply, config, gate_tests, host, hostrouting
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -88,6 +90,18 @@ def test_every_promise_for_each_unit() -> None:
         wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
         still = set(running) - {KUBELET, K3S}
         assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
+
+        # A kubelet that is not gated is named, with the command that gates it.
+        told = apply(system, gating(K3S, AGENT, repaired=True))
+        [command] = re.findall(
+            "^UNIT-NOT-GATED: kubelet.service runs .*; as root: hostrouting (.*)", told, re.MULTILINE
+        )
+        assert "UNIT-NOT-GATED: kubelet.service runs" in hostrouting(system, "status").stdout
+        done = hostrouting(system, *command.split())
+        assert (done.returncode, "UNIT-NOT-GATED" in done.stdout) == (0, False)
+        system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
+        system.must("systemctl", "stop", KUBELET)
+        assert start(system, KUBELET) == 1
 
 
 _FLUSH = (
