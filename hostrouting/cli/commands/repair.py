@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         if arguments.commands:
             lines = commands
             remarks += _of_the_commands(now, typed_options(arguments))
-            if now.managed is not None:
+            if len(commands) < len(now.report.resolved):  # where hostrouting is installed
                 code = PROBLEM
         else:
             lines = tuple(json.dumps(printed, indent=2).splitlines())
@@ -111,7 +111,10 @@ def _of_the_commands(now: Check, options: str) -> Iterator[str]:
     """What there is to say about the repair until the next boot."""
     if now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
-    if now.managed is not None:
+    if now.managed is None:
+        return
+    yield from (finding.sentence for finding in now.managed.unconfigured)
+    if now.report.resolved or now.managed.unconfigured:
         yield MANAGED
         yield from consent_lines(now.managed)
         yield f"permanently, as root: {repair_pipeline(options, now.managed)}"

@@ -178,6 +178,8 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "repair: the installed configuration is kept": (f"repair {HALVES[1]}", PARTLY),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "repair: commands where hostrouting is installed": ("repair --commands", applied(config(mode="WARN"))),
+    "repair: commands where nothing escapes": ("repair --commands", applied()),
+    "repair: commands that were typed before": ("repair --commands", applied(config(mode="WARN"), with_ours)),
     "repair: what was typed becomes permanent": ("repair", applied(config(mode="WARN"), with_ours)),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
     "plan: to do": (PLAN, of(h200), REPAIRED),
