@@ -13,7 +13,7 @@ Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
 """What happens to the packets of a range of an expected CIDR that does not leave through an expected device."""
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 WRONG = (*ESCAPES, "no-default-route")
-"""The findings of a check because of which, in mode STRICT, a run fails and no gated unit starts."""
+"""The findings of a check because of which a run fails in mode STRICT, and no gated unit starts."""
 
 Name: TypeAlias = Literal[
     Escape, "no-default-route", "missing-rule", "service-network-holds-host",

@@ -71,7 +71,7 @@ class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
 
 
 class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
-    """The plan of a task says that the task would fail. Only a dry run has this error: nothing was changed."""
+    """The plan of a task says that the task would fail. Only a dry run has this error."""
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong

@@ -79,9 +79,9 @@ def run(
 def plan(task: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of its step.
 
-    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called. `ok` is false if a
-    task raises, or if its plan says that the task would fail (`would_fail`): the error is in the report, with the plan
-    if there is one. The other tasks are still called.
+    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called.
+    `ok` is false if a task raises, or if its plan says that the task would fail (`would_fail`): the
+    error is in the report, with the plan if there is one. The other tasks are still called.
     """
     ctx = Context(observers=()).but(leaves_out=left_out(task, only=only, skip=skip))
     return _reported(task, ctx, action="plan")

@@ -24,8 +24,9 @@ class Task(Protocol[T_co]):
     The name is a short word or two, without "/", because paths are made of names. It does not change while the task
     runs. A task may also have these methods and attributes:
 
-    - `plan(ctx)` returns what do() would do now, as a value with a readable str(); it changes nothing. If do() would
-      fail, the value has an attribute `would_fail`, a sentence that says why; the step of the dry run is then failed.
+    - `plan(ctx)` returns what do() would do now, as a value with a readable str(); it changes nothing.
+      If do() would fail, the value has an attribute `would_fail`, a sentence that says why. The step
+      of the dry run has then failed.
     - `undo(ctx)` undoes what do() did. It must be idempotent, and safe if do() was never called or failed half way.
     - `subtasks` is the tuple of the tasks that this one runs by name.
 

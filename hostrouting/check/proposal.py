@@ -1,8 +1,8 @@
-"""The configuration that repairs a host for good: what is asked for already, and the routes that it lacks.
+"""The configuration that repairs a host for good: what is configured, and the routes that it lacks.
 
-`apply` deletes the routes of hostrouting that its configuration does not have, and so do the gate and the guard.
-What counts is therefore the host as it will be after `apply`: a route that somebody has typed may be the only reason
-why nothing escapes now.
+`apply` deletes the routes of hostrouting that its configuration does not have, and so do the gate
+and the guard. What counts is therefore the host as it will be after `apply`: a route that somebody
+has typed may be the only reason why nothing escapes now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hostrouting.check.check import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.route import Route
+    from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.plan import RoutePlan
 
@@ -32,18 +32,18 @@ class Proposal(NamedTuple):
 
     config: HostRoutingConfig
     report: CheckReport
-    """The check of the host after the given configuration was applied; its repair is in the proposed one."""
+    """The check of the host after the given configuration was applied. Its repair is proposed."""
     left_out: tuple[Finding, ...] = ()
-    """The conflicts of configured routes that are not in the proposed configuration, because `apply` would fail."""
+    """The conflicts of configured routes that are left out, because `apply` would fail."""
     unconfigured: tuple[Finding, ...] = ()
-    """The routes that are only on the host, and without which addresses escape; the proposed ones replace them."""
+    """The routes that are only on the host, and without which addresses escape."""
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
     """The given configuration, with the routes that repair the host once it is applied.
 
-    A configured route stays, unless something escapes and another program's route has its place: then what escapes gets
-    other routes. Raises ConfigError if no CIDRs are expected.
+    A configured route stays, unless something escapes and another program's route has its place:
+    then what escapes gets other routes. Raises ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
@@ -53,13 +53,17 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     routes = (*kept, *report.routes)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
     left_out = tuple(step.finding for step in conflicts)
-    return Proposal(proposed, report, left_out, tuple(find_unconfigured(plan, snapshot, config, after=report)))
+    unconfigured = tuple(find_unconfigured(plan, snapshot, config, after=report))
+    return Proposal(proposed, report, left_out, unconfigured)
 
 
 def find_unconfigured(
     plan: RoutePlan, snapshot: Snapshot, config: HostRoutingConfig, *, after: CheckReport
 ) -> Iterator[Finding]:
-    """The routes of ours that the plan deletes although addresses escape without them; `after` is the check then."""
+    """The routes of ours that the plan deletes although addresses escape without them.
+
+    `after` is the check of the host after the plan was carried out.
+    """
     deleted = _unconfigured(plan)
     if not (deleted and after.escapes):
         return
@@ -82,19 +86,24 @@ def _unconfigured(plan: RoutePlan) -> list[Route]:
     """The routes that are deleted and not replaced, each destination once."""
     stays = {step.route.key for step in plan.steps if step.action != "delete"}
     stays |= {waiting.route.key for waiting in plan.pending}
-    deleted = [step.route for step in plan.changes if step.action == "delete" and step.route.key not in stays]
-    return [*{route.key: route for route in deleted}.values()]
+    deleted: dict[RouteKey, Route] = {}
+    for step in plan.changes:
+        if step.action == "delete" and step.route.key not in stays:
+            deleted[step.route.key] = step.route
+    return [*deleted.values()]
 
 
 def _newly_escaping(before: CheckReport, after: CheckReport) -> list[str]:
     """The ranges that escape afterwards and do not escape before."""
-    lost: list[str] = []
+    known: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
+    for escape in before.escapes:
+        known[escape.cidr.family].append((escape.first, escape.last))
+    lost: dict[str, None] = {}
     for escape in after.escapes:
         family = escape.cidr.family
-        known = [(other.first, other.last) for other in before.escapes if other.cidr.family == family]
-        for first, last in _without(escape.first, escape.last, known):
-            lost.append(extent(family, first, last))
-    return [*dict.fromkeys(lost)]
+        for first, last in _without(escape.first, escape.last, known[family]):
+            lost[extent(family, first, last)] = None
+    return [*lost]
 
 
 def _without(first: int, last: int, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

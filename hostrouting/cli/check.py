@@ -89,7 +89,8 @@ class Check(NamedTuple):
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name == "route-not-configured":
-                others.append(finding._replace(remedy=f"to keep what they do, {there}: {self.pipeline(options)}"))
+                remedy = f"to keep what they do, {there}: {self.pipeline(options)}"
+                others.append(finding._replace(remedy=remedy))
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
@@ -97,7 +98,7 @@ class Check(NamedTuple):
         yield from ("", *capped(last)) if last else ()
 
     def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
-        """The commands of the repair: until the next boot, unless the gate would delete such routes; and for good."""
+        """The repair for good; and until the next boot, where the gate would not delete it."""
         commands = repair_commands(self.report.resolved)
         if not commands:
             return
@@ -121,7 +122,7 @@ class Check(NamedTuple):
         return repair_pipeline(options, self.managed)
 
     def gate_command(self, options: str, file: str) -> str:
-        """The line to type that applies this file; with a repair, if addresses would escape without it."""
+        """The line to type that applies this file, with a repair if addresses would escape."""
         if self.report.routes or (self.managed and self.managed.unconfigured):
             return self.pipeline(options)
         return f"hostrouting apply --config {file}"
@@ -148,13 +149,14 @@ def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
 
 
 def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:
-    """The findings; the remedy for units that are not gated is this command, which then gates all of them.
+    """The findings; to gate the units that are not gated, this command is typed with their names.
 
-    Without a command, there is no remedy.
+    Without a command, they have no remedy.
     """
     findings = tuple(findings)
-    options = [f" --gate {finding.target}" for finding in findings if finding.name == "unit-not-gated"]
-    remedy = f"as root: {apply}{''.join(options)}" if apply else ""
+    units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
+    options = "".join(f" --gate {unit}" for unit in units)
+    remedy = f"as root: {apply}{options}" if apply else ""
     changed: list[Finding] = []
     for finding in findings:
         if finding.name == "unit-not-gated":

@@ -28,7 +28,9 @@ def typed_name(path: str) -> str:
 def typed_options(arguments: argparse.Namespace) -> str:
     """The CIDRs and the file as they were typed, for a proposed command."""
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
-    return options if arguments.config is None else f"{options} --config {typed_name(arguments.config)}"
+    if arguments.config is None:
+        return options
+    return f"{options} --config {typed_name(arguments.config)}"
 
 
 def as_whom(arguments: argparse.Namespace) -> str:
@@ -39,11 +41,12 @@ def as_whom(arguments: argparse.Namespace) -> str:
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
     """The configuration in this file; these units are gated, too."""
     config = HostRoutingConfig.load(path, required=True)
-    units = tuple(gate)
-    if not units:
+    added = tuple(gate)
+    if not added:
         return config
+    units = dict.fromkeys((*gated_units(config), *added))
     try:
-        return config._replace(gate=GateConfig(tuple(dict.fromkeys((*gated_units(config), *units)))))
+        return config._replace(gate=GateConfig(tuple(units)))
     except ConfigError as error:
         raise ConfigError([fault._replace(path="--gate") for fault in error.faults]) from error
 
@@ -109,7 +112,10 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
 
 
 def adding_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
-    """The configuration that also expects the CIDRs that are typed: a repair takes none away. See `with_cidrs`."""
+    """The configuration that also expects the CIDRs that are typed, as a repair needs it.
+
+    Raises ConfigError as `with_cidrs` does.
+    """
     typed = with_cidrs(config, cidrs).route_overlap
     expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
     return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))

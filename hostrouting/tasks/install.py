@@ -137,7 +137,7 @@ def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
 
 
 def _remove_markers(host: Host) -> None:
-    """Remove the verdict on another configuration. The check that follows writes a new one, so this is no change."""
+    """Remove the verdict on another configuration; the check that follows writes a new one."""
     for path in HostLayout.markers:
         with suppress(HostError):  # see _remove
             host.files.remove(path)

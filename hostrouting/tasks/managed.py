@@ -1,7 +1,8 @@
 """What hostrouting has installed on a host, as far as advice depends on it.
 
-Where hostrouting is installed, the gate and the guard delete every route of ours that the installed configuration does
-not have. So a repair has to be part of the configuration there, and `apply` must not refuse that configuration.
+Where hostrouting is installed, the gate and the guard delete every route of ours that the installed
+configuration does not have. So a repair has to be part of the configuration there, and `apply` must
+not refuse that configuration.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Managed(NamedTuple):
     """A host on which hostrouting is installed, and what a repair has to take care of there."""
 
     is_readable: bool
-    """Whether the installed configuration can be read. If not, that of a repair takes its place as a whole."""
+    """Whether the installed configuration can be read. If not, that of a repair takes its place."""
     losses: tuple[Fault, ...] = ()
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
@@ -38,7 +39,7 @@ class Managed(NamedTuple):
 
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
-    """What is installed on this host, for a repair that begins with this configuration; None if nothing is."""
+    """What is installed here, for a repair of this configuration; None if nothing is."""
     if not host.may_have_ours:
         return None
     try:

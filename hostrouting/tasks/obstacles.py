@@ -1,8 +1,8 @@
 """What else on a host keeps a configuration from working, although its files, routes and table are there.
 
-Our files and routes do not show these obstacles: what takes probes before they are rewritten, what keeps replies on the
-host, systemd-networkd, which deletes the routes of other programs, and a kubelet that does not wait for the gate.
-Checks and plans name them.
+Our files and routes do not show these obstacles: what takes probes before they are rewritten, what
+keeps replies on the host, systemd-networkd, which deletes the routes of other programs, and a
+kubelet that does not wait for the gate. Checks and plans name them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server
 
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
-    """The services that run this node's pods and do not wait for the gate, although the mode is STRICT."""
+    """The services that run this node's pods and are not gated, although the mode is STRICT."""
     if config.route_overlap.mode != "STRICT" or not config.route_overlap.cidrs:
         return
     gated = gated_units(config)
     for unit, state in _used_units(host, [unit for unit in _KUBELETS if unit not in gated]):
-        sentence = f"{unit} {state} on this host and is not gated, so it starts even while addresses escape"
+        effect = "so it starts even while addresses escape"
+        sentence = f"{unit} {state} on this host and is not gated, {effect}"
         remedy = f"write into gate.units: {json.dumps([*gated, unit])}"
         yield Finding("unit-not-gated", "warning", sentence, unit, remedy)
 

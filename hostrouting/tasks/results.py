@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Plan:
-    """What a task would do: files that differ, the steps for routes, other operations, and the check afterwards."""
+    """What a task would do to files, routes and the rest of the host, and the check afterwards."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
@@ -35,7 +35,10 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     """What there is to tell about the host as it is; an error makes the run fail."""
     report: CheckReport | None = None
-    """The check of the host as it would be; None if nothing is expected, or if a route conflicts or waits."""
+    """The check of the host as it would be.
+
+    None if nothing is expected, or if a route conflicts or waits.
+    """
     mode: Mode = "WARN"
     """What happens if an address escapes in this check."""
 
@@ -57,7 +60,7 @@ class Plan:
     def failures(self) -> tuple[Finding, ...]:
         """What would make the run fail on the host as it is now.
 
-        A run waits for routes and a default route that are missing, and then fails; it succeeds if they come in time.
+        A run waits for what its routes need and for a default route. It fails if they do not come.
         """
         failures = [*self.errors, *self.routes.waits]
         if self.mode == "STRICT":
@@ -71,7 +74,7 @@ class Plan:
 
     @property
     def would_fail(self) -> str:
-        """Why the run would fail on the host as it is now, for `phases.plan`; empty if it would succeed."""
+        """Why the run would fail, for `phases.plan`; empty if it would succeed."""
         return "; ".join(first_of([*map(str, self.failures)]))
 
     def __add__(self, other: Plan) -> Plan:
@@ -87,7 +90,7 @@ class Plan:
         )
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
-        """The same with the check of this host, as the snapshot shows it, after the plan was carried out."""
+        """The same with the check of the host of this snapshot after the plan was carried out."""
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.pending:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)

@@ -65,7 +65,8 @@ def _left_out(config: HostRoutingConfig, host: Host) -> list[Finding]:
 def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
     """What lets units start unchecked.
 
-    On a new host, the units of a refused file start unchecked; on other hosts, the installed configuration is judged.
+    On a new host, the units of a refused file start unchecked. On other hosts, the installed
+    configuration is judged.
     """
     installed = readable_installed(host)
     judged = installed if installed and gated_units(installed) else config

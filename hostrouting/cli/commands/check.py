@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         if arguments.snapshot or arguments.fail_on or arguments.ignore:
             raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
         return check_nodes(arguments.snapshots, config, options)
-    check = make_check(config, host, arguments.snapshot, repaired=adding_cidrs(known, arguments.cidrs))
+    repaired = adding_cidrs(known, arguments.cidrs)
+    check = make_check(config, host, arguments.snapshot, repaired=repaired)
     check = check._replace(findings=(*unusable, *check.findings))
     if arguments.snapshot is None:
         named = HostLayout.config_path if file is None else typed_name(file)

@@ -30,11 +30,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
     check = None if plan.report is None else Check.of(plan.report, config)
-    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating_command(arguments, plan)))
+    findings = with_gate_command(plan.findings, _gating_command(arguments, plan))
+    plan = attrs.evolve(plan, findings=findings)
     is_late = bool(plan.routes.pending)
     if check is not None and check.report.verdict == "no-default-route":
         is_late = check.code(arguments.ignore) != FINE
-    failures = [finding for finding in plan.failures if finding.name not in (*arguments.ignore, *_AWAITED)]
+    passed_over = (*arguments.ignore, *_AWAITED)
+    failures = [finding for finding in plan.failures if finding.name not in passed_over]
     if failures:
         code, answer = PROBLEM, f"WOULD FAIL: {_reason(failures)}"
     elif is_late:
@@ -67,7 +69,10 @@ def _options(arguments: argparse.Namespace) -> str:
 
 
 def _gating_command(arguments: argparse.Namespace, plan: Plan) -> str:
-    """What to type to gate further units: with a repair, if addresses would escape; nothing if apply would refuse."""
+    """What to type to gate further units, with a repair if addresses would escape.
+
+    Nothing, if apply would refuse.
+    """
     file = typed_name(arguments.config)
     if plan.errors:
         return ""

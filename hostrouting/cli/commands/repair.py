@@ -1,11 +1,12 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The output is the file of --config, or else the installed configuration, with the routes that the host lacks once it is
-applied: a route that was added until the next boot becomes a permanent one. A route that can use the gateway and the
-device of the default route names neither, so the file fits other nodes with the same problem. Standard error says what
-the repair costs, and what it cannot repair. If nothing escapes, no route is added. If nothing can be repaired, nothing
-is printed, and the exit code is 1, or 3 if the check is undecided. With --commands, nothing is printed where
-hostrouting is installed, because it would remove these routes again; the exit code is then 1.
+The output is the file of --config, or else the installed configuration, with the routes that the
+host lacks once it is applied: a route that was added until the next boot becomes permanent. A route
+that can use the gateway and the device of the default route names neither, so the file fits other
+nodes with the same problem. Standard error says what the repair costs, and what it cannot repair.
+If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
+code is 1, or 3 if the check is undecided. With --commands, nothing is printed where hostrouting is
+installed, because it would remove these routes again; the exit code is then 1.
 """
 
 import argparse
@@ -69,14 +70,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 
 def _require_repair(check: Check, there: str) -> None:
-    """Raise the error that says why there is no repair, if something is wrong that no route repairs."""
+    """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
         rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
         remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
         raise NotReady(f"{report}; {remedy}".replace("as root", there))
     if report.escapes and not report.routes:
-        reasons = first_of([*map(str, _unsafe(check))]) or ["no repair is known for packets of pods alone"]
+        reasons = first_of([*map(str, _unsafe(check))])
+        if not reasons:
+            reasons = ["no repair is known for packets of pods alone"]
         raise RouteOverlapError("; ".join((*reasons, *_remedies(check))).replace("as root", there))
 
 
@@ -85,8 +88,9 @@ def _unsafe(check: Check) -> list[Finding]:
 
 
 def _limits(check: Check, now: Check) -> list[Finding]:
-    """What no route repairs, and what the repair costs, also by routes that are configured and not there yet."""
-    costs = [finding for finding in (*now.findings, *check.findings) if finding.name == "repair-cost"]
+    """What no route repairs, and what the repair costs: also configured routes that are missing."""
+    findings = (*now.findings, *check.findings)
+    costs = [finding for finding in findings if finding.name == "repair-cost"]
     return [*_unsafe(check), *dict.fromkeys(costs)]
 
 
@@ -94,12 +98,13 @@ def _remedies(check: Check) -> list[str]:
     """What else can be done, if there is something that no route repairs."""
     if not _unsafe(check):
         return []
-    remedies = [finding.remedy for finding in check.findings if finding.remedy and finding.name in ESCAPES]
-    return first_of([*dict.fromkeys(remedies)])
+    escapes = [finding for finding in check.findings if finding.name in ESCAPES]
+    remedies = dict.fromkeys(finding.remedy for finding in escapes if finding.remedy)
+    return first_of([*remedies])
 
 
 def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:
-    """Why nobody knows whether a repair is needed; also where the kernel does not do what its tables say."""
+    """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
     doubts = [doubt for family in report.families for doubt in family.doubts]
     if report.verdict == "ok":
         differing = [doubt for family in now.families for doubt in family.doubts]
@@ -125,9 +130,10 @@ def _of_the_configuration(now: Check, proposal: Proposal) -> Iterator[str]:
     if proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
-        yield f"no route is missing in the configuration, but it is not in force; after apply: {proposal.report}"
+        missing = "no route is missing in the configuration, but it is not in force"
+        yield f"{missing}; after apply: {proposal.report}"
     for finding in proposal.unconfigured:
         yield finding.sentence
     for finding in proposal.left_out:
-        held = finding.facts["held"]
-        yield f"{finding.target} is left out: another program's route has the same destination and metric: [{held}]"
+        reason = "another program's route has the same destination and metric"
+        yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"

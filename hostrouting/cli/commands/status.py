@@ -27,7 +27,8 @@ from hostrouting.tasks.results import Plan
 T = TypeVar("T")
 
 _APPLY = f"hostrouting apply --config {HostLayout.config_path}"
-_NOTHING = "hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"
+_NOTHING = "NOTHING: hostrouting has nothing installed on this host"
+_TO_CHECK = "to check its routes: hostrouting check CIDR"
 
 
 class _Headline(NamedTuple):
@@ -85,14 +86,15 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
 def _headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> _Headline:
     path, routes = HostLayout.config_path, plan.routes
     if not is_installed:
-        return _Headline(f"NOTHING: {_NOTHING}")
+        return _Headline(f"{_NOTHING}; {_TO_CHECK}")
     if routes.conflicts:
         reason = "and apply would fail; the lines that begin with ! say why"
         return _Headline(f"CONFLICT: this host does not match {path}, {reason}", may_apply=False)
     if not plan.is_empty:
         return _of_differences(plan)
     if routes.pending:
-        return _Headline(f"NOT READY: a route that {path} asks for cannot be set yet; ROUTE-WAITS says why")
+        waiting = f"a route that {path} asks for cannot be set yet"
+        return _Headline(f"NOT READY: {waiting}; ROUTE-WAITS says why")
     if is_fine:
         return _Headline(f"INSTALLED: this host matches {path}")
     return _Headline()
