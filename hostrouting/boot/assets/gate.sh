@@ -32,8 +32,9 @@ as root: chown root $folder && chmod 755 $folder"
     fi
   done
 }
-is_protected() { # STEP: a link can lead to a folder of somebody else
-  [[ ! -L $1 ]] && only_root_writes "$1"
+is_protected() { # STEP: a link can lead to a folder of somebody else; what is missing fails when it is run
+  [[ ! -L $1 ]] || return 1
+  [[ ! -e $1 ]] || only_root_writes "$1"
 }
 # A gate that SIGTERM kills would have succeeded if its unit has SuccessExitStatus=SIGTERM. A lost log ends nothing.
 trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM ALRM USR1 USR2

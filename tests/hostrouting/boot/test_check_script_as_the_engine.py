@@ -322,7 +322,7 @@ def test_any_address(namespace: Namespace, tmp_path: Path, awk: str) -> None:
     groups, chance = ["0", "0", "0", "1", "ab", "ab0", "ffff"], Random(7)  # noqa: S311  the same in each run
     cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
     namespace.batch(["route add ::ffff:0.0.0.0/97 dev ib0", "route add ::ffff:128.0.0.0/97 dev eth0"], family=IPV6)
-    config = check("::/128", "0:0:0:0:0:0:1:0/128", "::ffff:0:0/96", "0.0.0.0/0", *cidrs, expected_devs=["eth0"])
+    config = check("::/128", "0:0:0:0:0:0:1:0/128", "::fffe:0:0/95", "0.0.0.0/0", *cidrs, expected_devs=["eth0"])
     engines = engines_check(namespace, config)
     checked = Checked(namespace, config, tmp_path, awk=awk)
     assert (checked.verdict, engines.objections(checked)) == ("overlap", []), checked.said

@@ -123,12 +123,13 @@ def test_the_guard_and_the_oneshots(gate: Gate) -> None:
         ((GUARD, "a"), 255, "a"),
         (("a.service", "a"), 255, "a"),
         (("b.service", "b"), 0, "b"),
-        (("x.service", "x"), 255, ""),
+        (("x.service", "x"), 255, ""),  # missing
     ):
         ran.write_text("")
         ended, log = gate.start(*arguments)
         assert (ended, ran.read_text().split()) == (status, names.split()), arguments
         assert "echo REASON" not in log
+        assert ("hostrouting: x.service: x failed" in log) == (arguments == ("x.service", "x"))
         assert ("0.sh is missing" in log) == (arguments == (GUARD,))
         if arguments != (GUARD,):
             assert log.count("<4>hostrouting: ") == (1 if status else 0), log
