@@ -41,6 +41,8 @@ def _is_missing(name: str) -> bool:
     if name == "root":
         words = ["unshare", "--mount", "--net", "true"]  # in a container, root often may not
         return os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode != 0
+    if name.startswith("/dev/"):
+        return not os.path.exists(name)
     assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
     return shutil.which(name, path=PATH) is None
 

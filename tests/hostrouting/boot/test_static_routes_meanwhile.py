@@ -188,6 +188,78 @@ class TestWhichDefaultRoute:
         assert Ran(namespace, HALVES, tmp_path).status == 0
 
 
+VPN = ["tuntap add dev tun0 mode tun", "address add 10.8.0.2/24 dev tun0", "link set tun0 up"]
+OF_VPN = "route add default via 10.8.0.1 dev tun0"
+GONE: dict[str, list[str]] = {
+    "a router says good-bye": ["route del default"],
+    "a VPN hides the default route": ["route del default", f"route add default {ETH0} metric 100", OF_VPN],
+    "a VPN deletes the default route": ["route del default", OF_VPN],
+    "another DHCP client has an equal one": ["route append default via 10.1.0.1 dev eth1 onlink"],
+    "another DHCP client has the first one": [
+        "route del default",
+        "route add default via 10.1.0.1 dev eth1 onlink",
+        f"route append default {ETH0}",
+    ],
+}
+
+
+class TestWhenTheDefaultRouteGoes:
+    """While the default route is missing or in doubt, our routes stay, and are right."""
+
+    @pytest.mark.needs("/dev/net/tun")
+    @pytest.mark.parametrize("named", [None, "eth0"])
+    @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
+    def test_our_routes_stay(self, namespace: Namespace, tmp_path: Path, gone: list[str], named: str | None) -> None:
+        """They keep their device and gateway, at once; what is not wanted any more goes; then all is as it was."""
+        wanted = [static(str(half.destination), dev=named) for half in HALVES]
+        namespace.batch([*VPN, "route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
+        assert Ran(namespace, [*wanted, static("10.3.0.0/16")], tmp_path).status == 0
+        before = namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout
+        namespace.batch(gone)
+        plan = plan_static_routes(configured(*wanted), namespace.snapshot())
+        assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [("delete", ETH0)]
+        for changes in ([1], []):
+            ran = Ran(namespace, wanted, tmp_path, wait=60)
+            assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
+        namespace.batch(["link del tun0"])
+        assert namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout == before
+
+    @pytest.mark.needs("/dev/net/tun")
+    def test_what_is_not_there_waits(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It follows no VPN, and the line says what can be named; with its name, each device is taken."""
+        namespace.batch([*VPN, "route del default", f"route add default {ETH0} metric 100", OF_VPN])
+        for wish in (HALVES[0], static("172.16.0.0/17", "10.0.0.1")):
+            line = Ran(namespace, [wish], tmp_path).said.strip().replace(" linkdown]", "]")
+            plan = plan_static_routes(configured(wish), namespace.snapshot())
+            (finding,) = plan.findings()
+            reason = "[default via 10.8.0.1 dev tun0] leads through a tunnel"
+            assert line.endswith(f"needs a dev in the configuration, such as tun0 or eth0: {reason}; gave up after N s")
+            assert finding.sentence.endswith(
+                f"needs a dev in the configuration, such as eth0 or tun0: {reason.replace(']', ' proto boot]')}"
+            )
+        for dev, way in (("eth0", ETH0), ("tun0", "via 10.8.0.1 dev tun0")):
+            assert Ran(namespace, [static("172.16.0.0/17", dev=dev)], tmp_path).lines == []
+            [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
+            assert route.way.replace(" linkdown", "") == way
+
+    @pytest.mark.parametrize("protocol", ["static", "213"])
+    @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
+    def test_on_link(
+        self, namespace: Namespace, tmp_path: Path, protocol: str, of_default: str, of_present: str
+    ) -> None:
+        """ifupdown's default route is on-link: a route of another program or of ours that is not is the same route."""
+        namespace.batch(
+            [
+                "route del default",
+                f"route add default {ETH0}{of_default}",
+                f"route add 172.16.0.0/17 {ETH0}{of_present} proto {protocol}",
+            ]
+        )
+        before = listed(namespace)
+        ran = Ran(namespace, HALVES[:1], tmp_path)
+        assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+
+
 class TestWrites:
     """What is written, and in which order."""
 
@@ -334,6 +406,27 @@ class TestAllOrNothing:
             assert Ran(namespace, self.WANTED, folder).lines == []
             assert set(ours(namespace) + ours(namespace, IPV6)) == {str(route.destination) for route in self.WANTED}
             assert "9.9.9.9 via 10.0.0.1 dev eth0 proto static" in namespace.ip("route").stdout
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (ETH0, f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"),
+            (f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0", ETH0),
+            (f"nexthop {ETH0} nexthop via 10.0.0.3 dev eth0", f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"),
+        ],
+    )
+    def test_next_hops_that_begin_alike(self, namespace: Namespace, tmp_path: Path, old: str, new: str) -> None:
+        """Our route is as before if another route is refused, and as the default route if none is."""
+        place = "172.16.0.0/17"
+        broadcast = "route add broadcast 10.0.0.77 dev eth0 table main"
+        default = f"route add default {new}"
+        namespace.batch([f"route add {place} proto 213 {old}", "route del default", default, broadcast])
+        before = listed(namespace)
+        assert Ran(namespace, [HALVES[0], REFUSED], tmp_path).status == 1
+        assert listed(namespace) == before
+        assert Ran(namespace, HALVES[:1], tmp_path).status == 0
+        [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
+        assert re.sub(" weight 1", "", route.way) == new
 
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
         """A route that the kernel refuses is named, in its words; it is tried again; the others are not kept."""
