@@ -26,6 +26,7 @@ from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IP, Prefix, ip_at, prefixes_between
 from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import phases
@@ -208,7 +209,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
                     cause = f"for {phrase_of(packet)}, [rule {decision.rule}] comes before table main"
                     unsafe.append(Unsafe(first, last, "earlier-rule", cause))
         in_doubt = ranges_of(parts, _doubts_in)
-        doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
+        for opinions, first, last in in_doubt:
+            doubts += ((_with_own_pods(judge, opinion, first, last), first, last) for opinion in opinions)
     for name, prefix in not_judged(judge.fib):
         # Without a default route, it matters whether there is one that is not judged.
         if not prefix.length or any(prefix in block or block in prefix for block in blocks):
@@ -231,6 +233,16 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
     opinions = (part.opinion, *part.others)
     doubts = [opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged"]
     return tuple(dict.fromkeys(doubts)) or None
+
+
+def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:
+    """The doubt about a range; that about a default route names the node's own pods there, which go with the rest."""
+    if doubt.name != "default-routes":
+        return doubt
+    pods = [str(prefix.ip if prefix.length == judge.fib.width else prefix) for prefix in judge.own_pods_in(first, last)]
+    if not pods:
+        return doubt
+    return doubt._replace(reason=f"{doubt.reason}, even those to this node's pods ({spoken(pods)})")
 
 
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:

@@ -7,16 +7,22 @@ through others is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
-from hostrouting.routes.uplink import devs_below, devs_out, doubtful_devs
+from hostrouting.model.route import SCOPE_UNIVERSE
+from hostrouting.model.snapshot import ARPHRD_ETHERNET
+from hostrouting.routes.uplink import Counts, devs_below, devs_out, doubtful_devs, is_tunnel, leads_out
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
+
+_OF_GUESTS = {"veth", "tun"}
+"""Kinds of ports by which a bridge leads to containers and virtual machines."""
 
 
 class Uplinks(NamedTuple):
@@ -33,21 +39,77 @@ class Uplinks(NamedTuple):
 
 def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
     """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
-    every = [(route, is_used) for route, is_used in _defaults_of(fib) if devs_out([route], links)]
+    listed = list(_defaults_of(fib))
+    counts = _counting([route for route, _ in listed], links)
+    every = [(route, is_used) for route, is_used in listed if devs_out([route], links, counts)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
     with_use = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
     defaults = tuple(route for route, _ in with_use)
     usable = [route for route, is_used in with_use if is_used]
-    devs = named or devs_out(usable[:1], links)
+    devs = named or devs_out(usable[:1], links, counts)
     below = devs_below(devs, defaults, links)
     doubtful = frozenset[str]()
     if usable and not named:
-        doubtful = doubtful_devs(usable[0], defaults, links)
-        gotos = (rule for rule in fib.rules if rule.action == "goto" or rule.suppress_ifgroup is not None)
-        if any(rule.dst is None or rule.invert for rule in gotos):  # the lookup may not come to this default route
-            doubtful |= devs_out([route for route, _ in every], links)
+        counting = devs_out([route for route, _ in every], links, counts)
+        is_only_way = devs == counting and _is_uplink_tap(devs, fib, links)
+        doubtful = doubtful_devs(
+            usable[0], defaults, links, counts=counts, is_only_way=is_only_way
+        )
+        if len(counting) > 1 and _may_pass_over_defaults(fib):
+            doubtful |= counting
     card = next(iter(below)) if len(below) == 1 else None
     return Uplinks(devs | doubtful, doubtful, card, defaults)
+
+
+def _counting(defaults: Iterable[Route], links: Mapping[str, Link]) -> Counts:
+    """Whether the default routes of a device count.
+
+    A dummy's count where there is no other: k3s asks for one on a node without a router, because
+    kube-proxy gives packets to services another destination only if they have a route.
+    """
+    return leads_out if devs_out(defaults, links) else _is_dummy
+
+
+def _is_dummy(link: Link | None) -> bool:
+    return link is not None and link.kind == "dummy"
+
+
+def is_tap(link: Link | None) -> bool:
+    """Whether the device is a tap: one of the kind tun that looks like Ethernet."""
+    return link is not None and link.kind == "tun" and link.type == ARPHRD_ETHERNET
+
+
+def _is_uplink_tap(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
+    """Whether these devices, the only ones with a default route, are taps without a card beside them.
+
+    A virtual machine's or a rootless node's uplink may be a tap, and so may the bridge of Open
+    vSwitch in user space.
+    """
+    if not all(is_tap(links[dev]) for dev in devs):
+        return False
+    addresses = (address for address in fib.snapshot.addresses if address.scope == SCOPE_UNIVERSE)
+    holders = {address.dev for address in addresses if address.ip.version == fib.family}
+    return not any(may_be_card(links[dev], links) for dev in holders & links.keys())
+
+
+def may_be_card(link: Link, links: Mapping[str, Link]) -> bool:
+    """Whether the device may lead to the network of the host; a bridge does with a port that does."""
+    if is_tunnel(link) or not leads_out(link) or devices_of(link.name, link.kind):
+        return False
+    if link.kind == "bridge":
+        ports = (port for port in links.values() if port.master == link.name)
+        return any(port.kind not in _OF_GUESTS for port in ports)
+    return True
+
+
+def _may_pass_over_defaults(fib: Fib) -> bool:
+    """Whether plain packets may take a rule that is not judged, so that the lookup does not come to a default route."""
+    for step in fib.steps():
+        is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
+        is_about_all = step.rule.dst is None or step.rule.invert
+        if is_unjudged and is_about_all and step.may_take_plain:
+            return True
+    return False
 
 
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:

@@ -10,7 +10,8 @@ worst of its parts. The rules, in the order in which they are asked:
 3. Own: this host's single addresses and broadcast; also, by address, multicast, loopback and link-local. A wider
    `local` route is an escape.
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
-5. The node's own subnet, where a tunnel's default route hides that of the network card.
+5. The node's own subnet, where a tunnel's default route hides that of the network card. Where no card has a default
+   route at all, what leaves by a card's router or its connected subnet is in doubt.
 
 Two kinds of routes by the right device are in doubt, because packets may be lost. One was made by hand, without a
 gateway. The other is an IPv4 route of the type broadcast or multicast: TCP does not use it.
@@ -30,7 +31,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hostrouting.check.expected import Uplinks, find_uplinks
+from hostrouting.check.expected import Uplinks, find_uplinks, may_be_card
 from hostrouting.config.cni import CNIS, Cni, Device, devices_of
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of, pieces
 from hostrouting.fib.not_judged import may_change_destination
@@ -202,7 +203,8 @@ class Judge:
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
         if dev in uplinks.doubtful:
-            return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful), last="or"))
+            names = spoken(sorted(uplinks.doubtful), last="or")
+            return Opinion(DOUBT, "default-routes", f"{dev}, a tunnel" if names == dev else names)
         if dev in uplinks.devs:
             if self._is_far(dev, route) and not is_listed:
                 reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
@@ -219,10 +221,23 @@ class Judge:
             rows = [row for row in rows if any(self._is_of(other, row[0]) for other in others)] or rows
             names = spoken([cni.name for cni, _ in rows], last="or")
             return Opinion(FINE, "allowed", f"{rows[0][1].pattern} ({names})")
-        is_below_tunnel = uplinks.card is None and any(is_tunnel(self.links.get(other)) for other in uplinks.doubtful)
-        if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
-            return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.doubtful, dev}), last="or"))
+        may_be_meant = self.lacks_card and dev in self.links and may_be_card(self.links[dev], self.links)
+        if may_be_meant and (route.has_gateway or self._is_connected(dev, route)):
+            return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.devs, dev}), last="or"))
         return Opinion(ESCAPE, "overlap", dev)
+
+    @cached_property
+    def lacks_card(self) -> bool:
+        """Whether no default route says which network card is the uplink: a tunnel or a dummy has the only one.
+
+        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes may be what is meant.
+        """
+        if self.named or self.uplinks.card is not None:
+            return False
+        links = [self.links.get(dev) for dev in self.uplinks.devs]
+        if any(link is not None and link.kind == "dummy" for link in links):
+            return True
+        return any(is_tunnel(self.links.get(dev)) for dev in self.uplinks.doubtful)
 
     def is_card(self, dev: str) -> bool:
         """Whether the device can have a default route of the network, and is not a tunnel."""
@@ -274,6 +289,18 @@ class Judge:
         devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
         rows = ((dev, cni, device) for dev in devs for cni, device in self._rows(dev))
         return [(dev, cni) for dev, cni, device in rows if device.use == "pod" or dev == "cilium_host"]
+
+    def own_pods_in(self, first: int, last: int) -> tuple[Prefix, ...]:
+        """The addresses of this node's pods among these, by the routes to their devices and bridges."""
+        prefixes: dict[Prefix, None] = {}
+        for route in self.fib.routes:
+            is_among = route.prefix.first <= last and first <= route.prefix.last
+            if is_among and route.type == "unicast" and self._leads_to_own_pods(route):
+                prefixes[route.prefix] = None
+        return tuple(prefixes)
+
+    def _leads_to_own_pods(self, route: Route) -> bool:
+        return any(device.use in _PODS for dev in route.devs for _, device in self._rows(dev))
 
     # 4. Refused ranges.
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hostrouting.check.expected import is_tap
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Opinion, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
@@ -33,6 +34,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
+    from hostrouting.model.snapshot import Link
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -166,9 +168,12 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     be named in the configuration to be one of them.
     """
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
-    devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
+    devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or _leads_out_of(judge.links.get(dev))]
     if not devs or uplinks.doubtful:
-        names = spoken(sorted(uplinks.devs | uplinks.doubtful), last="or")
+        candidates = sorted(uplinks.devs | uplinks.doubtful)
+        if judge.lacks_card:
+            candidates.append("the network card that is meant")
+        names = spoken(candidates, last="or")
         return None, f"its device to be named: write {names} into routeOverlap.expectedDevs first"
     way = uplink.route_to(every)
     # Of equal default routes, the first may be another one after the next boot.
@@ -182,6 +187,11 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     except ConfigError:  # Linux takes nearly any letter in the name of a device
         way = f"a device whose name a configuration can have, not {dev!r}"
     return dev, way
+
+
+def _leads_out_of(link: Link | None) -> bool:
+    """Whether a route by this expected device leads out of the host: a tap that is not in doubt is the only uplink."""
+    return not is_tunnel(link) or is_tap(link)
 
 
 def _length(fib: Fib, part: Part) -> int | None:

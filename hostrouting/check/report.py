@@ -24,6 +24,7 @@ from hostrouting.text import counted, in_plural, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.config.settings import Mode
+    from hostrouting.fib.engine import Fib
 
 T = TypeVar("T")
 
@@ -250,12 +251,28 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
 def _costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: the networks of other devices that it takes addresses from."""
     judge, routes = family.judge, family.repair.resolved
+    if not routes:
+        return
     devs = {dev for escape in family.escapes for dev in escape.decision.devs}
-    for dev, network in dict.fromkeys((address.dev, address.network) for address in judge.addresses):
-        is_taken = any(route.prefix in network or network in route.prefix for route in routes)
-        if dev in devs and is_taken and network.length < judge.fib.width:
+    networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
+    repaired = judge.fib.with_routes(routes)
+    for dev, network in networks:
+        is_taken = any(_takes(route, judge.fib, repaired, dev, network) for route in routes)
+        if is_taken and network.length < judge.fib.width:
             cost = f"the repair takes over addresses of {network}, so {dev} no longer reaches neighbours there over IP"
             yield Finding("repair-cost", "warning", cost, str(network))
+
+
+def _takes(route: Route, before: Fib, after: Fib, dev: str, network: Prefix) -> bool:
+    """Whether packets to some addresses of this network, which left through the device, take the new route."""
+    if route.prefix not in network and network not in route.prefix:
+        return False
+    common = max(route.prefix, network, key=attrgetter("length"))
+    for cell in after.cells(common.first, common.last):
+        was = before.lookup(ip_at(common.family, cell.first))
+        if cell.decision.route == route and dev in was.devs:
+            return True
+    return False
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:

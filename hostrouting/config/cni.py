@@ -59,8 +59,8 @@ def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str 
 
 
 CNIS = (
-    # antrea docs/egress.md; pkg/agent/wireguard
-    Cni("Antrea", _devices("antrea-gw* openvswitch, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None),
+    # antrea docs/egress.md; pkg/agent/wireguard. Open vSwitch in user space has taps, whose kind is tun.
+    Cni("Antrea", _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
     # azure-container-networking network/
@@ -99,13 +99,15 @@ CNIS = (
     Cni("GKE", _devices(pod="gke* veth")),
     # kubernetes-sigs/kindnet
     Cni("kindnet", _devices(pod="knet* veth")),
+    # istio cni/pkg/ambient: GENEVE tunnels to this node's ztunnel, which has the packets of pods of any CNI
+    Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
     # squat/kilo --interface, and the bridge of its manifests
     Cni("Kilo", _devices("kilo0 wireguard", bridge="kube-bridge bridge"), serves=None),
     Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
-    Cni("Kube-OVN", _devices("ovn0 openvswitch"), serves=None),
+    Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=None),
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
-    Cni("OVN-Kubernetes", _devices("ovn-k8s-mp* openvswitch")),
+    Cni("OVN-Kubernetes", _devices("ovn-k8s-mp* openvswitch tun")),
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
     Cni("bridge", _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),

@@ -6,7 +6,8 @@ matter: static-routes.sh does not read them, and a VPN's rules must not decide.
 
 A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it leads through a tunnel,
 or an equal one leads through another device. A route without a device is not planned by a default route in doubt. So
-no route follows a VPN, or changes sides while two devices have equal default routes.
+no route follows a VPN, or changes sides while two devices have equal default routes. A tap is a tunnel here, because a
+VPN can have one, also where `check.expected` knows from the other devices that it is the uplink.
 
 A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if it is usable
 (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes nothing away from a host that works.
@@ -17,7 +18,7 @@ what is missing for that. `plan` finds conflicts with other routes, and `check.e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -61,6 +62,10 @@ NEEDS = {
 """What a route can lack that static-routes.sh says, too."""
 
 
+Counts: TypeAlias = Callable[["Link | None"], bool]
+"""Whether the default routes through a device count."""
+
+
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
     return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in DEAD_ENDS
@@ -73,12 +78,16 @@ def is_tunnel(link: Link | None) -> bool:
     return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
 
 
-def devs_out(routes: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+def devs_out(
+    routes: Iterable[Route], links: Mapping[str, Link], counts: Counts = leads_out
+) -> frozenset[str]:
     """The devices of these routes that lead out of the host."""
-    return frozenset(dev for route in routes for dev in route.devs if leads_out(links.get(dev)))
+    return frozenset(dev for route in routes for dev in route.devs if counts(links.get(dev)))
 
 
-def devs_below(devs: Iterable[str], defaults: Sequence[Route], links: Mapping[str, Link]) -> frozenset[str]:
+def devs_below(
+    devs: Iterable[str], defaults: Sequence[Route], links: Mapping[str, Link]
+) -> frozenset[str]:
     """If one of `devs` is a tunnel: the devices of the first default route without one, which it hides."""
     if not _has_tunnel(devs, links):
         return frozenset()
@@ -88,18 +97,29 @@ def devs_below(devs: Iterable[str], defaults: Sequence[Route], links: Mapping[st
     return frozenset()
 
 
-def doubtful_devs(used: Route, defaults: Sequence[Route], links: Mapping[str, Link]) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones, if Linux uses this one of `defaults`."""
-    devs = devs_out([used], links)
+def doubtful_devs(
+    used: Route,
+    defaults: Sequence[Route],
+    links: Mapping[str, Link],
+    *,
+    counts: Counts = leads_out,
+    is_only_way: bool = False,
+) -> frozenset[str]:
+    """The devices of default routes that may not be the intended ones, if Linux uses this one of `defaults`.
+
+    With `is_only_way`, the device of this one is known to be the uplink, although it looks like a tunnel.
+    """
+    devs = devs_out([used], links, counts)
     equal = [route for route in defaults if _rank(route) == _rank(used)]
-    rivals = devs_out(equal, links)
+    rivals = devs_out(equal, links, counts)
     doubtful: set[str] = set()
     # Several routers advertise themselves, each on its own device.
     if rivals != devs or (used.protocol == PROTOCOL_RA and len(devs) > 1):
         doubtful |= rivals
     below = devs_below(devs, defaults, links)
     is_line = all(links[dev].kind in LINES for dev in devs)
-    if below or (_has_tunnel(devs, links) and not is_line):
+    is_tunnel_in_doubt = _has_tunnel(devs, links) and not is_line and not is_only_way
+    if below or is_tunnel_in_doubt:
         doubtful |= devs | below
     return frozenset(doubtful)
 

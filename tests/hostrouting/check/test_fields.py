@@ -15,7 +15,8 @@ script at boot. A file has:
                      `intended_rules`
     ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink);
                      `escapes`: first-last, and the devices or blackhole, unreachable, prohibit, own-range; the `repair`,
-                     with the reasons for what no route can close; `says`, words in the report; `names` of findings;
+                     with the reasons for what no route can close; `says`, words in the report; `names` of findings,
+                     and those that are `absent`;
                      `undecided`, the names of the doubts that are its verdict; and any other `verdict` that does not
                      follow from the escapes. With that, escapes and repair are compared only if they are given
 
@@ -87,6 +88,7 @@ class Said:
     repair: list[str] = attrs.field(factory=list)
     says: list[str] = attrs.field(factory=list)
     names: list[str] = attrs.field(factory=list)
+    absent: list[str] = attrs.field(factory=list)
     undecided: list[str] = attrs.field(factory=list)
     verdict: str = ""
 
@@ -251,6 +253,7 @@ def agrees(field: Field, report: CheckReport) -> None:
         assert repair == said.repair or (said.verdict and not said.repair), f"seen: repair = {json.dumps(repair)}"
         assert [words for words in said.says if words not in text] == [], text
         assert {finding.name for finding in findings} >= set(said.names), text
+        assert {finding.name for finding in findings}.isdisjoint(said.absent), text
         assert {doubt.name for doubt in family.doubts} == set(said.undecided), text
 
 

@@ -108,17 +108,33 @@ def test_a_partition_of_infiniband_is_no_tunnel() -> None:
     assert checked(host, "10.0.0.128/25", expected_devs=["ib0.8001"]).verdict == "overlap"
 
 
+BY_ROUTER = [NextHop("dev1", gateway=as_ip("172.16.0.1"))]
+
+
 @pytest.mark.parametrize(
     ("number", "others", "verdict"),
-    [(1, [], "undecided"), (32, [], "overlap"), (1, [NextHop("dev1", gateway=as_ip("172.16.0.1"))], "overlap")],
+    [(1, [], "undecided"), (1, BY_ROUTER, "undecided"), (32, [], "overlap"), (32, BY_ROUTER, "overlap")],
 )
 def test_what_may_be_the_card_below_a_tunnel(number: int, others: list[NextHop], verdict: str) -> None:
-    """If only a tunnel has a default route, it may be any card that is connected, but never InfiniBand."""
+    """If only a tunnel has a default route, it may be any card that is connected, or has a router; never InfiniBand."""
     hops = (NextHop("dev1"), *others)
     links = (Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="dev1", index=10, type=number))
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=2), links=links)
     host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
+    assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ports", "verdict"), [([], "overlap"), (["veth"], "overlap"), (["tun"], "overlap"), (["", "veth"], "undecided")]
+)
+def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
+    """A bridge may be the uplink if a card is its port; one of containers and virtual machines is not."""
+    links = [Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="br0", index=10, kind="bridge")]
+    links += (Link(name=f"port{at}", index=at, kind=kind, master="br0") for at, kind in enumerate(ports, start=20))
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="br0", protocol=2), links=tuple(links))
+    host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
+    held = Address(ip=as_ip("172.16.0.4"), length=16, dev="br0")
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
 
 from hostrouting.check.check import CheckReport, check_snapshot
-from hostrouting.check.judge import ESCAPE, FINE, Judge
+from hostrouting.check.judge import ESCAPE, FINE, Judge, Part
 from hostrouting.check.report import check_document
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
@@ -176,7 +176,10 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
 @settings(often_assumed, max_examples=25)
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, Snapshot], place: int) -> None:
-    """Every set of the prefixes in a block of four addresses is tried, if it has no key of another program."""
+    """Every set of the prefixes in a block of four addresses is tried, if it has no key of another program.
+
+    Only what escapes may take another way by it.
+    """
     family, snapshot = node
     block = Prefix(family, block_of(family).first + 4 * place, width_of(family) - 2)
     [report] = checked(snapshot, [block]).families
@@ -186,19 +189,27 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, 
     routes += [way._replace(prefix=quarter) for route in routes[1:] for quarter in route.prefix.halves()]
     free = [route for route in routes if route.key not in held]
 
-    def grades(judge: Judge) -> list[tuple[int, int]]:
+    def addresses(judge: Judge) -> list[Part]:
         parts = judge.parts(block.first, block.last)
-        return [(part.grade, part.opinion.grade) for part in parts for _ in range(part.first, part.last + 1)]
+        return [part for part in parts for _ in range(part.first, part.last + 1)]
+
+    def is_spoilt(was: Part, now: Part, chosen: Collection[Route]) -> bool:
+        """Whether an address is worse off, or takes another way although it does not escape."""
+        if was.opinion.grade == ESCAPE or now.decision.route not in chosen:
+            return now.grade > was.grade
+        same_way = was.decision.route is not None and {*was.decision.route.next_hops} == {*way.next_hops}
+        return was.grade != FINE or not same_way
 
     def escapes(chosen: Collection[Route]) -> int | None:
-        """How many addresses still escape; None if one is worse off, or led away from its CNI."""
-        after = grades(Judge(report.judge.fib.with_routes(chosen), report.judge.check))
-        is_worse = any(now[0] > was[0] for now, was in zip(after, before, strict=True))
-        if is_worse or led_astray(report.judge, chosen, range(block.first, block.last + 1)):
+        """How many addresses still escape; None if one is spoilt, or led away from its CNI."""
+        after = addresses(Judge(report.judge.fib.with_routes(chosen), report.judge.check))
+        if any(is_spoilt(was, now, chosen) for was, now in zip(before, after, strict=True)):
             return None
-        return sum(grade == ESCAPE for _, grade in after)
+        if led_astray(report.judge, chosen, range(block.first, block.last + 1)):
+            return None
+        return sum(now.opinion.grade == ESCAPE for now in after)
 
-    before = grades(report.judge)
+    before = addresses(report.judge)
     sets = [chosen for count in range(len(free) + 1) for chosen in combinations(free, count)]
     tried = [(left, len(chosen)) for chosen in sets if (left := escapes(chosen)) is not None]
     assert (escapes(report.repair.resolved), len(report.repair.resolved)) == min(tried)
