@@ -165,7 +165,13 @@ def run_tool(
     return ended
 
 
-def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
+def tool_error(
+    ended: Ended,
+    tool: str,
+    *,
+    purpose: str,
+    what: HostPart,
+) -> HostError:
     """The error for a tool that has ended without doing what was asked."""
     printed = _on_one_line(ended.complaint) or f"{_how(ended)}, without a message"
     kind, remedy = _kind_and_remedy(printed)

@@ -20,7 +20,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of, settled
 from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, RTNH_F_ONLINK, are_listed, decode, needs_no_gateway
+from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, RTNH_F_ONLINK, are_listed, decode, needs_empty_gateway
 from hostrouting.kernel.netlink.socket import NLM_F_DUMP_INTR, KernelError, kernel_errors
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -49,7 +49,11 @@ class Pyroute2Backend(RouteBackend):
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
     def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """Links, addresses, rules and routes.
 
@@ -78,7 +82,12 @@ class Pyroute2Backend(RouteBackend):
             self._worker.shutdown()
             self._worker = None
 
-    def _call(self, attempt: str, function: Callable[[Any, A], R], argument: A) -> R:
+    def _call(
+        self,
+        attempt: str,
+        function: Callable[[Any, A], R],
+        argument: A,
+    ) -> R:
         """The result of the function; any error is raised as a BackendError.
 
         The NetlinkError of pyroute2 is not an OSError: it has a code instead of an errno.
@@ -208,7 +217,11 @@ def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
+def _attempt(
+    handle: Any,
+    request: RouteRequest,
+    indexes: Mapping[str, int],
+) -> BackendError | None:
     """Carry out one request; return the refusal if there is one."""
     problem = misfit(request.route)
     if problem:
@@ -246,7 +259,7 @@ def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[st
     metrics = _metrics(route)
     if metrics:
         words["metrics"] = metrics
-    if request.verb == "delete" and needs_no_gateway(route):
+    if request.verb == "delete" and needs_empty_gateway(route):
         words["gateway"] = "::"
     hops = [_hop(route, hop, indexes) for hop in route.next_hops]
     if are_listed(request.verb, route):
@@ -265,7 +278,11 @@ def _metrics(route: Route) -> dict[str, int]:
     return metrics
 
 
-def _hop(route: Route, hop: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
+def _hop(
+    route: Route,
+    hop: NextHop,
+    indexes: Mapping[str, int],
+) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if hop.onlink:
         fields["flags"] = RTNH_F_ONLINK

@@ -52,7 +52,11 @@ _HIGHEST_WEIGHT = _BYTE + 1
 _MOST_HOPS = 0xFFFF // 28
 
 
-def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
+def refusal(
+    request: RouteRequest,
+    number: int,
+    words: str = "",
+) -> BackendError:
     """The error for a request that was refused with this errno.
 
     `words` are the kernel's own, if it gave any.

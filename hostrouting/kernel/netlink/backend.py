@@ -108,10 +108,9 @@ def _read(
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []
-    for each in families:
-        addresses += list_addresses(netlink, each, names)
     rules: list[Rule] = []
     for each in families:
+        addresses += list_addresses(netlink, each, names)
         rules += list_rules(netlink, each)
     tables = reached_tables(rules) if is_reached else None
     reader = RouteReader(names, near)

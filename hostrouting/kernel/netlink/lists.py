@@ -1,59 +1,61 @@
 """Lists of routes: they are long, and few of their routes are asked for.
 
-The plain way to read a list is to `decode` each message, and to keep the routes that `Near` keeps.
-The result here is the same, but few messages are decoded, because of three facts.
+The plain way to read a list is to `decode` each message, and then to keep the routes that were
+asked for (`Near`). `RouteReader` has the same result, and decodes few messages, because of three
+facts:
 
-1. Most routes of a list differ only in the destination. The kernel writes the table first, then the
-   destination, so in messages of one size the destination is always at the same place, and the
-   bytes around it say everything else about the route. These bytes are the template of the route.
-   One route of each template is decoded, and each other one is a copy of it with its destination.
-2. Whether a route of a template was asked for depends on its first address alone. So it is decided
-   once for each template between which borders the routes are wanted.
-3. Where many routes of one template follow each other, their destinations ascend. Such messages are
-   a run. The next border in a run is found by bisection, and the messages before it are kept or
-   skipped together.
+1. Most routes of a list differ only in the destination. The kernel writes the table first, then
+   the destination, so its bytes are at the same place in most messages. The other bytes of a
+   message say everything else about the route: they are its template. One message of each template
+   is decoded. The route of each other one is a copy, with the destination that is at this place.
+2. Whether a route of a template was asked for depends on its first address alone. So for each
+   template it is decided once between which addresses, the borders, the routes are wanted.
+3. Where many messages of one template follow each other, their destinations ascend: they are a run.
+   All messages between two borders are kept or skipped together, and bisection finds their end.
 
-Of 10,000 routes by one gateway, of which 100 were asked for, ? is the time of the plain way.
+For 10,000 routes by one gateway, of which 100 are wanted, the plain way takes 100 ms. Templates and
+borders take 5 ms, and with runs it is 1 ms.
 """
 
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
+import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from struct import Struct
 from typing import NamedTuple
 
 from hostrouting.kernel.base import Near, is_wanted
-from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF, RTM_GETROUTE
-from hostrouting.kernel.netlink.routes import RTA_DST, RTA_TABLE, RTMSG, decode
+from hostrouting.kernel.netlink.numbers import FAMILY_OF, RTM_GETROUTE
+from hostrouting.kernel.netlink.routes import ROUTE_ATTRIBUTES_AT, RTA_DST, RTA_TABLE, decode, rtmsg
 from hostrouting.kernel.netlink.socket import ATTRIBUTE, HEADER, NUMBER, KernelError, NetlinkSocket, attribute
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
 
-_DST_AT = HEADER.size + RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size
-"""Where the destination usually is in a message: after the table."""
-
-_TABLE_AT = HEADER.size + RTMSG.size
 _TABLE_HEADER = ATTRIBUTE.pack(ATTRIBUTE.size + NUMBER.size, RTA_TABLE)
+_DST_AT = ROUTE_ATTRIBUTES_AT + len(_TABLE_HEADER) + NUMBER.size + ATTRIBUTE.size
+"""Where the destination is in most messages: in the second attribute, after the table."""
 
 _AT_ONCE = 256  # messages: more would seldom have one template
 
 
 def list_routes(
-    netlink: NetlinkSocket, family: int, tables: Collection[int] | None, reader: RouteReader
+    netlink: NetlinkSocket,
+    family: int,
+    tables: Collection[int] | None,
+    reader: RouteReader,
 ) -> list[Route]:
     """The routes of these tables, in the kernel's order; None means all tables."""
-    body = RTMSG.pack(AF_OF[family], 0, 0, 0, 0, 0, 0, 0, 0)
-    requests = [body]
+    question = rtmsg(family)
+    questions = [question]
     if tables is not None:
-        requests = [body + attribute(RTA_TABLE, NUMBER.pack(table)) for table in sorted(tables)]
+        questions = [question + _of_table(table) for table in sorted(tables)]
 
     routes: list[Route] = []
-    for request in requests:
+    for question in questions:
         try:
-            for part in netlink.parts(RTM_GETROUTE, request):
+            for part in netlink.parts(RTM_GETROUTE, question):
                 routes += reader.read(part, netlink.size_at)
         except KernelError as error:
             if error.number != errno.ENOENT:  # there is no such table
@@ -61,10 +63,18 @@ def list_routes(
     return routes
 
 
+def _of_table(table: int) -> bytes:
+    return attribute(RTA_TABLE, NUMBER.pack(table))
+
+
 class RouteReader:
     """Converts messages to routes, and skips those that were not asked for."""
 
-    def __init__(self, names: Mapping[int, str], near: Collection[Prefix] | None = None) -> None:
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        near: Collection[Prefix] | None = None,
+    ) -> None:
         """`names` are those of devices; `near` is as in `RouteBackend.snapshot`."""
         self._names = names
         self._near = Near(near)
@@ -75,41 +85,44 @@ class RouteReader:
         routes: list[Route] = []
         at = 0
         while size := size_at(part, at):
-            # Assume that the messages that follow have this size, too.
-            count = min((len(part) - at) // size, _AT_ONCE)
-            messages = part[at : at + count * size]
             layout = _layout_of(size, family=FAMILY_OF[part[at + HEADER.size]])
+            # The next messages, if all of them have this size: that is found out below.
+            count = min((len(part) - at) // size, _AT_ONCE)
+            messages = memoryview(part)[at : at + count * size]
             run = layout.run_of(messages)
-            if run is None:
-                at += self._read_each(messages, layout, routes)
-                continue
-            template = self._templates.get(run.template)
-            if template is None:
-                at += self._read_each(messages[:size], layout, routes)  # the rest is next
-            else:
-                routes += template.wanted_in(run)
+            if run is not None and run.template in self._templates:
+                routes += self._templates[run.template].wanted_in(run)
                 at += len(messages)
+                continue
+            if run is not None:
+                messages = messages[:size]  # this one makes the template known
+            at += self._read_each(messages, layout, routes)
         return routes
 
-    def _read_each(self, messages: bytes, layout: _Layout, routes: list[Route]) -> int:
+    def _read_each(
+        self,
+        messages: memoryview,
+        layout: _Layout,
+        routes: list[Route],
+    ) -> int:
         """Read one message after the other, and append the wanted routes.
 
-        Ends before the first message that has another header, as it may have another size. Returns
-        the number of bytes that were read.
+        Ends before the first message that has another header, because it may have another size.
+        Returns the number of bytes that were read.
         """
-        header = messages[: HEADER.size]
+        header = bytes(messages[: HEADER.size])
         read = 0
         for before, destination, after in layout.split(messages):
-            template = self._templates.get(after + before)
+            template = self._templates.get(before + after)
             if template is not None:
-                network = int.from_bytes(destination, "big")
+                network = _network_of(destination)
                 if is_wanted(network, template.borders):
                     routes.append(template.route_to(network))
             elif before.startswith(header):
                 route = decode(before + destination + after, self._names)
-                if layout.has_usual_place(before):
-                    self._templates[after + before] = self._template_of(route)
-                if self._near.keeps(route):  # to `near`, other templates may be alike
+                if layout.is_usual(before):
+                    self._templates[before + after] = self._template_of(route)
+                if self._near.keeps(route):
                     routes.append(route)
             else:
                 break
@@ -131,104 +144,104 @@ class RouteReader:
         route = decode(message, self._names)
         if tables is not None and route.table not in tables:
             return False
-        family, network, _ = route.prefix
-        last_bit = network & -network or 1 << width_of(family)
-        widest = Prefix(family, network, width_of(family) + 1 - last_bit.bit_length())
-        borders = self._near.borders_for(route._replace(prefix=widest))
-        return borders is None or is_wanted(network, borders)
+        widest = route._replace(prefix=_widest_from(route.prefix))
+        borders = self._near.borders_for(widest)
+        return borders is None or is_wanted(route.prefix.first, borders)
+
+
+def _widest_from(prefix: Prefix) -> Prefix:
+    """The widest prefix with the same first address."""
+    family, network, _ = prefix
+    if not network:
+        return Prefix(family, 0, 0)
+    zeros_at_the_end = (network & -network).bit_length() - 1
+    return Prefix(family, network, width_of(family) - zeros_at_the_end)
 
 
 class _Template:
-    """A route, and which other destinations are wanted for it."""
+    """A route, from which others are made that differ only in the destination."""
 
     def __init__(self, route: Route, borders: Sequence[int]) -> None:
         """`borders` are where wanted destinations begin and end, in turn."""
-        prefix, *self._fields = route
+        prefix, *self._all_but_prefix = route
         self._family, _, self._length = prefix
         self.borders = borders
 
     def route_to(self, network: int) -> Route:
-        """The same route, to another destination."""
+        """The route to this destination."""
         prefix = Prefix(self._family, network, self._length)
-        return Route._make((prefix, *self._fields))
+        return Route._make((prefix, *self._all_but_prefix))
 
     def wanted_in(self, run: _Run) -> list[Route]:
         """The wanted routes of a run of this template: from border to border, all or none."""
         routes: list[Route] = []
+        destinations = run.destinations
         place = 0
-        while place < len(run.pieces):
-            index = bisect_right(self.borders, run.network_at(place))
-            end = len(run.pieces)
+        while place < len(destinations):
+            index = bisect_right(self.borders, _network_of(destinations[place]))
+            end = len(destinations)
             if index < len(self.borders):
-                end = run.place_of(self.borders[index])
-            if index % 2 == 1:
-                routes += [self.route_to(run.network_at(each)) for each in range(place, end)]
+                end = bisect_left(destinations, self.borders[index], place, key=_network_of)
+            is_after_a_beginning = index % 2 == 1
+            if is_after_a_beginning:
+                routes += [self.route_to(_network_of(each)) for each in destinations[place:end]]
             place = end
         return routes
 
 
 class _Run(NamedTuple):
-    """Messages that differ only in their destinations, which ascend."""
+    """Messages of one template, whose destinations ascend."""
 
     template: bytes
-    """The bytes after the destination, and then those before it."""
-    pieces: Sequence[bytes]
-    """For each message, the template and then its destination."""
-
-    def network_at(self, place: int) -> int:
-        """The destination of the message at this place."""
-        return int.from_bytes(self.pieces[place][len(self.template) :], "big")
-
-    def place_of(self, network: int) -> int:
-        """The place of the first message whose destination is not below this one."""
-        width = len(self.pieces[0]) - len(self.template)
-        last_below = self.template + (network - 1).to_bytes(width, "big")
-        return bisect_right(self.pieces, last_below)
+    destinations: Sequence[bytes]
 
 
 class _Layout:
     """Where the destination is in messages of one size and family."""
 
     def __init__(self, size: int, family: int) -> None:
+        width = width_of(family) // 8
         self.size = size
-        self._width = width_of(family) // 8
-        self._end = _DST_AT + self._width
-        self._dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + self._width, RTA_DST)
-        layout = f"{size}s0s0s"  # too short for a destination at this place
-        if size >= self._end:
-            layout = f"{_DST_AT}s{self._width}s{size - self._end}s"
-        self._message = Struct(layout)
+        self._dst_end = _DST_AT + width
+        self._dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
+        self._is_too_short = size < self._dst_end
+        after = max(size - self._dst_end, 0)
+        layout = f"{size}s 0s 0s" if self._is_too_short else f"{_DST_AT}s {width}s {after}s"
+        self._message = struct.Struct(layout)
+        self._only_destination = f"{_DST_AT}x {width}s {after}x"
 
-    def split(self, messages: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    def split(self, messages: memoryview) -> Iterator[tuple[bytes, bytes, bytes]]:
         """For each message, the bytes before, in and after the destination."""
         return self._message.iter_unpack(messages)
 
-    def has_usual_place(self, before: bytes) -> bool:
-        """Whether the destination is at its usual place, by the bytes before it."""
-        has_table = before.startswith(_TABLE_HEADER, _TABLE_AT)
+    def is_usual(self, before: bytes) -> bool:
+        """Whether the bytes before the destination say that it is one, and comes after a table."""
+        has_table = before.startswith(_TABLE_HEADER, ROUTE_ATTRIBUTES_AT)
         return has_table and before.endswith(self._dst_header)
 
-    def run_of(self, messages: bytes) -> _Run | None:
+    def run_of(self, messages: memoryview) -> _Run | None:
         """The messages as a run; None if they are not one.
 
-        The list is cut after each destination, so each piece is the end of one message and the
-        beginning of the next; the first piece gets the end of the last message. If such pieces
-        ascend, and the first and the last begin alike, all of them do. So one comparison and a
-        sort of what is sorted are enough to prove that only the destinations differ.
-
-        10,000 routes for 100 networks are read in 0.9 ms, not in 3.0. Without this function, each
-        message would be read by itself.
+        They have one template if they are equal once the destinations are blanked. To blank a
+        column of bytes in 256 messages takes one step, so the proof costs less than to look at each
+        message: 10,000 routes are read in 1 ms, and without this function in 5.
         """
-        has_one_header = messages[-self.size :].startswith(messages[: HEADER.size])
-        if self.size < self._end or not has_one_header:
+        size = self.size
+        last = messages[-size:]
+        has_last_header_of_first = last[: HEADER.size] == messages[: HEADER.size]
+        if self._is_too_short or not has_last_header_of_first:
             return None
-        cuts = _cuts_after(self._end, self.size, len(messages) // self.size)
-        first, *others, end = cuts.unpack(messages)
-        pieces = [end + first, *others]
-        template = pieces[0][: -self._width]
-        if pieces[-1].startswith(template) and pieces == sorted(pieces):
-            return _Run(template, pieces)
-        return None
+        count = len(messages) // size
+        blanked = bytearray(messages)
+        for column in range(_DST_AT, self._dst_end):
+            blanked[column::size] = bytes(count)
+        first = bytes(blanked[:size])
+        if blanked != first * count:
+            return None
+        destinations = list(struct.unpack(self._only_destination * count, messages))
+        if destinations != sorted(destinations):
+            return None
+        return _Run(first[:_DST_AT] + first[self._dst_end :], destinations)
 
 
 @lru_cache
@@ -236,7 +249,5 @@ def _layout_of(size: int, family: int) -> _Layout:
     return _Layout(size, family)
 
 
-@lru_cache
-def _cuts_after(place: int, size: int, count: int) -> Struct:
-    """So many messages of this size, each cut at this place."""
-    return Struct(f"{place}s" + f"{size}s" * (count - 1) + f"{size - place}s")
+def _network_of(destination: bytes) -> int:
+    return int.from_bytes(destination, "big")

@@ -114,7 +114,9 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(
-    data: bytes, at: int = 0, wanted: Collection[int] | None = None
+    data: bytes,
+    at: int = 0,
+    wanted: Collection[int] | None = None,
 ) -> dict[int, bytes]:
     """The attributes from an offset to the end, by number. Bytes too few for one are ignored.
 
@@ -130,7 +132,8 @@ def attributes_of(
         number &= _NLA_TYPE_MASK
         if wanted is None or number in wanted:
             attributes[number] = data[at + header_size : at + length]
-        at += ((length + 3) & ~3) or header_size  # `aligned`, without a call for each attribute
+        # As `aligned`, without a call for each attribute; a length of 0 must not stop the loop.
+        at += ((length + 3) & ~3) or header_size
     return attributes
 
 
@@ -201,8 +204,8 @@ class NetlinkSocket:
         self._timeout = timeout
         self.is_torn = False
         """Set if a list changed while the kernel wrote it; whoever asks for lists resets it."""
-        self._is_waiting = False
-        """Whether a conversation has answers that have not been received."""
+        self._is_in_conversation = False
+        """Whether a conversation has begun, and its last answer has not been received."""
         self._socket = self._opened()
 
     def _opened(self) -> socket.socket:
@@ -265,7 +268,7 @@ class NetlinkSocket:
             self._send([message(type_, 0, body) for body in some])
             for _ in some:
                 yield self.receive()
-            self._is_waiting = False
+            self._is_in_conversation = False
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something; return the errors by sequence number."""
@@ -280,7 +283,7 @@ class NetlinkSocket:
                 error = error_of(answer)
                 if error.number:
                     errors[answered] = error
-            self._is_waiting = False
+            self._is_in_conversation = False
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
@@ -305,7 +308,7 @@ class NetlinkSocket:
         learns that the list has ended.
         """
         self._send([message(type_, _NLM_F_DUMP, body)])
-        while self._is_waiting:
+        while self._is_in_conversation:
             part = self.receive()
             yield part + bytes(-len(part) % 4)
 
@@ -321,7 +324,7 @@ class NetlinkSocket:
         if flags & NLM_F_DUMP_INTR:
             self.is_torn = True
         if type_ in {_NLMSG_ERROR, _NLMSG_DONE}:
-            self._is_waiting = False
+            self._is_in_conversation = False
             error = error_of(part, at)
             if error.number:
                 raise error
@@ -331,9 +334,9 @@ class NetlinkSocket:
         return size if is_whole else 0
 
     def _send(self, messages: Sequence[bytes]) -> None:
-        if self._is_waiting:
+        if self._is_in_conversation:
             self._reopen()
-        self._is_waiting = True
+        self._is_in_conversation = True
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:

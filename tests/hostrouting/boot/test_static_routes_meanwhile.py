@@ -247,7 +247,7 @@ class TestWhenTheDefaultRouteGoes:
     def test_on_link(
         self, namespace: Namespace, tmp_path: Path, protocol: str, of_default: str, of_present: str
     ) -> None:
-        """ifupdown's default route is on-link: a route of another program or of ours that is not is the same route."""
+        """Ifupdown's default route is on-link: a route of another program or of ours that is not is the same route."""
         namespace.batch(
             [
                 "route del default",
