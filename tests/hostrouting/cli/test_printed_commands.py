@@ -35,10 +35,9 @@ PAGES = (
 )
 APPLY = f"apply --config {OTHER} --allow-removal"
 RANKS = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
-_COMMAND = re.compile(
-    r"(?:^  |: )((?:(?:echo|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?)[^;\n]*)",
-    re.MULTILINE,
-)
+_PROGRAM = "(?:echo|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?"
+_COMMAND = re.compile(rf"(?:^  |: |, or )((?:{_PROGRAM})(?:(?!, or )[^;\n])*)", re.MULTILINE)
+"""A command on a line of its own, or after a colon; another one may follow after "or"."""
 
 
 def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
