@@ -1,6 +1,7 @@
 """The gate, under a real systemd and with real nested machines: when a machine starts, by what `apply` installed."""
 
 import json
+import re
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
     """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
     with gate.host(gate.config(static(CIDR), *HALVES, mode=mode)) as system:
         assert gate.start(system) == 1
-        assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto 2 " in system.journal(KUBE1)
+        assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto kernel " in system.journal(KUBE1)
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
         assert not gate.ours(system)
         gate.remove(system)
@@ -96,6 +97,24 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
         assert gate.is_starting(system)
         system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
         assert gate.has_started(system)
+
+
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_a_default_route_that_goes(mode: str) -> None:
+    """Routes that are there are right without it, and behind a VPN's: nothing is awaited, and none of them moves."""
+    wanted = gate.config(HALVES[0], static("172.16.128.0/17", dev="eth0"))
+    wanted = wanted._replace(route_overlap=expect(CIDR, mode=mode, expected_devs=["eth0"]))
+    with gate.host() as system:
+        gate.apply(system, wanted)
+        before = system.must("ip", "route", "show", "proto", "213")
+        system.must("ip", "route", "del", "default")
+        for command in ("true", "ip tuntap add tun0 mode tun && ip link set tun0 up && ip route add default dev tun0"):
+            system.must("sh", "-c", command)
+            assert gate.start(system) == 0
+            assert gate.pid(system)
+            gate.end(system)
+            assert system.must("ip", "route", "show", "proto", "213") == before
+        assert not re.search("waiting|needs", system.journal(KUBE1))
 
 
 def test_boot() -> None:

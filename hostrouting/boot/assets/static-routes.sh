@@ -58,42 +58,67 @@ say_why() {
 # Makes the routes as configured. If that fails, they are as before; `reasons` says why, and
 # `is_final` whether waiting is in vain.
 attempt() {
-  local lock=/run/hostrouting/routes try
+  local lock=/run/hostrouting/routes
   written=()
   make_plan
-  if ((${#reasons[@]} + ${#changes[@]} + ${#optional[@]} == 0)); then
+  if ((${#reasons[@]})); then
+    return 1
+  fi
+  if ((${#changes[@]} + ${#optional[@]} == 0)); then
     return 0
   fi
   # One run at a time; without a lock where /run is full or read-only.
-  { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
-  for try in 1 2 3; do
-    make_plan # another run may have written meanwhile; and what was written is read back
-    if ((${#reasons[@]} || ! ${#changes[@]})); then
-      break
-    fi
-    if ((try == 3)); then
-      reasons=("another program also changes these routes: ${changes[0]}")
-      break
-    fi
-    write_changes || break
-  done
+  if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
+    flock -w 10 7
+  fi
+  write_and_read_back
   if ((${#reasons[@]})); then
     take_back
   elif ((${#optional[@]})); then
     batch -force "${optional[@]}" >/dev/null
   fi
-  if ((${#reasons[@]} == 0 && ${#written[@]})); then
+  exec 7<&-
+  if ((${#reasons[@]})); then
+    return 1
+  fi
+  if ((${#written[@]})); then
     say 6 "changed routes: ${#written[@]}"
   fi
-  exec 7<&-
-  ((${#reasons[@]} == 0))
+  return 0
+}
+
+write_and_read_back() {
+  local writes
+  for writes in 0 1 2; do
+    make_plan # another run may have written before this one had the lock
+    if ((${#reasons[@]} || ${#changes[@]} == 0)); then
+      return
+    fi
+    if ((writes == 2)); then
+      reasons=("another program also changes these routes: ${changes[0]}")
+      return
+    fi
+    if ! write_changes; then
+      return
+    fi
+  done
 }
 
 # Reads the host. Sets the changes that are left to do, with what takes each back (undos), those
 # that may fail (optional), and the reasons if the changes cannot be made.
 make_plan() {
+  for _ in 1 2 3; do
+    read_plan
+    if [[ ! $is_torn ]]; then
+      return
+    fi
+  done
+  reasons=('the routes changed while they were read')
+}
+
+read_plan() {
   local kind change undo unread='ip or awk was killed, or is missing'
-  changes=() undos=() optional=() reasons=() is_final=''
+  changes=() undos=() optional=() reasons=() is_final='' is_torn=''
   settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind change undo; do
     case $kind in
       change)
@@ -106,6 +131,7 @@ make_plan() {
         reasons+=("$change")
         is_final=1
         ;;
+      torn) is_torn=1 ;;
       unread) unread=$change ;;
     esac
   done || {
@@ -172,7 +198,7 @@ batch() { # OPTION COMMAND...; a signal does not cut it short
 # --- The plan -------------------------------------------------------------------------------------
 # Reads the settings up to an empty line, then the lists of `ip`. Prints lines with two or three
 # fields:
-#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, unread LINE
+#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, torn, unread LINE
 #
 # A route is kept as entries: one, or in IPv6 one for each next hop, because there each can be of
 # another program; Linux lists the protocol of the first. Entries with one `place` exclude each other.
@@ -181,7 +207,7 @@ planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
 /^Dump was interrupted/ {
-  print "missing\tthe routes changed while they were read"
+  print "torn"
   next
 }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
