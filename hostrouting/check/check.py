@@ -210,7 +210,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
                     unsafe.append(Unsafe(first, last, "earlier-rule", cause))
         in_doubt = ranges_of(parts, _doubts_in)
         for opinions, first, last in in_doubt:
-            doubts += ((_with_own_pods(judge, opinion, first, last), first, last) for opinion in opinions)
+            for opinion in opinions:
+                doubts.append((_with_own_pods(judge, opinion, first, last), first, last))
     for name, prefix in not_judged(judge.fib):
         # Without a default route, it matters whether there is one that is not judged.
         if not prefix.length or any(prefix in block or block in prefix for block in blocks):
@@ -236,13 +237,17 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
 
 
 def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opinion:
-    """The doubt about a range; that about a default route names the node's own pods there, which go with the rest."""
+    """The doubt about a range; that about a default route names the node's own pods in it."""
     if doubt.name != "default-routes":
         return doubt
-    pods = [str(prefix.ip if prefix.length == judge.fib.width else prefix) for prefix in judge.own_pods_in(first, last)]
+    pods: list[str] = []
+    for prefix in judge.own_pods_in(first, last):
+        is_single = prefix.length == judge.fib.width
+        pods.append(str(prefix.ip if is_single else prefix))
     if not pods:
         return doubt
-    return doubt._replace(reason=f"{doubt.reason}, even those to this node's pods ({spoken(pods)})")
+    reason = f"{doubt.reason}, even those to this node's pods ({spoken(pods)})"
+    return doubt._replace(reason=reason)
 
 
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:

@@ -1,8 +1,8 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
-the first one of a network card, which the tunnel's hides (`routes.uplink`). Doubt belongs to devices: what leaves
-through others is not.
+the first one of a network card, which the tunnel's hides (`routes.uplink`). A modem's or a tap's is not, if it is the
+only way out. Doubt belongs to devices: what leaves through others is not.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> 
 def _counting(defaults: Iterable[Route], links: Mapping[str, Link]) -> Counts:
     """Whether the default routes of a device count.
 
-    A dummy's count where there is no other: k3s asks for one on a node without a router, because
-    kube-proxy gives packets to services another destination only if they have a route.
+    A dummy's count where there is no other. k3s asks for one on a node without a router, because
+    packets to services need a route before kube-proxy gives them another destination.
     """
     return leads_out if devs_out(defaults, links) else _is_dummy
 
@@ -82,19 +82,25 @@ def is_tap(link: Link | None) -> bool:
 def _is_uplink_tap(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
     """Whether these devices, the only ones with a default route, are taps without a card beside them.
 
-    A virtual machine's or a rootless node's uplink may be a tap, and so may the bridge of Open
-    vSwitch in user space.
+    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
+    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
     """
     if not all(is_tap(links[dev]) for dev in devs):
         return False
-    addresses = (address for address in fib.snapshot.addresses if address.scope == SCOPE_UNIVERSE)
-    holders = {address.dev for address in addresses if address.ip.version == fib.family}
-    return not any(may_be_card(links[dev], links) for dev in holders & links.keys())
+    for address in fib.snapshot.addresses:
+        is_usable = address.ip.version == fib.family and address.scope == SCOPE_UNIVERSE
+        if is_usable and may_be_card(links.get(address.dev), links):
+            return False
+    return True
 
 
-def may_be_card(link: Link, links: Mapping[str, Link]) -> bool:
-    """Whether the device may lead to the network of the host; a bridge does with a port that does."""
-    if is_tunnel(link) or not leads_out(link) or devices_of(link.name, link.kind):
+def may_be_card(link: Link | None, links: Mapping[str, Link]) -> bool:
+    """Whether the device may lead to the network of the host.
+
+    A CNI's device does not. A bridge does if it has another port than those of containers and
+    virtual machines.
+    """
+    if link is None or is_tunnel(link) or not leads_out(link) or devices_of(link.name, link.kind):
         return False
     if link.kind == "bridge":
         ports = (port for port in links.values() if port.master == link.name)
@@ -103,7 +109,7 @@ def may_be_card(link: Link, links: Mapping[str, Link]) -> bool:
 
 
 def _may_pass_over_defaults(fib: Fib) -> bool:
-    """Whether plain packets may take a rule that is not judged, so that the lookup does not come to a default route."""
+    """Whether plain packets may take a rule that is not judged, and so miss a default route."""
     for step in fib.steps():
         is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
         is_about_all = step.rule.dst is None or step.rule.invert

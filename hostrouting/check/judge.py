@@ -164,9 +164,9 @@ class Judge:
         return find_uplinks(self.fib, self.links, self.named)
 
     def opinion(self, decision: Decision, *, is_selected: bool = False) -> Opinion:
-        """What is to be said of packets that end so; `is_selected` if a mark or a pods' device has selected them.
+        """What is to be said of packets that end so; own addresses cut a route into many ranges.
 
-        Own addresses cut a route into many ranges: it is judged once.
+        `is_selected` says that a mark, or the device on which pods' packets arrive, has selected them.
         """
         route = decision.route
         if route is None:
@@ -221,16 +221,17 @@ class Judge:
             rows = [row for row in rows if any(self._is_of(other, row[0]) for other in others)] or rows
             names = spoken([cni.name for cni, _ in rows], last="or")
             return Opinion(FINE, "allowed", f"{rows[0][1].pattern} ({names})")
-        may_be_meant = self.lacks_card and dev in self.links and may_be_card(self.links[dev], self.links)
+        may_be_meant = self.lacks_card and may_be_card(self.links.get(dev), self.links)
         if may_be_meant and (route.has_gateway or self._is_connected(dev, route)):
             return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.devs, dev}), last="or"))
         return Opinion(ESCAPE, "overlap", dev)
 
     @cached_property
     def lacks_card(self) -> bool:
-        """Whether no default route says which network card is the uplink: a tunnel or a dummy has the only one.
+        """Whether no default route says which card is the uplink: a tunnel or a dummy has the only one.
 
-        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes may be what is meant.
+        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes
+        may be what is meant.
         """
         if self.named or self.uplinks.card is not None:
             return False
@@ -291,7 +292,7 @@ class Judge:
         return [(dev, cni) for dev, cni, device in rows if device.use == "pod" or dev == "cilium_host"]
 
     def own_pods_in(self, first: int, last: int) -> tuple[Prefix, ...]:
-        """The addresses of this node's pods among these, by the routes to their devices and bridges."""
+        """The networks of this node's pods among these addresses, by the routes to their devices."""
         prefixes: dict[Prefix, None] = {}
         for route in self.fib.routes:
             is_among = route.prefix.first <= last and first <= route.prefix.last
@@ -352,8 +353,8 @@ class Judge:
     def _opinion_of_other(self, end: End, plain: Decision, packet: Packet) -> Opinion:
         """What is to be said of packets that differ from the others of this kind at a rule.
 
-        Known ones are fine: each early return below is one kind. The rest is fine where a plain packet would be, and
-        otherwise opaque, because nobody knows whether the cluster sends such packets.
+        Known ones are fine: each early return below is one kind. The rest is fine where a plain
+        packet would be, and otherwise opaque: the cluster may send such packets.
         """
         rule, decision = end.rule, end.decision
         conditions = {name: value for name, value in conditions_of(rule) if (name, value) != ("iif", "lo")}
@@ -382,7 +383,7 @@ class Judge:
     def _brings_pods_packets(self, dev: str) -> bool:
         """Whether packets of pods arrive on this device: on one of a known CNI.
 
-        With `podCidrs`, what arrives from the pods of this node is judged on its own, source by source.
+        With `podCidrs`, what arrives from this node's pods is judged on its own, source by source.
         """
         uses = {device.use for _, device in self._rows(dev)} - {"marked"}
         if self.pods:

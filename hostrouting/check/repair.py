@@ -69,7 +69,7 @@ class Repair(NamedTuple):
 
 
 class Caught(NamedTuple):
-    """An escaping part whose packets would be fine elsewhere than at the uplink, if what catches them were gone."""
+    """An escaping part that would be fine elsewhere than at the uplink, if what catches it were gone."""
 
     part: Part
     """The part as it would be then."""
@@ -79,7 +79,8 @@ class Caught(NamedTuple):
     @property
     def cause(self) -> str:
         """Why no route by the uplink is right, in words that follow a colon."""
-        return f"[{self.catching[0]}] hides [{self.part.decision.route}], which these packets would take without it"
+        hidden = self.part.decision.route
+        return f"[{self.catching[0]}] hides [{hidden}], which these packets would take without it"
 
 
 class Bare(NamedTuple):
@@ -96,14 +97,15 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if not escapes:
         return Repair()
     bare = _without_what_catches(judge, escapes)
-    below = {
-        part.first: ("below-a-cni", bare.caught[part.first].cause, bare.caught[part.first].catching)
-        for part in escapes
-        if part.first in bare.caught and _length(judge.fib, part) is not None
-    }
+    below: dict[int, _Why] = {}
+    for part in escapes:
+        caught = bare.caught.get(part.first)
+        if caught is not None and _length(judge.fib, part) is not None:
+            below[part.first] = ("below-a-cni", caught.cause, caught.catching)
 
     def no_repair(reason: str, cause: str) -> Repair:
-        return Repair(unsafe=_unsafe(parts, {part.first: (reason, cause, ()) for part in escapes} | below))
+        reasons: dict[int, _Why] = dict.fromkeys((part.first for part in escapes), (reason, cause, ()))
+        return Repair(unsafe=_unsafe(parts, reasons | below))
 
     dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
     if isinstance(way, str):
@@ -125,10 +127,10 @@ def _unsafe(parts: Iterable[Part], reasons: dict[int, _Why]) -> tuple[Unsafe, ..
 
 
 def _without_what_catches(judge: Judge, escapes: Iterable[Part]) -> Bare:
-    """Take the routes of these escapes out of the tables, then those that catch the packets next, until none does.
+    """Take the routes of these escapes out of the tables, then those that catch the packets next.
 
-    An escape is judged by its route alone. So a route by which some packets escape is right for no others, and all such
-    routes can go at once. The devices that are expected stay those of the whole host.
+    An escape is judged by its route alone: a route by which some packets escape is right for no
+    others, so all such routes can go at once. What is expected stays what the whole host expects.
     """
     fib = judge.fib
     decisions = {part.first: part.decision for part in escapes}
@@ -190,7 +192,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
 
 
 def _leads_out_of(link: Link | None) -> bool:
-    """Whether a route by this expected device leads out of the host: a tap that is not in doubt is the only uplink."""
+    """Whether a route by this expected device leads out; a tap that is not in doubt is the uplink."""
     return not is_tunnel(link) or is_tap(link)
 
 
@@ -246,7 +248,7 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route
 
 
 def _spans(fib: Fib, parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[Span]:
-    """The parts that a route with these next hops would change, now or once what catches their packets is gone."""
+    """The parts that a route with these next hops would change, now or on the bare host."""
     next_hops = {*way.next_hops}
     for part in parts:
         route, is_fine = part.decision.route, part.grade == FINE
@@ -279,8 +281,11 @@ def _proven(
     for part, old in zip(now, before, strict=True):
         if old.opinion.grade != ESCAPE or part.grade == FINE:
             continue
-        why = f"with these routes, {rest}"
-        reasons[part.first] = below.get(old.first) or _reason(judge.fib, old, part.first, repair.resolved, why)
+        why = below.get(old.first)
+        if why is None:
+            cause = f"with these routes, {rest}"
+            why = _reason(judge.fib, old, part.first, repair.resolved, cause)
+        reasons[part.first] = why
     return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
 
 

@@ -187,13 +187,15 @@ def _deletion_command(route: Route) -> str:
 
 
 def _removal(routes: Sequence[Route]) -> str:
-    """What to do about routes that catch packets; the network of an address comes back with its device."""
+    """What to do about routes that catch packets; an address brings its network's route back."""
     commands = " && ".join(map(_deletion_command, routes))
-    devs = {dev: None for route in routes if route.protocol == PROTOCOL_KERNEL for dev in route.devs}
-    if devs:
-        lasting = f"give {spoken([*devs])} another network"
-        return f"{lasting}, or, until its next setup, as root: {commands}"
-    return f"if that is not intended, as root: {commands}"
+    connected: dict[str, None] = {}
+    for route in routes:
+        if route.protocol == PROTOCOL_KERNEL:
+            connected |= dict.fromkeys(route.devs)
+    if not connected:
+        return f"if that is not intended, as root: {commands}"
+    return f"give {spoken([*connected])} another network, or, until it is set up again, as root: {commands}"
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -237,10 +239,10 @@ def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wai
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
-    unsafe = (
+    ranges_by_why = (
         ((unsafe.reason, unsafe.cause, unsafe.catching), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe
     )
-    for (reason, cause, catching), ranges in _extents(family.family, unsafe).items():
+    for (reason, cause, catching), ranges in _extents(family.family, ranges_by_why).items():
         where = spoken(ranges, most=_RANGES)
         claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
         facts = {"reason": reason, "ranges": ranges}
@@ -264,7 +266,7 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
 
 
 def _takes(route: Route, before: Fib, after: Fib, dev: str, network: Prefix) -> bool:
-    """Whether packets to some addresses of this network, which left through the device, take the new route."""
+    """Whether the new route takes packets to this network, which left through the device before."""
     if route.prefix not in network and network not in route.prefix:
         return False
     common = max(route.prefix, network, key=attrgetter("length"))

@@ -59,8 +59,10 @@ def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str 
 
 
 CNIS = (
-    # antrea docs/egress.md; pkg/agent/wireguard. Open vSwitch in user space has taps, whose kind is tun.
-    Cni("Antrea", _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None),
+    # antrea docs/egress.md; pkg/agent/wireguard; Open vSwitch in user space has taps (kind tun)
+    Cni(
+        "Antrea", _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None
+    ),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
     # azure-container-networking network/
@@ -99,7 +101,7 @@ CNIS = (
     Cni("GKE", _devices(pod="gke* veth")),
     # kubernetes-sigs/kindnet
     Cni("kindnet", _devices(pod="knet* veth")),
-    # istio cni/pkg/ambient: GENEVE tunnels to this node's ztunnel, which has the packets of pods of any CNI
+    # istio cni/pkg/ambient: tunnels to this node's ztunnel, for the pods of any CNI
     Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
     # squat/kilo --interface, and the bridge of its manifests
     Cni("Kilo", _devices("kilo0 wireguard", bridge="kube-bridge bridge"), serves=None),

@@ -293,9 +293,9 @@ def conditions_of(rule: Rule) -> Conditions:
 
 
 def _plain_meets(rule: Rule, condition: tuple[str, str]) -> bool:
-    """Whether a plain packet meets this condition of a rule: one of user 0, without a mark, a source and a device.
+    """Whether a packet of user 0, without a mark, a source and a device, meets this condition.
 
-    While a packet has no source, IPv4 compares `from` with 0.0.0.0, and IPv6 takes no rule with a `from` as met.
+    While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
     """
     name, value = condition
     if name == "fwmark":

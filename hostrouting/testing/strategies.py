@@ -246,7 +246,7 @@ def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType
 
 @cache
 def _sources(within: Prefix) -> SearchStrategy[Prefix]:
-    """Sources that a rule selects: in the block, or around the address that IPv4 compares while there is none."""
+    """Sources of a rule: in the block, or around 0.0.0.0, which a packet has before it has a source."""
     width = width_of(within.family)
     unbound = st.sampled_from([Prefix(within.family, 0, length) for length in (width, 8)])
     return prefixes(within) | unbound
