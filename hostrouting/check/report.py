@@ -195,7 +195,8 @@ def _removal(routes: Sequence[Route]) -> str:
             connected |= dict.fromkeys(route.devs)
     if not connected:
         return f"if that is not intended, as root: {commands}"
-    return f"give {spoken([*connected])} another network, or, until it is set up again, as root: {commands}"
+    lasting = f"give {spoken([*connected])} another network"
+    return f"{lasting}; this helps until it is set up again, as root: {commands}"
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -253,10 +254,10 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
 def _costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: the networks of other devices that it takes addresses from."""
     judge, routes = family.judge, family.repair.resolved
-    if not routes:
-        return
     devs = {dev for escape in family.escapes for dev in escape.decision.devs}
     networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
+    if not routes or not networks:
+        return
     repaired = judge.fib.with_routes(routes)
     for dev, network in networks:
         is_taken = any(_takes(route, judge.fib, repaired, dev, network) for route in routes)
