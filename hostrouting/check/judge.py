@@ -368,9 +368,8 @@ class Judge:
                 if not is_of_pods:
                     return _FINE  # forwarded, and nothing of the cluster's
             elif rule.src is not None:
-                is_chosen = any(source in rule.src for source in self.sources_of(plain))
-                if is_chosen and {*decision.devs} != {*plain.devs}:
-                    return opaque  # TCP looks up a second time, with the source that Linux chose for the plain route
+                if self._is_led_elsewhere(rule.src, plain, decision):
+                    return opaque
                 if self._is_by_source(rule.src, decision):
                     return _FINE
         is_bound = end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
@@ -389,6 +388,14 @@ class Judge:
         if self.pods:
             uses -= _PODS
         return bool(uses)
+
+    def _is_led_elsewhere(self, block: Prefix, plain: Decision, decision: Decision) -> bool:
+        """Whether plain TCP connections end so, although their first lookup ends at the plain route.
+
+        TCP looks up a second time, with the source that Linux chose for the plain route.
+        """
+        is_chosen = any(source in block for source in self.sources_of(plain))
+        return is_chosen and {*decision.devs} != {*plain.devs}
 
     def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
         """Whether packets with a source in this block are forwarded, or leave through their source's device."""
