@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
 from hostrouting.routes.plan import SENTENCES, reply_routes
-from hostrouting.routes.uplink import DEAD_ENDS, LIKE_ETHERNET, LINES, NEEDS, NO_TUNNELS
+from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NEEDS, NO_TUNNELS, TAP
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -66,8 +66,16 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
 
 def _class_settings() -> Iterator[str]:
     """What a device is by its kind or link type. Versions of `ip` print the number or the word of a type."""
-    for name, kinds in (("dead-end", DEAD_ENDS), ("tunnel", LIKE_ETHERNET), ("line", LINES), ("card", NO_TUNNELS)):
-        for kind in sorted(filter(None, kinds)):
+    classes: dict[str, Iterable[str]] = {
+        "dead-end": DEAD_ENDS,
+        "tunnel": LIKE_ETHERNET - {TAP},
+        "tap": {TAP},
+        "line": LINES,
+        "card": NO_TUNNELS - {""},
+        "bridge": {BRIDGE},
+    }
+    for name, kinds in classes.items():
+        for kind in sorted(kinds):
             yield f"kind {kind} {name}"
     for number, word in ((ARPHRD_INFINIBAND, "infiniband"), (ARPHRD_LOOPBACK, "loopback")):
         yield f"link-type {number} dead-end"

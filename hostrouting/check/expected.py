@@ -1,8 +1,9 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
 Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
-the first one of a network card, which the tunnel's hides (`routes.uplink`). A modem's or a tap's is not, if it is the
-only way out. Doubt belongs to devices: what leaves through others is not.
+the first one of a network card, which the tunnel's hides. A provider's line or a tap is not, if it is the only way
+out. Doubt belongs to devices: what leaves through others is not. `routes.uplink` has the rule that says which of these
+devices are in doubt; here is found what the rule is about.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.model.snapshot import ARPHRD_ETHERNET
-from hostrouting.routes.uplink import Counts, devs_below, devs_out, doubtful_devs, is_tunnel, leads_out
+from hostrouting.routes.uplink import (
+    doubtful_devs,
+    has_tunnel,
+    is_line,
+    is_tap,
+    is_tunnel,
+    leads_out,
+)
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -40,47 +47,49 @@ class Uplinks(NamedTuple):
 def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
     """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
     listed = list(_defaults_of(fib))
-    counts = _counting([route for route, _ in listed], links)
-    every = [(route, is_used) for route, is_used in listed if devs_out([route], links, counts)]
+    counting = _counting_devs([route for route, _ in listed], links)
+    every = [(route, is_used) for route, is_used in listed if not counting.isdisjoint(route.devs)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
     with_use = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
     defaults = tuple(route for route, _ in with_use)
     usable = [route for route, is_used in with_use if is_used]
-    devs = named or devs_out(usable[:1], links, counts)
-    below = devs_below(devs, defaults, links)
+    used = usable[0] if usable else None
+    devs = named or counting.intersection(used.devs if used else ())
+    hidden = _first_card(defaults, links) & counting if has_tunnel(devs, links) else frozenset()
     doubtful = frozenset[str]()
-    if usable and not named:
-        counting = devs_out([route for route, _ in every], links, counts)
-        is_only_way = devs == counting and _is_uplink_tap(devs, fib, links)
-        doubtful = doubtful_devs(
-            usable[0], defaults, links, counts=counts, is_only_way=is_only_way
-        )
+    if used and not named:
+        equal = fib.equals(used)
+        rivals = counting.intersection(dev for route in equal for dev in route.devs)
+        is_way_out = is_line(devs, links) or (devs == counting and _are_only_taps(devs, fib, links))
+        doubtful = doubtful_devs(used, devs, rivals, hidden, links, is_line=is_way_out)
         if len(counting) > 1 and _may_pass_over_defaults(fib):
-            doubtful |= counting
-    card = next(iter(below)) if len(below) == 1 else None
+            doubtful |= counting.intersection(dev for route, _ in every for dev in route.devs)
+    card = next(iter(hidden)) if len(hidden) == 1 else None
     return Uplinks(devs | doubtful, doubtful, card, defaults)
 
 
-def _counting(defaults: Iterable[Route], links: Mapping[str, Link]) -> Counts:
-    """Whether the default routes of a device count.
+def _counting_devs(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices whose default routes count.
 
-    A dummy's count where there is no other. k3s asks for one on a node without a router, because
+    A dummy's counts where there is no other. k3s asks for one on a node without a router, because
     packets to services need a route before kube-proxy gives them another destination.
     """
-    return leads_out if devs_out(defaults, links) else _is_dummy
+    devs = {dev for route in defaults for dev in route.devs if dev in links}
+    leading = {dev for dev in devs if leads_out(links[dev])}
+    dummies = {dev for dev in devs if links[dev].kind == "dummy"}
+    return frozenset(leading or dummies)
 
 
-def _is_dummy(link: Link | None) -> bool:
-    return link is not None and link.kind == "dummy"
+def _first_card(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices of the first default route that no tunnel has."""
+    for route in defaults:
+        if not has_tunnel(route.devs, links):
+            return frozenset(route.devs)
+    return frozenset()
 
 
-def is_tap(link: Link | None) -> bool:
-    """Whether the device is a tap: one of the kind tun that looks like Ethernet."""
-    return link is not None and link.kind == "tun" and link.type == ARPHRD_ETHERNET
-
-
-def _is_uplink_tap(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
-    """Whether these devices, the only ones with a default route, are taps without a card beside them.
+def _are_only_taps(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
+    """Whether these devices are taps, and no card of this host has an address.
 
     The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
     Open vSwitch in user space. A VPN's tap has a card beside it, with an address.

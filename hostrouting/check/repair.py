@@ -23,13 +23,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.check.expected import is_tap
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Opinion, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import Uplink, is_tunnel
+from hostrouting.routes.uplink import Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ matter: static-routes.sh does not read them, and a VPN's rules must not decide.
 
 A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it leads through a tunnel,
 or an equal one leads through another device. A route without a device is not planned by a default route in doubt. So
-no route follows a VPN, or changes sides while two devices have equal default routes. A tap is a tunnel here, because a
-VPN can have one, also where `check.expected` knows from the other devices that it is the uplink.
+no route follows a VPN, or changes sides while two devices have equal default routes.
 
 A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if it is usable
 (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes nothing away from a host that works.
@@ -18,7 +17,7 @@ what is missing for that. `plan` finds conflicts with other routes, and `check.e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -42,12 +41,16 @@ _Way: TypeAlias = tuple[NextHop, ...] | str
 
 DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
 """Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own table."""
-LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", "tun"})
+TAP = "tun"
+"""The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
+LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
 """Kinds of tunnels that can look like Ethernet."""
 NO_TUNNELS = frozenset({"", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 """Link types that are not tunnels'. The loopback device has no kind."""
+BRIDGE = "bridge"
+"""The kind of a device that may lead only to guests or pods of this host."""
 LINES = frozenset({"ppp"})
 """Kinds of tunnels that are also a provider's line: not in doubt if they have the only default route."""
 
@@ -62,10 +65,6 @@ NEEDS = {
 """What a route can lack that static-routes.sh says, too."""
 
 
-Counts: TypeAlias = Callable[["Link | None"], bool]
-"""Whether the default routes through a device count."""
-
-
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
     return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in DEAD_ENDS
@@ -78,54 +77,42 @@ def is_tunnel(link: Link | None) -> bool:
     return link.type not in HARDWARE or link.kind in LIKE_ETHERNET
 
 
-def devs_out(
-    routes: Iterable[Route], links: Mapping[str, Link], counts: Counts = leads_out
-) -> frozenset[str]:
-    """The devices of these routes that lead out of the host."""
-    return frozenset(dev for route in routes for dev in route.devs if counts(links.get(dev)))
-
-
-def devs_below(
-    devs: Iterable[str], defaults: Sequence[Route], links: Mapping[str, Link]
-) -> frozenset[str]:
-    """If one of `devs` is a tunnel: the devices of the first default route without one, which it hides."""
-    if not _has_tunnel(devs, links):
-        return frozenset()
-    for route in defaults:
-        if not _has_tunnel(route.devs, links):
-            return devs_out([route], links)
-    return frozenset()
+def is_tap(link: Link | None) -> bool:
+    """Whether the device is one end of a program's cable: of a VPN, a virtual machine or Open vSwitch in user space."""
+    return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
 
 
 def doubtful_devs(
     used: Route,
-    defaults: Sequence[Route],
+    devs: frozenset[str],
+    rivals: frozenset[str],
+    below: frozenset[str],
     links: Mapping[str, Link],
     *,
-    counts: Counts = leads_out,
-    is_only_way: bool = False,
+    is_line: bool,
 ) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones, if Linux uses this one of `defaults`.
+    """The devices of default routes that may not be the intended ones.
 
-    With `is_only_way`, the device of this one is known to be the uplink, although it looks like a tunnel.
+    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and `below` those of the
+    first one of a network card, if a tunnel's hides it. A tunnel that is a line may have the only default route.
     """
-    devs = devs_out([used], links, counts)
-    equal = [route for route in defaults if _rank(route) == _rank(used)]
-    rivals = devs_out(equal, links, counts)
     doubtful: set[str] = set()
     # Several routers advertise themselves, each on its own device.
     if rivals != devs or (used.protocol == PROTOCOL_RA and len(devs) > 1):
         doubtful |= rivals
-    below = devs_below(devs, defaults, links)
-    is_line = all(links[dev].kind in LINES for dev in devs)
-    is_tunnel_in_doubt = _has_tunnel(devs, links) and not is_line and not is_only_way
-    if below or is_tunnel_in_doubt:
+    if below or (has_tunnel(devs, links) and not is_line):
         doubtful |= devs | below
     return frozenset(doubtful)
 
 
-def _has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
+def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
+    """Whether one of the devices is a tunnel."""
     return any(is_tunnel(links.get(dev)) for dev in devs)
+
+
+def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
+    """Whether all of these devices are lines of a provider."""
+    return all(links[dev].kind in LINES for dev in devs)
 
 
 def bare_hop(hop: NextHop) -> NextHop:
@@ -233,12 +220,43 @@ class Uplink:
         if not self._of_main:
             return ""
         used = self._of_main[0]
-        doubtful = doubtful_devs(used, self._of_main, self._links)
+        devs = frozenset(used.devs)
+        equal = [route for route in self._of_main if _rank(route) == _rank(used)]
+        rivals = frozenset(dev for route in equal for dev in route.devs)
+        below: frozenset[str] = frozenset()
+        if has_tunnel(devs, self._links):
+            below = self._first_card()
+        is_alone = is_line(devs, self._links) or self._are_only_taps(devs)
+        doubtful = doubtful_devs(used, devs, rivals, below, self._links, is_line=is_alone)
         if not doubtful:
             return ""
-        why = "tunnel" if _has_tunnel(used.devs, self._links) else "equal"
-        devs = spoken(sorted(doubtful), last="or")
-        return NEEDS[why].format(devs=devs, route=used)
+        why = "tunnel" if has_tunnel(devs, self._links) else "equal"
+        return NEEDS[why].format(devs=spoken(sorted(doubtful), last="or"), route=used)
+
+    def _are_only_taps(self, devs: Iterable[str]) -> bool:
+        """Whether these are taps, and no card of this host has an address.
+
+        A VPN's tap has a card beside it. The uplink of a virtual machine can be a tap, with bridges for its guests.
+        """
+        if not all(is_tap(self._links.get(dev)) for dev in devs):
+            return False
+        everywhere = Prefix.of(LINK_LOCAL)
+        for route in self._direct:
+            is_address = route.type == "local" and route.prefix not in everywhere
+            if is_address and any(self._is_card(dev) for dev in route.devs):
+                return False
+        return True
+
+    def _is_card(self, dev: str) -> bool:
+        link = self._links.get(dev)
+        return link is not None and leads_out(link) and not is_tunnel(link) and link.kind != BRIDGE
+
+    def _first_card(self) -> frozenset[str]:
+        """The devices of the first default route of table main that no tunnel has."""
+        for route in self._of_main:
+            if not has_tunnel(route.devs, self._links):
+                return frozenset(route.devs)
+        return frozenset()
 
     def _missing(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if nothing is missing."""

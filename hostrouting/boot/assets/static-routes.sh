@@ -140,11 +140,11 @@ read_plan() {
   }
 }
 
-# Devices come last, because an alias is any text, even of several lines. Errors come before them.
+# Devices come last, because an alias is any text, even of several lines; errors come before them.
 settings_and_lists() {
   local errors links status
   printf '%s\n' "${configuration[@]}" ''
-  # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once: put them behind it.
+  # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once.
   errors=$(ip -N -o route show table all 2>&1 >&3)
   status=$?
   if [[ $errors ]]; then
@@ -262,27 +262,31 @@ function add_wish(   i, name) {
 
 # --- What is there ------------------------------------------------------------
 
-# There can be 100,000 routes: default routes matter, ours, and those to a configured prefix.
+# There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
   if (/^([0-9]+ )?default /) return 1
+  if (("type", $1) in name_of && name_of["type", $1] == "local") return 1
   return $1 in is_wanted || $2 in is_wanted || index($0 " ", " proto " ours " ")
 }
 
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
-function read_device(   dev, part, type, kind) {
+function read_device(   dev, part, word, kind, of_type) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
   split($0, part, /\\ +/)
-  split(part[2], type, /[\/ ]/)
-  split(part[3], kind, " ")
-  gsub(/[][]/, "", type[2]) # [1], or ether
-  if (kind[1] ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind[1] = ""
-  is_dead_end[dev] = class_of_type[type[2]] == "dead-end" || class_of_kind[kind[1]] == "dead-end"
-  is_line[dev] = class_of_kind[kind[1]] == "line"
-  is_tunnel[dev] = class_of_kind[kind[1]] == "tunnel"
-  if (kind[1] != "" && class_of_kind[kind[1]] != "card" && class_of_type[type[2]] == "")
-    is_tunnel[dev] = 1
+  split(part[2], word, /[\/ ]/)
+  gsub(/[][]/, "", word[2]) # [1], or ether
+  of_type = class_of_type[word[2]]
+  split(part[3], word, " ")
+  kind = word[1]
+  if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
+  is_up[dev] = $3 ~ /[<,]UP[,>]/
+  is_dead_end[dev] = of_type == "dead-end" || class_of_kind[kind] == "dead-end"
+  is_tunnel[dev] = class_of_kind[kind] ~ /^(tunnel|tap)$/
+  if (kind != "" && class_of_kind[kind] != "card" && of_type == "") is_tunnel[dev] = 1
+  is_line[dev] = class_of_kind[kind] == "line"
+  is_tap[dev] = class_of_kind[kind] == "tap" && of_type == "card"
+  is_bridge[dev] = class_of_kind[kind] == "bridge"
 }
 
 function leads_out(dev) {
@@ -320,12 +324,17 @@ function read_route(text,   words, word, at, i, item) {
       more = more " " item
   }
   if (prefix ~ /\/0$/ && is_for_all()) keep_default_route(text)
+  if (type == "local ") note_address()
   if (table == "" && (prefix in is_wanted || protocol == ours)) keep_entries(text)
 }
 
 # Whether it is for all packets, and not one of ours, which may go.
 function is_for_all() {
   return type == "" && protocol != ours && more !~ / (from |tos 0x|expires [-0])/
+}
+
+function note_address() {
+  if (prefix !~ /^fe[89ab]/) has_address[family, dev_of[1]]
 }
 
 function whole(prefix) {
@@ -474,7 +483,7 @@ function doubt(   d, used, devs, rivals, name) {
   }
   if (has_tunnel(devs)) {
     rivals = devs_below(devs)
-    if (rivals != devs || !are_lines(devs)) {
+    if (rivals != devs || !may_be_alone(devs)) {
       value["devs"] = rivals
       doubt_of[family] = "tunnel"
     }
@@ -508,9 +517,24 @@ function has_tunnel(devs,   n, dev) {
   return 0
 }
 
-function are_lines(devs,   n, dev) {
-  for (n = split(devs, dev, " or "); n; n--) if (!is_line[dev[n]]) return 0
-  return 1
+# Whether they may be the only way out: lines of a provider, or taps where no card has an address.
+# The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
+function may_be_alone(devs,   n, dev, i, lines, taps, card) {
+  n = split(devs, dev, " or ")
+  for (i = 1; i <= n; i++) {
+    lines += is_line[dev[i]]
+    taps += is_tap[dev[i]]
+  }
+  if (taps == n) {
+    for (card in is_up)
+      if ((family, card) in has_address && is_card(card)) return 0
+    return 1
+  }
+  return lines == n
+}
+
+function is_card(dev) {
+  return leads_out(dev) && !is_tunnel[dev] && !is_bridge[dev]
 }
 
 # --- Planning a configured route ----------------------------------------------

@@ -57,6 +57,8 @@ GUISES: tuple[dict[str, tuple[int, str]], ...] = (
     {"wg0": (519, "wwan")},
     {"wg0": (1, "dummy")},
     {"eth1": (32, "ipoib"), "wg0": (65534, "tun")},
+    {"eth0": (1, "tun")},
+    {"eth0": (1, "bridge"), "wg0": (1, "tun")},
 )
 """The link types and kinds as which devices are shown to both."""
 

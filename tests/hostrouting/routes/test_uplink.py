@@ -218,6 +218,22 @@ class TestDoubt:
             assert "proto hostrouting" in needed
         assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", "a named device is never"
 
+    @pytest.mark.parametrize(
+        ("interfaces", "is_in_doubt"),
+        [
+            ([("tap0", "10.0.2.15/24")], False),
+            ([("tap0", "10.0.2.15/24"), ("docker0", "172.17.0.1/16")], False),
+            ([("tap0", "10.0.2.15/24"), ("eth0", "10.0.0.4/24")], True),
+            ([("tap0", "10.0.2.15/24"), ("ib0", "172.16.0.4/16")], False),
+        ],
+        ids=str,
+    )
+    def test_a_tap_may_be_the_only_way_out(self, interfaces: list[tuple[str, str]], *, is_in_doubt: bool) -> None:
+        """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it."""
+        docker0 = Link(name="docker0", index=0, kind="bridge")
+        there = host(interfaces, [away("tap0")], links=[TAP0, docker0, *LINKS])
+        assert way(there).startswith("a dev in the configuration, such as tap0") is is_in_doubt
+
     def test_several_routers(self) -> None:
         """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all are used."""
         hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
