@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import (
-    doubtful_devs,
-    has_tunnel,
-    is_line,
-    is_tap,
-    is_tunnel,
-    leads_out,
-)
+from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, is_tap, is_tunnel, leads_out
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
