@@ -67,7 +67,7 @@ def test_it_boots_gated() -> None:
             system.must("rm", LAYOUT.step_path(step))
             assert system.run("systemctl", "start", unit).returncode == 1
             assert f"hostrouting: {unit}: {step} failed" in system.journal(unit)
-        assert system.show(LAYOUT.probe_unit, "ActiveState") == "activating", "it tries again"
+            assert system.show(unit, "ActiveState") == "activating", "it tries again"
         for unit in UNITS:
             verified = system.run("systemd-analyze", "verify", unit).stderr.splitlines()
             assert not [line for line in verified if unit in line]
