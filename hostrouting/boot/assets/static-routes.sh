@@ -201,7 +201,8 @@ batch() { # OPTION COMMAND...; a signal does not cut it short
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, torn, unread LINE
 #
 # A route is kept as entries: one, or in IPv6 one for each next hop, because there each can be of
-# another program; Linux lists the protocol of the first. Entries with one `place` exclude each other.
+# another program; Linux lists the protocol of the first. Entries with the same `place` (prefix and
+# metric) exclude each other.
 # shellcheck disable=SC2016 # a program of awk is a text
 planner='
 !is_listing && /^$/ { is_listing = 1; next }

@@ -249,7 +249,7 @@ ENVIRONMENTS = [
 
 
 def test_no_environment_opens_it(gate: Gate) -> None:
-    """Whatever the environment of the manager or of the unit has in it, a refusal stays a refusal with 255."""
+    """Whatever the environment of the manager or of the unit has in it, a refusal stays one, and a success, too."""
     (gate.paths / "evil").write_text("exit 0\n")
     for environment in ENVIRONMENTS:
         given = {name: value.replace("/evil", f"{gate.paths}/evil") for name, value in environment.items()}
