@@ -165,7 +165,8 @@ run_step() { # PATH
     return
   fi
   if ! is_protected "$1"; then
-    report "$name" "$1 is not run: it must be a file (not a link) of root's, and only root may write to it"
+    report "$name" "$1 is not run: it must be a file (not a link) of root's, \
+and only root may write to it"
     return
   fi
   if is_among "$name" "${wanted[@]}"; then
