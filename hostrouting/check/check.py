@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
-from hostrouting.check.report import escape_sentence, find_doubts, phrase_of, verdict_sentence
+from hostrouting.check.report import OWN_PODS, escape_sentence, find_doubts, phrase_of, verdict_sentence
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
@@ -246,7 +246,7 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
         pods.append(str(prefix.ip if is_single else prefix))
     if not pods:
         return doubt
-    reason = f"{doubt.reason}, even those to this node's pods ({spoken(pods)})"
+    reason = OWN_PODS.format(reason=doubt.reason, pods=spoken(pods))
     return doubt._replace(reason=reason)
 
 

@@ -32,7 +32,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, may_be_card
-from hostrouting.config.cni import CNIS, Cni, Device, devices_of
+from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Device, devices_of
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, End, Fib, Packet, conditions_of, pieces
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IP, IPV4, Prefix, borders_of, prefixes_between
@@ -51,10 +51,12 @@ FINE, DOUBT, ESCAPE = 0, 1, 2
 
 _OF_LINK = {PROTOCOL_KERNEL, 9, 16}
 """Protocols that say who is a neighbour: kernel (for an address), ra and dhcp."""
-_EVERYWHERE = {
-    4: borders_of(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
-    6: borders_of(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
+EVERYWHERE = {
+    4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
+    6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
 }
+"""By family: multicast, broadcast, and the addresses of every host or link."""
+_EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.items()}
 """By family: where multicast, broadcast, and the addresses of every host or link begin and end, in turn."""
 _POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
@@ -289,7 +291,7 @@ class Judge:
         """The devices by which routes lead to pods, and whose they are."""
         devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
         rows = ((dev, cni, device) for dev in devs for cni, device in self._rows(dev))
-        return [(dev, cni) for dev, cni, device in rows if device.use == "pod" or dev == "cilium_host"]
+        return [(dev, cni) for dev, cni, device in rows if device.use == "pod" or dev in POD_NETWORKS]
 
     def own_pods_in(self, first: int, last: int) -> tuple[Prefix, ...]:
         """The networks of this node's pods among these addresses, by the routes to their devices."""

@@ -34,7 +34,7 @@ DOUBTS: dict[str, tuple[str, str]] = {
         "in routeOverlap.expectedDevs, name the intended devices",
     ),
     "two-cnis": (
-        "packets to {where} leave through a CNI's device that may be a leftover: {reason}",
+        "packets to {where} leave through a device that a CNI may have left behind: {reason}",
         "remove the leftovers of the CNI that is not used",
     ),
     "doubtful-route": (
@@ -49,6 +49,8 @@ DOUBTS: dict[str, tuple[str, str]] = {
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
+OWN_PODS = "{reason}, even those to pods of this node: {pods}"
+"""The reason of a doubt about the default routes, if packets to pods of this node take them as well."""
 FATES = {
     "no-route": "has no route",
     "blackhole": "is dropped",

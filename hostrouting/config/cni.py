@@ -46,6 +46,9 @@ class Cni(NamedTuple):
     """The other CNIs whose pods its devices can lead to, beside those of the plain bridge plugin; None for any."""
 
 
+POD_NETWORKS = ("cilium_host",)
+"""Devices for networks whose routes show, as those by a pod's device do, that the CNI has pods here."""
+
 BOOT, BIRD, CALICO = 3, 12, 80
 _ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
 _BLOCKS = {4: (20, 32), 6: (116, 128)}

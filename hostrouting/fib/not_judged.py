@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
 
-_BY_DEVICE = {"encap ip", "encap ip6", "encap mpls"}
+BY_DEVICE = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
+NOT_LISTED = "its next hops are not listed"
+ENCAPSULATED = "an encapsulation that may change the destination"
 
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
@@ -35,10 +37,10 @@ def _reason(route: Route) -> str:
     if route.source is not None:
         return f"for packets from {route.source}"
     if route.type == "unicast" and not route.devs:
-        return "its next hops are not listed"
-    return "an encapsulation that may change the destination" if may_change_destination(route) else ""
+        return NOT_LISTED
+    return ENCAPSULATED if may_change_destination(route) else ""
 
 
 def may_change_destination(route: Route) -> bool:
     """Whether an encapsulation may give packets another destination, so that the device of the route says nothing."""
-    return any(word.startswith("encap") and word not in _BY_DEVICE for word in route.unread)
+    return any(word.startswith("encap") and word not in BY_DEVICE for word in route.unread)
