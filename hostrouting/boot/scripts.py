@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.boot.check_settings import check_settings
 from hostrouting.boot.probe_table import render_probe_table
-from hostrouting.config.cni import CNIS
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
@@ -26,6 +26,7 @@ from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, N
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
@@ -93,25 +94,7 @@ def _name_settings(kind: str, name_of: Callable[[int], str], numbers: Sequence[i
 
 def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
-    check = config.route_overlap
-    cidrs = [Prefix.of(cidr) for cidr in check.cidrs]
-    families = " ".join(sorted({str(cidr.family) for cidr in cidrs}))
-    # The script finds the first three by their places.
-    settings = [f"mode {check.mode}", f"state {HostLayout.state_directory}", f"families {families}"]
-    settings += [f"cidr {cidr} {_range(cidr)}" for cidr in cidrs]
-    settings += [f"device {dev}" for dev in check.expected_devs]
-    settings += [f"service {_range(Prefix.of(cidr))}" for cidr in check.service_cidrs]
-    settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]
-    settings += (*_device_settings(), *_refusal_settings())
-    names = {number: protocol_name(number) for number in range(256)}
-    settings += [f"protocol {number} {name}" for number, name in names.items() if name != str(number)]
-    return filled("check-route-overlap.sh", settings)
-
-
-def _range(cidr: Prefix) -> str:
-    """The first and the last address of a CIDR. Linux takes 0.0.0.0 for this host, and cannot be asked about it."""
-    first = max(cidr.first, 1) if cidr.family == IPV4 else cidr.first
-    return f"{as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
+    return filled("check-route-overlap.sh", check_settings(config))
 
 
 def render_probe_script(config: HostRoutingConfig) -> str:
@@ -156,23 +139,3 @@ def asset(name: str) -> str:
         message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
         raise HostError(message, what="file", target=path, errno=error.errno) from error
     return data.decode().removeprefix("#!/bin/bash\n")
-
-
-def _device_settings() -> Iterator[str]:
-    """The devices of CNIs: the kind, what the device is for, the number of the CNI, and a pattern."""
-    for number, cni in enumerate(CNIS, start=1):
-        for device in cni.devices:
-            yield from (f"allow {kind} {device.use} {number} {device.pattern}" for kind in device.kinds)
-
-
-def _refusal_settings() -> Iterator[str]:
-    """The routes with which CNIs refuse packets: family, type, protocol, the number of the CNI, its proof, and lengths.
-
-    The script does not know this node's subnet, so nothing proves that a refusal of the rest of it is the CNI's.
-    """
-    for number, cni in enumerate(CNIS, start=1):
-        for row in cni.refusals:
-            proof = "exclusive" if row.is_exclusive else "nothing" if row.is_node_subnet else "inside"
-            for family, (low, high) in row.lengths.items():
-                for kind in row.types:
-                    yield f"refuse {family} {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {low} {high}"

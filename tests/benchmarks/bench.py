@@ -162,7 +162,7 @@ def gate_row(bench: Bench) -> Iterator[Row]:
 
 
 # What a boot script starts, and the arguments with which that does nothing.
-IDLE = {"ip": "-V", "mawk": "'BEGIN {}'", "sort": "</dev/null", "mv": "--help", "rm": "-f"}
+IDLE = {"ip": "-V", "sed": "p </dev/null", "mawk": "'BEGIN {}'", "sort": "</dev/null", "mv": "--help", "rm": "-f"}
 TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREALTIME/./} - ${begin/./})); exit $status'
 
 
@@ -188,7 +188,7 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         )
         other = "its programs alone"
         methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
-        return beside(work, bench.times(methods, rounds=20, before=before), name, other, 1.8)
+        return beside(work, bench.times(methods, rounds=20, before=before), name, other, 3)
 
     routes, check = render_static_routes_script(config), render_check_script(config)
     flush = partial(run, "ip", "route", "flush", "proto", "213")

@@ -30,7 +30,7 @@ def test_strict() -> None:
         gate.begin_start(system, *names)  # at one moment: all of them get the same answer
         assert [gate.has_started(system, name) for name in names] == [False, False]
         errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", KUBE1)
-        assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in errors
+        assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 dev ib0 proto kernel" in errors
         assert f"{KUBE1} must not start: {LAYOUT.check_step} failed" in errors
         assert gate.markers(system) == {LAYOUT.detected_path}
 

@@ -1,306 +1,1119 @@
 #!/bin/bash
 # Checks that every address of the expected CIDRs leaves through an expected device.
-# Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
-# starts, and right after one ends. So it is asked at these places, and each answer holds up to the next place. Only
-# plain packets of this host are judged: UDP of root, without a mark. UNDECIDED names what this check does not judge.
-# Arguments: the unit that this is for, and the seconds that it may wait for what may still come (60 if absent).
-# Exit status: 1 in STRICT if addresses escape, if there is no default route, or if there is no verdict; otherwise 0.
+#
+# Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a
+# route or of a rule begins, and right after its end. So Linux is asked at these places, and each
+# answer holds up to the next place. Only plain packets of this host are judged: UDP of root,
+# without a mark. What this script does not judge is named, and makes the verdict `undecided`.
+#
+# `examine` runs the passes, one after the other. A pass is a small program of awk that reads lines
+# and prints lines; above each pass stands what its lines mean.
+#
+# Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
+# Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
+# verdict; otherwise 0.
+
 # Data only: no line of it is executed.
 configuration=(
 )
-set -uo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mode=${configuration[0]#* } state=${configuration[1]#* } families=${configuration[2]#* } wait=${2:-60}
-awk=(awk) && hash mawk 2>/dev/null && awk=(mawk -W interactive) # it starts fastest
-# shellcheck disable=SC2016 # the text of a program
-program='
-# An address is text: its family, then its bits. So comparing text compares addresses, in every awk.
-function bits_of(address,   part, n, i, all, bits) {
-  bits = address ~ /:/ ? "6-" : "4-"
-  if (match(address, /[0-9]+[.][0-9.]+$/) && split(substr(address, RSTART), part, "."))
-    address = substr(address, 1, RSTART - 1) sprintf("%02x%02x:%02x%02x", part[1], part[2], part[3], part[4])
-  n = split(address, part, ":"); sub(/::/, ":" substr("0:0:0:0:0:0:0:", 1, 18 - 2 * n), address)
-  for (n = split(address, part, ":"); n; n--) all = substr("0000" part[n], length(part[n]) + 1) all
-  for (i = 1; i <= length(all); i++) bits = bits BITS[substr(all, i, 1)]; return bits
+set -fuo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+declare -A setting # by its first word; of settings with several lines, the last
+
+main() {
+  local line
+  for line in "${configuration[@]}"; do
+    setting[${line%% *}]=${line#* }
+  done
+  trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
+  look
+  while may_improve; do
+    say_what_is_awaited
+    sleep 1
+    look
+  done
+  report
+  exit $((level == 3))
 }
-function spelled(bits,   i, n, address) {
-  for (i = 3; i <= length(bits); i++) {
-    n = 2 * n + substr(bits, i, 1); if (bits ~ /^4/ && i % 8 == 2) { address = address "." n; n = 0 }
-    if (bits ~ /^6/ && i % 16 == 2) { address = address ":" sprintf("%x", n); n = 0 }
-  }
-  sub(/(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address); return address ~ /^::/ ? address : substr(address, 2)
+
+# --- The steps ------------------------------------------------------------------------------------
+
+# Looks at this host once: sets the verdict and the findings.
+look() {
+  local family
+  escapes=() lacking=() doubts=() limits=() repair=() awaited=() failure=''
+  for family in ${setting[families]}; do
+    examine || break
+  done
+  verdict=ok
+  ((${#doubts[@]} == 0)) || verdict=undecided
+  ((${#lacking[@]} == 0)) || verdict=no-default-route
+  ((${#escapes[@]} == 0)) || verdict=overlap
+  [[ ! $failure ]] || verdict=failed
 }
-function after(bits) { return match(bits, /01*$/) ? substr(bits, 1, RSTART - 1) "1" substr(ZEROS, 1, RLENGTH - 1) : "" }
-function before(bits) { return match(bits, /10*$/) ? substr(bits, 1, RSTART - 1) "0" substr(ONES, 1, RLENGTH - 1) : "" }
-function read_prefix(text,   part, rest) { # sets its first and its last address, and its length
-  split(text != "default" ? text : family == 6 ? "::/0" : "0.0.0.0/0", part, "/"); first = bits_of(part[1])
-  rest = part[2] == "" ? 0 : length(first) - 2 - part[2]; first = substr(first, 1, length(first) - rest)
-  prefix = length(first) - 2; last = first substr(ONES, 1, rest); first = first substr(ZEROS, 1, rest)
+
+# Examines one family. If that fails, there is no verdict.
+examine() {
+  local latest facts places answers known findings
+  latest=$(list) || fail "$latest" || return
+  for _ in 1 2 3; do
+    facts=$latest
+    places=$(feed "$facts" | pass "$find_places" | sort -u) || fail || return
+    answers=$(ask "$places") || fail "$answers" || return
+    latest=$(list) || fail "$latest" || return
+    [[ $latest != "$facts" ]] || break # or else the answers may be about other routes
+  done
+  if [[ $latest != "$facts" ]]; then
+    doubts+=('UNDECIDED: the routes keep changing; run: hostrouting check')
+  fi
+  known=$(feed "$facts" | pass "$find_uplink" | pass "$judge_refusals" | pass "$find_leftovers") ||
+    fail || return
+  findings=$(feed "$known" "$answers" | pass "$judge_answers" | pass "$find_ranges") ||
+    fail || return
+  sort_out "$findings"
 }
-function joined(list, new) { return !new || index(", " list ", ", ", " new ", ") ? list : list (list ? ", " : "") new }
-function without(list, known, welcome,   i, n, item, rest) {
-  n = split(list, item, ", ")
-  for (i = 1; i <= n; i++) if (!(item[i] in known) && joined(welcome, item[i]) != welcome) rest = joined(rest, item[i])
-  return rest
+
+feed() { # LINES...
+  printf '%s\n' "$@"
 }
-function doubt(text) { if (!doubts[text]++) notes = notes "UNDECIDED: " text "; run: hostrouting check\n" }
-BEGIN {
-  for (i = 0; i < 16; i++) BITS[sprintf("%x", i)] = (i > 7) "" (i % 8 > 3) "" (i % 4 > 1) "" i % 2
-  ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", TYPES, " ")
-  why["Invalid argument"] = 6; why["No route to host"] = 7; why["Permission denied"] = 8
-  why["Network is unreachable"] = 11
-  for (i = 1; i < ARGC; i++) { $0 = ARGV[i]; read_setting() }
-  # Linux uses its default route for these, unless a rule or route says otherwise.
-  n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-  for (; n; n--) { from[++ranges] = bits_of(spare[n]); to[ranges] = from[ranges]; is_spare[from[ranges]] }
-  LISTS = "rule show\nroute show table all\nend"; QUESTIONS = "/dev/fd/3"; ARGC = 1; start_family()
+
+# Runs a pass over the lines of its input. The settings are its arguments.
+pass() { # PROGRAM
+  "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
 }
-# --- Input: for each family the links, its rules, and the routes of all tables
-/^Command failed / { exit }
-{ latest = $0 } # the line before says why
-/^Object "end" is unknown/ && lines { getline; examine(); start_family(); next } # nothing is missing
-/^Command line is not complete/ { tell(LISTS); next } # the next ip has begun, and knows the links already
-/ expires -/ { next }
-!lines && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
-lines || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[++lines] = $0 }
-lines && /^[0-9]+:\t/ { read_rule(); next }
-lines && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
-!/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
+awk='awk'
+! hash mawk 2>/dev/null || awk=mawk # it starts twice as fast as the others
+
+# Prints the facts: what is there.
+list() {
+  feed 'rule show' 'route show table all' 'link show' | batch | pass "$routes$read_lists"
+}
+
+# Prints each place, and what Linux answers about it.
+ask() { # PLACES
+  {
+    feed "$1"
+    feed "$1" | sed 's/^place [^ ]* \(.*\)/route get fibmatch \1 ipproto 17/' | batch -force ||
+      : # one of the answers was an error
+  } | pass "$routes$read_answers"
+}
+
+# Runs `ip` on the commands of its input. Some versions print their output late and errors at once,
+# so errors are held back, and come behind all else.
+batch() { # OPTION...
+  local errors status
+  { errors=$(ip "-$family" -N -d -o "$@" -batch - 2>&1 >&3); } 3>&1
+  status=$?
+  [[ ! $errors ]] || feed "$errors"
+  return "$status"
+}
+
+# Sets the reason why there is no verdict: the first line that could not be read, if there is one.
+fail() { # [LINES]
+  local lines=${1-}
+  failure='no verdict: ip, awk, sed or sort was killed, or is missing'
+  if [[ $lines == *unread\ * ]]; then
+    lines=${lines#*unread }
+    failure="no verdict: ip failed: ${lines%%$'\n'*}"
+  fi
+  return 1
+}
+
+# Adds the findings to those of this look.
+sort_out() { # FINDINGS
+  local IFS=$'\n' line text
+  for line in $1; do
+    text=${line#* }
+    case $line in
+      escape\ *) escapes+=("$text") ;;
+      lacking\ *) lacking+=("$text") ;;
+      doubt\ *) doubts+=("UNDECIDED: $text") ;;
+      limit\ *) limits+=("$text") ;;
+      repair\ *) repair+=("$text") ;;
+      awaited\ *) awaited+=("$text") ;;
+    esac
+  done
+}
+
+# --- Waiting --------------------------------------------------------------------------------------
+
+wait=${2:-60} said='' next=0
+
+may_improve() {
+  [[ $verdict != ok ]] && ((${#awaited[@]} && SECONDS < wait))
+}
+
+# Says it every 10 s, and at once when it is something else.
+say_what_is_awaited() {
+  local text
+  text=$(joined ', ' "${awaited[@]}")
+  if [[ $text != "$said" ]] || ((SECONDS >= next)); then
+    say 6 "check-route-overlap: waiting ($SECONDS of $wait s) for $text"
+    said=$text next=$((SECONDS + 10))
+  fi
+}
+
+joined() { # SEPARATOR ITEM...
+  local text
+  printf -v text "%s$1" "${@:2}"
+  printf '%s' "${text%"$1"}"
+}
+
+# --- Saying it ------------------------------------------------------------------------------------
+
+# Says the verdict, and leaves it as a marker.
+report() {
+  local notes=() faults=("${escapes[@]}" "${lacking[@]}") marker=('')
+  level=4
+  [[ ! $failure ]] || faults+=("$failure")
+  ((${#repair[@]} == 0)) ||
+    notes+=("ACTION: to see if routes repair this: hostrouting repair ${repair[*]}")
+  notes+=("${doubts[@]}")
+  ((${#limits[@]} == 0)) ||
+    notes+=("only plain packets are judged, and not those of $(joined ', ' "${limits[@]}")")
+  case $verdict in
+    ok) level=6 marker=(ok ok "${notes[@]}") ;;
+    overlap) marker=(detected "${faults[@]}") ;;
+    no-default-route) marker=(detected "$verdict") ;;
+    undecided) marker=(undecided "${notes[@]}") ;;
+  esac
+  if [[ $verdict == undecided ]]; then
+    notes+=('nothing is proven, so this check holds no unit back')
+  elif [[ $verdict != ok && ${setting[mode]} == STRICT ]]; then
+    level=3
+  elif [[ $verdict != ok ]]; then
+    notes+=("the mode is ${setting[mode]}, so this check holds no unit back")
+  fi
+  leave_marker "${marker[@]}" ||
+    say 4 "check-route-overlap: the result cannot be written to ${setting[state]}"
+  say_first 14 "$level" "${faults[@]}"
+  say "$level" "${notes[@]}" "check-route-overlap: $verdict"
+}
+
+say() { # LEVEL LINE...
+  printf "<$1>%s\n" "${@:2}" >&2
+}
+
+# Says the first lines, and counts the others.
+say_first() { # COUNT LEVEL LINE...
+  local count=$1 level=$2 lines=("${@:3}")
+  ((${#lines[@]} == 0)) || say "$level" "${lines[@]:0:count}"
+  ((${#lines[@]} <= count)) || say "$level" "and $((${#lines[@]} - count)) more ranges"
+}
+
+# Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
+leave_marker() { # NAME LINE...
+  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$ name text
+  for name in ok detected undecided; do
+    [[ $name == "$1" || ! -e $path.$name ]] || rm -f "$path.$name" || return
+  done
+  [[ $1 ]] || return 0
+  text=$(feed "${@:2}")
+  [[ -L $path.$1 || ! -f $path.$1 || $(<"$path.$1") != "$text" ]] || return 0
+  mkdir -p "${setting[state]}" || return
+  set -o noclobber # another program's link is never written through
+  feed "$text" >"$new" && mv -fT "$new" "$path.$1" && return
+  rm -f "$new"
+  return 1
+}
+
+# --- Pass 1: what is there ------------------------------------------------------------------------
+# Reads the lists of `ip`, and prints what matters for the expected CIDRs. What is absent is "-".
+#
+# rule ACTION PREFIX FIRST LAST TABLE SELECTS OTHERS TEXT
+#   FIRST and LAST are the ends of the prefix (see Addresses). ACTION is lookup, suppress (a lookup
+#   that passes over default routes), nop, unknown, or the type of a refusal. SELECTS is whether the
+#   rule selects all plain packets, some (by their destination), or none. OTHERS is whether it
+#   treats other packets differently: those of this host (host), or that arrive on one (/DEVICE).
+# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC GATEWAY OBJECT UNCLEAR DEVICES TEXT
+#   OBJECT is the number of a nexthop object, and UNCLEAR why the route is not judged. DEVICES are
+#   those of the next hops that are not dead, as in /eth0/ib0/.
+# routed DEVICE
+#   Unicast routes lead to it, whatever their prefix.
+# protocol NAME
+#   Several routes have it, whatever their prefix.
+# address DEVICE HEX
+#   This is an address of this host.
+# device NAME up|down CLASS
+#   CLASS is card or bridge, or tunnel (packets leave by another device again), or dial-up or tap (a
+#   card, if there is no other), or dummy or dead-end (it does not lead to the network).
+# cni DEVICE CNI USE
+#   The device fits a row of the table of CNIs.
+# unread LINE
+# shellcheck disable=SC2016 # the programs of awk are texts
+read_lists='
+/^\tnh_info / { # the next hops of the route in the line before
+  listed = listed $0
+  next
+}
+listed != "" {
+  print_route("route", listed)
+  listed = ""
+}
+/^[0-9]+: [^ ]+: <.*\\ +link\// {
+  print_device()
+  are_devices = 1
+  next
+}
+are_devices { next } # they come last, because an alias is any text, even of several lines
+/^[0-9]+:\t/ {
+  print_rule()
+  next
+}
+/^[0-9]+ / {
+  read_prefix($2)
+  if ($1 == "1" && $3 == "dev") once("routed " $4)
+  if ($1 == "1" && $5 == "dev") once("routed " $6)
+  if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) print "address", $4, first
+  if ($2 == "default" || overlaps("cidr", first, last)) listed = $0
+  next
+}
+!/^Command failed / { print "unread", $0 }
 END {
-  if (family) { print "ip failed: " latest; exit } # it may have been killed
-  if (repair) { gsub(/,/, "", repair); print "ACTION: to see if routes repair this: hostrouting repair " repair }
-  printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
-  verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
-  print "verdict", verdict, faults + lacks, is_restless + 0, awaited
+  for (number in routes_of)
+    if (routes_of[number] > 1) print "protocol", name_of("proto", number)
 }
-function read_setting() {
-  if ($1 == "families") split($0, families, " ") # after this word
-  if ($1 == "cidr") { cidr[++ranges] = $2; from[ranges] = bits_of($3); to[ranges] = bits_of($4) }
-  if ($1 == "device") configured = joined(configured, $2)
-  if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
-  if ($1 == "protocol") protocol[$2] = $3
-  if ($1 == "allow") { of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5) }
-  if ($1 == "refuse") row[$2, $3, $4] = $0
-}
-function tell(commands) { print commands >QUESTIONS; fflush(QUESTIONS) }
-function start_family(   c) {
-  if (family) tell("route get to") # its ip gives up, because an address is missing
-  if (!(family = families[++turn + 1])) exit
-  below = ""; lines = places = defaults = suppresses = pods = refusals = 0
-  for (c = 1; c <= ranges; c++) if (from[c] ~ "^" family) want(from[c])
-}
-function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
-function read_link(   dev, piece, word, i, n, row_at) {
-  dev = $2; sub(/(@[^@]*)?:$/, "", dev); split($0, piece, /\\ +/); split(piece[3], word, " ")
-  is_down[dev] = $3 !~ /[<,]UP[,>]/; is_tunnel[dev] = word[1] ~ /^(vxlan|geneve|gretap|ip6gretap|tun)$/ || \
-    (word[1] !~ /^(addrgenmode|wwan)?$/ && piece[2] !~ /^link\/(\[(1|32|772)\]|ether|infiniband|loopback)/)
-  if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/ || word[1] ~ /^(dummy|ifb|vrf)$/) is_fabric[dev]
-  else if (!is_tunnel[dev]) is_card[dev]
-  for (n = split(of_kind["any"] of_kind[word[1]], row_at, " "); n; n--) if (dev ~ name[i = row_at[n]]) {
-    if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; has_hidden += is_down[dev] }
-    if (use[i] != "marked") is_allowed_one[dev]; if (use[i] !~ /^(marked|pod)$/) is_allowed[dev]
+
+BEGIN { HAVE_A_VALUE = "^(to|lookup|suppress_prefixlength|realms|proto)$" }
+function print_rule(   i, word, value, text, selects) {
+  prefix = action = table = others = "-"
+  is_known = is_met = 1
+  text = $1
+  for (i = 2; i <= NF; i++) {
+    word = $i
+    value = ""
+    if (word in selectors || word ~ HAVE_A_VALUE) value = $(++i)
+    if (word == "proto") continue # which program made the rule
+    if (word == "lookup") value = name_of("table", value)
+    if (word ~ /^[678]$/ && text !~ / suppress_ifgroup$/) word = name_of("type", word)
+    read_word_of_rule(word, value)
+    text = text " " word (value == "" ? "" : " " value)
   }
+  if ($2 == "not" && action ~ REFUSES) is_known = 0
+  if (!is_known) action = "unknown"
+  selects = "some"
+  if (prefix == "-") selects = is_met == ($2 != "not") ? "all" : "none"
+  if (prefix == "-") prefix = "default"
+  read_prefix(prefix)
+  print "rule", action, prefix, first, last, table, selects, others, text
 }
-function read_rule(   i, rest) { # without its selectors, it has to be a rule that is known
-  read_prefix("default"); for (i = 2; i < NF; i++) if ($i == "to") { read_prefix($(i + 1)); cut() }
-  rest = $0; gsub(/[ \t](from all|to [^ ]+|iif lo|\[(detached|unresolved)\]|(proto|realms) [^ ]+)/, "", rest)
-  if (gsub(/[ \t](from|fwmark|[io]if|uidrange|[sd]port|tos|dsfield|dscp|tun_id|flowlabel) [^ ]+/, "", rest))
-    unjudged = joined(unjudged, "rule " $1 + 0 (family == 6 ? " of IPv6" : ""))
-  if (rest !~ /^[0-9]+:(\tnot)? (lookup [^ ]+( suppress_prefixlength [0-9]+)?|goto [0-9]+|nop|[678]) *$/)
-    doubt("this check does not know what rule [" $0 "] means")
-  if (/\tfrom all / && match(rest, / lookup [0-9]+/)) is_plain[family, substr(rest, RSTART + 8, RLENGTH - 8)]
-  suppresses += / suppress_/ && (/\tnot / || !/ to /); if (/\tnot /) read_prefix("default")
-  if (/ to /) except(); if (rest ~ / [68] *$/) add_refusal(rest ~ / 6 *$/ ? 6 : 8)
+function read_word_of_rule(word, value) {
+  if (word == "to") prefix = value
+  else if (word == "lookup") {
+    table = value
+    action = "lookup"
+  } else if (word == "suppress_prefixlength") action = "suppress"
+  else if (word == "nop" || word ~ REFUSES) action = word
+  else if (word in selectors) {
+    if (!is_met_by_plain_packets(word, value)) is_met = 0
+    if (word == "iif" && value != "lo") others = "/" value
+    else if (word != "iif" && word " " value != "from all" && others == "-") others = "host"
+  } else if (word !~ /^(not|realms|\[detached\]|\[unresolved\])$/) is_known = 0
 }
-function except(   spare) { for (spare in is_spare) if (first <= spare && spare <= last) delete is_spare[spare] }
-function read_route(   devs) { # there can be 100,000; those outside the expected CIDRs do not matter
-  if (/ proto (12|80) /) traces[family, value("proto")]++ # of BIRD and of Calico
-  read_prefix($2); if ($1 == 9) except()
-  if ($2 != "default") { if (is_judged(first, last)) cut(); else return }
-  devs = devices()
-  if (devs in of && /^[12] /) { pod[++pods] = first; pod_to[pods] = last; pod_of[pods] = of[devs] } # or its own address
-  if ($3 == "from" || / tos 0x/) { unjudged = joined(unjudged, "routes by tos or source"); return }
-  if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[++defaults] = $0
-  if ($2 == "default" && (family, value("table")) in is_plain && !without(devs, is_card)) below = joined(below, devs)
-  if ($2 == "default" && / table 255 /) doubt("this check does not judge route " named())
-  if ($1 ~ /^[678]$/) add_refusal($1)
-  else if (family == 6 || $2 == "default") # equal default routes are one
-    alike[key()] = joined(alike[key()], devs)
+# These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
+function is_met_by_plain_packets(word, value) {
+  if (word == "from") return value == "all" || (family == 4 && value ~ /^0[.]0[.]0[.]0/)
+  if (word == "iif") return value == "lo"
+  if (word == "fwmark") return value ~ /^0(x0)?(\/|$)/
+  if (word == "uidrange") return value ~ /^0-/
+  return 0
 }
-function is_judged(begin, end,   c) { # usually in the CIDR of the last call, because routes are sorted
-  for (c = 0; c <= ranges; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
+
+function print_device(   i, dev, state, part, type, kind) {
+  dev = $2
+  sub(/(@[^@]*)?:$/, "", dev)
+  state = $3 ~ /[<,]UP[,>]/ ? "up" : "down"
+  split($0, part, /\\ +/) # where -o joins lines
+  type = part[2] # link/ether, or link/[1]
+  sub(/ .*/, "", type)
+  gsub(/link\/|[][]/, "", type)
+  kind = part[3] ""
+  sub(/ .*/, "", kind)
+  print "device", dev, state, class_of(kind, type)
+  for (i = 1; i <= rows; i++)
+    if (row_kind[i] == kind && dev ~ row_name[i]) print "cni", dev, row_cni[i], row_use[i]
 }
-function cut() { want(first); want(after(last)) }
-function want(address) { if (address && is_judged(address, address) && !wanted[address]++) place[++places] = address }
-# About the route in $0: what follows a word; what routes have in common if Linux may use any of them; its name.
-function value(word,   w) { split(substr($0, index($0, " " word " ") + 1), w, " "); return w[1] == word ? w[2] : 0 }
-function key() { return family $2 " " value("table") " " value("metric") " " ($2 == "default" ? "" : value("pref")) }
-function named(   proto, table) {
-  proto = value("proto"); table = value("table"); if (proto in protocol) proto = protocol[proto]
-  return "[" ($1 == 1 ? "" : TYPES[$1] " ") $2 " proto " proto (table == 254 ? "" : " table " table) "]"
-}
-function devices(   hop, i, devs) { # of the next hops that Linux may use; -o joins lines with \ and a tab
-  for (i = split($0, hop, /\\\tnexthop/); i; i--) if (hop[i] !~ / dead / && match(hop[i], / dev [^ ]+/))
-    devs = joined(devs, substr(hop[i], RSTART + 5, RLENGTH - 5))
-  return devs
-}
-function add_refusal(type,   i, part) { # of a rule, or a route, which may be of a CNI
-  refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last
-  owner[refusals] = proof[refusals] = is_block[refusals] = ""; if (/:\t/ || $2 == "default") return
-  for (i = 1; i <= services; i++) if (first <= service_to[i] && service[i] <= last) return
-  is_block[refusals] = prefix >= (family == 4 ? 20 : 64); split(row[family, type, value("proto")], part, " ")
-  if (part[7] && part[7] <= prefix && prefix <= part[8]) {
-    owner[refusals] = part[5]; proof[refusals] = part[6]; is_traced[refusals] = value("proto")
-  }
-}
-# --- The answers
-function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
-  for (gap = places; gap > 1;) for (i = (gap = int(gap / 3) + 1) + 1; i <= places; place[n + gap] = held) {
-    held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
-  }
-}
-# Asks Linux, and then lists rules and routes again, which must be the same as before. A failure has two lines.
-function ask(   n, i, m, others, line, reason) {
-  others = turn > 1 ? 3 : 4 # commands so far: a failure has the number of its command
-  for (n = i = 1; n <= places;) { # this many fit into the pipe while nobody reads it
-    for (; i <= places && i < n + 50; i++) print "route get fibmatch " spelled(place[i]) " ipproto 17" >QUESTIONS # UDP
-    tell(i > places ? LISTS : "end")
-    while ((getline line) > 0 && line !~ /^Object "end" /)
-      if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
-      else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
-        sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[++m]) is_restless = 1
-      }
-      else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) }
-      else if (reason in why && line ~ ":" n + others "$") answer[n++] = why[reason]; else break
-    getline line; others++; if (n != i) { latest = "no answer for " spelled(place[n]) ": " reason; exit }
-  }
-  if (m != lines) is_restless = 1
-}
-# Sets the devices of the default route; if that is through InfiniBand, or a VPN hides it, of the next one in its table.
-function learn(   i, table, has_none, usable, halves) {
-  for (i in is_spare) if (i ~ "^" family) {
-    $0 = answer[at[i]]; has_none += /^11$/; halves += $2 ~ "/1$"; if (/^1 default / && leads_out()) return
-    if (NF > 1) table = value("table")
-  }
-  for (i = 1; i <= defaults; i++) {
-    $0 = default_route[i]; usable += /^1 /
-    if (table != value("table") || suppresses) continue
-    if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
-  }
-  is_obscure = halves || (usable && (table || suppresses || !has_none))
-}
-function leads_out(   devs) { # by a device that is not InfiniBand or lo
-  devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
-  return uplink = without(joined(devs, alike[key()] ""), is_fabric)
-}
-function is_for_pods(n,   i, p, has_pod, is_proven, yes, no) { # Linux does not say which of several refuses
-  for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
-    has_pod = 0; is_proven = proof[i] == "exclusive"
-    for (p = pods; p; p--) if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
-      if (pod[p] == pod_to[p]) has_pod = 1
-      if (proof[i] == "inside" && index(pod_of[p], " " owner[i] " ")) is_proven = 1
-    }
-    if (!is_used[owner[i]] || !is_proven) no = 1
-    if ((is_used[owner[i]] && (proof[i] != "nothing" || has_pod || has_hidden)) || \
-      (owner[i] && traces[family, is_traced[i]] > 1) || (is_block[i] && has_pod)) yes = 1
-  }
-  if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
-  return yes
-}
-function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty if nothing is
-  $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected
-  if (NF == 1 && is_for_pods(n)) return ""
-  what = $1 == 11 ? "NO-ROUTE\thas no route" : "REFUSED\tis refused (" TYPES[$1] ")"
-  if (NF == 1) return what (via ? "; expected via " via : "")
-  if (is_own = place[n] ~ /^(4-1110|4-01111111|4-1+$|6-1111111(1|010))/) return "" # multicast, loopback, broadcast
-  # By a pod device, only single addresses are fine. Below a tunnel, so is a network of a card whose default route it
-  # hides; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
-  if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
-  else bad = without(devices(), is_allowed_one, via)
-  if (is_tunnelled && bad && (below ? (!configured || !/ via /) && !without(bad, none, below) : \
-    !configured && !/ via / && !without(bad, is_card))) bad = "?"
-  if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes with one object, IPv6 names any
-  else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) {
-    is_own = $2 !~ "/" && $2 != "default"
-    return /^2 / && !is_own ? "OWN-RANGE\tdoes not leave this host: " named() : ""
-  }
-  if (!devices() || (!bad && family == 4 && /^[35] /) || (!bad && without(alike[key()] "", is_allowed, via))) bad = "?"
-  if (bad == "?") doubt("this check does not judge route " named())
-  return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
-}
-function judge(c,   n, what, was, start, stop, part, is_over) { # an address of this host may be a part of a range
-  for (n = at[from[c]]; !is_over; n++) {
-    is_over = n > places || place[n] > to[c]; what = is_over ? "" : fault_at(n)
-    if (!is_over && (is_own || what == was)) continue
-    if (was) {
-      split(was, part, "\t"); faults++; repair = joined(repair, cidr[c])
-      start = spelled(start); stop = spelled(is_over ? to[c] : before(place[n]))
-      print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
-    }
-    start = place[n]; was = what
-  }
-}
-function examine(   c, i, n, dev, reason) { # one family
-  sort(); for (n = 1; n <= places; n++) at[place[n]] = n
-  ask(); if (is_restless) doubt("the routes keep changing")
-  is_obscure = is_tunnelled = 0; uplink = competes = ""; learn(); expected = configured ? configured : uplink
-  for (i = split(expected, dev, ", "); i; i--) {
-    if (is_tunnel[dev[i]] && (configured || defaults > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
-    if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
-  }
-  reason = is_obscure ? "rules or routes hide the default route" : is_tunnelled ? "a tunnel has the default route" : \
-    uplink && competes ? "default routes compete" : ""
-  if (reason && !configured) doubt(reason " in IPv" family ": set expectedDevs")
-  if (!uplink && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
-  if (expected || is_obscure) { for (c = 1; c in cidr; c++) if (from[c] ~ "^" family) judge(c) }
-  else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
+function class_of(kind, type) {
+  if (("type", type) in class_of_device) return class_of_device["type", type]
+  if (("kind", kind) in class_of_device) return class_of_device["kind", kind]
+  if (type == "1" || type == "ether")
+    return ("ethernet", kind) in class_of_device ? class_of_device["ethernet", kind] : "card"
+  return kind == "" ? "card" : "tunnel"
 }
 '
-# The `ip` of a family answers all that is asked about it, so only one is started. It lists while awk reads its program.
-look() {
-  trap '' PIPE # if ip has failed, this shell goes on: awk says why it failed
-  coproc { # an ip that ends because it was told to exits with 255
-    for family in $families; do ip "-$family" -N -d -o -force -batch - 2>&1; (($? == 255)) || exit; done
+# shellcheck disable=SC2016
+routes='
+function print_route(fact, listed,   n, word, i, devices) {
+  gsub(/\\?\t/, " ", listed) # which join lines
+  n = split(listed, word, " ")
+  type = name_of("type", word[1])
+  refuses = type ~ REFUSES
+  field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
+  field["metric"] = field["expires"] = hops = 0
+  text = type == "unicast" ? word[2] : type " " word[2]
+  for (i = 3; i <= n; i++) {
+    if (word[i] == "nh_info") i = end_of_object(word, i, n)
+    else if (word[i] == "dev") add_hop(word[++i]) # it can have any name, such as "via"
+    else if (word[i] ~ /^(table|proto|scope|metric|pref|nhid|expires|error)$/) {
+      add_field(word[i], name_of(word[i], word[i + 1]))
+      i++
+    } else add_word(word[i], word[i + 1])
   }
-  printf '%s\n' 'link show' 'rule show' 'route show table all' end >&"${COPROC[1]}"
-  # Opened anew: with 3>&, bash would close it for the program that it executes.
-  exec "${awk[@]}" "$program" "${configuration[@]}" <&"${COPROC[0]}" 3>"/dev/fd/${COPROC[1]}"
+  if (field["expires"] ~ /^-/) return # it is over
+  devices = "/"
+  for (i = 1; i <= hops; i++) if (!is_dead[i]) devices = union(devices, "/" hop[i] "/")
+  if (devices == "/" && unclear == "-" && type == "unicast") unclear = "no-hops"
+  read_prefix(word[2])
+  print fact, type, word[2], first, last, field["table"], field["proto"], field["metric"], \
+    field["via"], field["nhid"], unclear, devices, text
 }
-say() { printf '%s\n' "${@/#/<$level>}" >&2; }
-level=6 said='' next=0 looks=0
-trap 'rm -f "$state"/route-overlap.{ok,detected,undecided}; exit 1' TERM # no verdict, no marker
-while :; do # once a second while something may still come
-  mapfile -t output < <(look)
-  [[ ${output[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
-  verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
-  if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
-    if [[ $awaited != "$said" ]] || ((SECONDS >= next)); then
-      say "check-route-overlap: waiting ($SECONDS of $wait s) for $awaited" && said=$awaited next=$((SECONDS + 10))
-    fi
-    sleep 1
-  else ((changes && ++looks < 3)) || break; fi
-done
-if [[ $verdict ]]; then unset 'output[-1]'; else output=("no verdict: ${output[*]: -1}"); fi
-faults=("${output[@]:0:count}") notes=("${output[@]:count:5}")
-level=3 marker=${verdict:+detected} lines=("${faults[@]}")
-[[ $verdict != ok ]] || level=6 marker=ok lines=(ok "${notes[@]}")
-[[ $verdict != undecided ]] || level=4 marker=undecided lines=("${notes[@]}")
-[[ $verdict != no-default-route ]] || lines=("$verdict")
-[[ $mode == STRICT || $level == 6 ]] || level=4
-((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
-say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
-# A marker is whole or absent, and no failure here changes the verdict. One that is right already is not written again.
-path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' failed=''
-[[ ! $marker ]] || printf -v text '%s\n' "${lines[@]}"
-[[ ! -f $path.$marker || -L $path.$marker ]] || { IFS='' read -r -d '' old <"$path.$marker"; } 2>/dev/null
-if [[ $text != "$old" ]]; then
-  set -C # so another program's link is never written through
-  [[ -d $state ]] || mkdir -p "$state"
-  { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || { rm -f "$new"; failed=1; }
-fi
-for name in ok detected undecided; do
-  [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name" || failed=1
-done
-[[ ! $failed ]] || level=4 say "check-route-overlap: the result cannot be written to $state"
-exit $((level == 3))
+function add_hop(dev) {
+  if (refuses) return # IPv6 lists lo
+  hop[++hops] = dev
+  is_dead[hops] = 0
+  text = text " dev " dev
+}
+function add_field(word, value) {
+  field[word] = value
+  text = text noteworthy(word, value)
+}
+function add_word(word, next_word) {
+  if (word == "via") field["via"] = "via"
+  if (word == "dead") is_dead[hops] = 1
+  if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
+  if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
+  text = text " " word
+}
+# What is said of a field, in the words of `ip`; nothing if the value is the usual one.
+function noteworthy(word, value) {
+  if (word " " value ~ /^(table main|scope global|metric 0|pref medium|error .*)$/) return ""
+  return word == "expires" ? " expires" : " " word " " value
+}
+# Only the next hops of an object matter.
+function end_of_object(word, i, n) {
+  while (i < n && word[i + 1] !~ /^(nexthop|via|dev)$/) i++
+  return i
+}
+'
+
+# --- Pass 2: where to ask -------------------------------------------------------------------------
+# place HEX ADDRESS
+# shellcheck disable=SC2016
+find_places='
+BEGIN {
+  for (i = 1; i <= count["cidr"]; i++) add(first_of["cidr", i])
+}
+/^(rule|route) / {
+  add($FIRST)
+  add(after($LAST))
+}
+function add(hex) {
+  if (overlaps("cidr", hex, hex)) print "place", hex, address_of(hex)
+}
+'
+
+# --- Pass 3: what Linux answers -------------------------------------------------------------------
+# place HEX ADDRESS
+# answer TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC GATEWAY OBJECT UNCLEAR DEVICES TEXT
+#   The same as of a route. Where packets are refused, there is only the TYPE of the refusal, and
+#   where no route is for them, only "no-route".
+# unread REASON
+# shellcheck disable=SC2016
+read_answers='
+$1 == "place" {
+  place[++places] = $0
+  next
+}
+/^[0-9]+ / {
+  answer[++answers] = $0
+  next
+}
+/^\tnh_info / {
+  answer[answers] = answer[answers] $0
+  next
+}
+/^Command failed / { # the line before says why, and the number at the end which question it was
+  sub(/.*:/, "")
+  why[$0] = reason
+  next
+}
+{
+  reason = $0
+  sub(/^[^:]*: /, "", reason)
+}
+END {
+  for (i = 1; i <= places; i++) {
+    print place[i]
+    if (!(i in why) && n < answers) print_route("answer", answer[++n])
+    else if (i in why && why[i] in error) print "answer", error[why[i]]
+    else no_answer(place[i], i in why ? why[i] : reason)
+  }
+  if (n < answers) no_answer(place[places], "there are too many answers")
+}
+function no_answer(question, reason,   part) {
+  split(question, part, " ")
+  print "unread no answer for " part[3] ": " reason
+  exit 1
+}
+'
+
+# --- Pass 4: the expected devices -----------------------------------------------------------------
+# Adds to the facts:
+#
+# expected DEVICES
+# doubtful DEVICES
+#   It is unclear whether packets should leave by these.
+# beside DEVICES
+#   The same of these, beside a tunnel.
+# direct DEVICES
+#   The same of packets that leave by these without a gateway.
+# equal TABLE METRIC DEVICES
+#   Linux uses any of the default routes with these: together they leave by these devices.
+# doubt TEXT, lacking TEXT, awaited TEXT
+#
+# What counts is the first default route that leads to the network, in the first table that plain
+# packets look up.
+# shellcheck disable=SC2016
+find_uplink='
+BEGIN {
+  CARDS = "card|bridge"
+  TUNNELS = "tunnel|dial-up|tap"
+  LEADING = CARDS "|" TUNNELS
+  expected = doubtful = beside = direct = addressed = of_cnis = "/"
+}
+{ print }
+$1 == "rule" && $SELECTS == "all" && $ACTION ~ /^(lookup|suppress)$/ {
+  looked_up[++lookups] = $TABLE
+  passes_over[lookups] = $ACTION == "suppress"
+}
+$1 == "rule" && $ACTION == "unknown" { is_hidden = 1 }
+$1 == "route" && $PREFIX == "default" && $TYPE == "unicast" {
+  if ($UNCLEAR ~ /^(from|tos)$/) is_hidden = 1
+  else default_route[++defaults] = $0
+}
+$1 == "route" && $PREFIX ~ /\/1$/ && $TYPE == "unicast" { is_hidden = 1 }
+$1 == "address" { addressed = union(addressed, "/" $2 "/") }
+$1 == "device" {
+  class[$2] = $4
+  is_up[$2] = $3 == "up"
+}
+$1 == "cni" { of_cnis = of_cnis $2 "/" }
+END {
+  uplink = leaving_by(LEADING, 0)
+  if (uplink == "/") uplink = leaving_by("dummy", 0)
+  used = chosen
+  if (leaving_by(LEADING "|dummy", 1) != "/") is_hidden = 1
+  if (named != "/") expect_named()
+  else if (uplink != "/") expect_uplink()
+  else if (is_hidden)
+    print "doubt rules or routes hide the IPv" family " default route; " remedy["default-routes"]
+  else print "lacking NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route"
+  print "expected", expected
+  print "doubtful", doubtful
+  print "beside", beside
+  print "direct", direct
+  say_what_is_awaited()
+}
+
+# The devices of these classes by which the first default route with such a device leaves. It sets
+# `chosen`, the route. With `all`, routes that a lookup passes over count, too.
+function leaving_by(classes, all,   i, d, devs) {
+  for (i = 1; i <= lookups; i++)
+    for (d = 1; d <= defaults; d++) {
+      $0 = default_route[d]
+      if ($TABLE != looked_up[i] || (passes_over[i] && !all)) continue
+      devs = of_class(classes, $DEVICES)
+      if (devs == "/") continue
+      chosen = $0
+      return devs
+    }
+  return "/"
+}
+function of_class(classes, list,   n, dev, i, those) {
+  n = split(list, dev, "/")
+  those = "/"
+  for (i = 2; i < n; i++) if (class[dev[i]] ~ "^(" classes ")$") those = those dev[i] "/"
+  return those
+}
+
+function expect_named() {
+  expected = named
+  if (of_class(TUNNELS, named) != "/") direct = leaving_by(CARDS, 1)
+}
+function expect_uplink() {
+  find_equal_routes()
+  if (of_class(CARDS, uplink) != uplink) doubt_tunnel(leaving_by(CARDS, 1))
+  expected = union(uplink, doubtful)
+}
+# Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
+function find_equal_routes(   d, rank, own, devs) {
+  $0 = used
+  rank = $TABLE " " $METRIC
+  devs = own = $DEVICES
+  if ($PROTOCOL == "ra" && own ~ /^\/.+\/.+\/$/) doubtful = uplink
+  for (d = 1; d <= defaults; d++) {
+    $0 = default_route[d]
+    if ($TABLE " " $METRIC == rank) devs = union(devs, $DEVICES)
+  }
+  if (devs != own) doubtful = of_class(LEADING, devs)
+  print "equal", rank, devs
+}
+# The device by which the packets of a tunnel leave may be the one that is meant: the card whose
+# default route is hidden, or without that, any card.
+function doubt_tunnel(card,   cards) {
+  cards = without(of_cnis, of_class("card", addressed))
+  if (card != "/") doubtful = union(doubtful, union(uplink, card))
+  else if (of_class("tunnel", uplink) != "/" || (of_class("tap", uplink) != "/" && cards != "/"))
+    doubtful = union(doubtful, uplink)
+  if (card == "/" && of_class("dial-up", uplink) == "/") beside = cards
+}
+function without(some, list,   n, dev, i, rest) {
+  n = split(list, dev, "/")
+  rest = "/"
+  for (i = 2; i < n; i++) if (!has(some, dev[i])) rest = rest dev[i] "/"
+  return rest
+}
+function say_what_is_awaited(   n, dev, i) {
+  n = split(named == "/" ? uplink : named, dev, "/")
+  for (i = 2; i < n; i++) if (!is_up[dev[i]]) print "awaited the device", dev[i]
+  if (uplink == "/" && !is_hidden) print "awaited an IPv" family " default route"
+}
+'
+
+# --- Pass 5: routes and rules that refuse packets -------------------------------------------------
+# Adds to the facts:
+#
+# refusal TYPE FIRST LAST OWNER TEXT
+#   A CNI refuses the addresses of its pods that no pod has. OWNER is "cni" if the refusal is as the
+#   table of CNIs says, and what the table asks for is there. It is "perhaps" if there is only a
+#   trace of the CNI, or a pod of any CNI inside; or else "nobody".
+# shellcheck disable=SC2016
+judge_refusals='
+{ print }
+$1 == "rule" && $SELECTS != "none" { add_refusal("[rule " words_from(RULE_TEXT) "]") }
+$1 == "route" {
+  add_refusal("[" words_from(TEXT) "]")
+  if ($GATEWAY == "-") add_thing($FIRST, $LAST, $TABLE, $DEVICES)
+}
+$1 == "protocol" { is_in_use[$2] }
+$1 == "address" { add_thing($3, $3, "any", "/" $2 "/") }
+$1 == "cni" {
+  cnis_of[$2] = cnis_of[$2] " " $3 " "
+  runs[$3] = 1
+}
+$1 == "expected" { expected = $2 }
+END {
+  for (i = 1; i <= refusals; i++) {
+    $0 = refusal[i]
+    print "refusal", $TYPE, $FIRST, $LAST, owner_of_refusal(), text[i]
+  }
+}
+function add_refusal(named) {
+  if ($TYPE !~ REFUSES) return
+  refusal[++refusals] = $0
+  text[refusals] = named
+}
+function add_thing(first, last, table, devices) {
+  things++
+  thing_first[things] = first
+  thing_last[things] = last
+  thing_table[things] = table
+  thing_devices[things] = devices
+}
+
+function owner_of_refusal(   i, part, size, cni, proof) {
+  if ($1 == "rule" || $PREFIX == "default") return "nobody"
+  if (overlaps("service", $FIRST, $LAST)) return "nobody"
+  find_things_inside($FIRST, $LAST, $TABLE)
+  size = split($PREFIX, part, "/") > 1 ? part[2] : family == 4 ? 32 : 128
+  for (i = 1; i <= refusing; i++) {
+    if (refuses_with[i] != $TYPE " " $PROTOCOL) continue
+    if (size < shortest[i] || longest[i] < size) continue
+    cni = refuser[i]
+    proof = proof_of[i]
+    if (proof == "device" && cni in runs) return "cni"
+    if (proof == "inside" && index(cnis_inside, " " cni " ")) return "cni"
+    if (proof == "first" && index(cnis_at_first, " " cni " ")) return "cni"
+    if (proof == "first") continue # it is of another node, or of nobody
+    if (cni in runs || $PROTOCOL in is_in_use) return "perhaps"
+  }
+  return holds_pod ? "perhaps" : "nobody"
+}
+# Sets the CNIs whose devices have routes or addresses inside these ends, or an address at the
+# first, and whether one of these is of a single pod.
+function find_things_inside(first, last, table,   i, n, dev, d, cnis) {
+  cnis_inside = cnis_at_first = ""
+  holds_pod = 0
+  for (i = 1; i <= things; i++) {
+    if (thing_first[i] < first || last < thing_last[i]) continue
+    if (thing_first[i] == first && thing_last[i] == last) continue
+    if (thing_table[i] != "any" && thing_table[i] != table) continue
+    n = split(thing_devices[i], dev, "/")
+    for (d = 2; d < n; d++) {
+      if (has(expected, dev[d])) continue
+      cnis = cnis_of[dev[d]]
+      cnis_inside = cnis_inside cnis
+      if (thing_table[i] == "any" && thing_first[i] == first) cnis_at_first = cnis_at_first cnis
+      if (cnis != "" && thing_first[i] == thing_last[i]) holds_pod = 1
+    }
+  }
+}
+'
+
+# --- Pass 6: what CNIs have left behind -----------------------------------------------------------
+# Adds to the facts:
+#
+# rival DEVICE REASON
+#   It leads to the pods of one CNI, but there are pods of another.
+# network FIRST LAST DEVICE
+#   The network of an expected card, or of a bridge for pods. No CNI has a route inside.
+# shellcheck disable=SC2016
+find_leftovers='
+{ print }
+$1 == "expected" { expected = $2 }
+$1 == "routed" { is_routed[$2] }
+$1 == "route" && $PROTOCOL == "kernel" && $GATEWAY == "-" && $FIRST != $LAST {
+  network[++networks] = $0
+}
+$1 == "cni" {
+  dev_of[++found] = $2
+  cni_of[found] = $3
+  use_of[found] = $4
+  if ($4 == "bridge") is_bridge[$2]
+}
+END {
+  for (i = 1; i <= networks; i++) {
+    $0 = network[i]
+    split($DEVICES, dev, "/")
+    if (has(expected, dev[2]) || dev[2] in is_bridge) print "network", $FIRST, $LAST, dev[2]
+  }
+  for (i = 1; i <= found; i++)
+    if (use_of[i] ~ /^(network|bridge)$/) find_rival(dev_of[i])
+}
+function find_rival(dev,   i) {
+  for (i = 1; i <= found; i++) {
+    if (!(dev_of[i] in is_routed)) continue
+    if (use_of[i] != "pod" && !(dev_of[i] in leads_to_pods)) continue
+    if (is_served(dev, cni_of[i])) continue
+    once("rival " dev " pods of " name_of_cni(cni_of[i]) " (" dev_of[i] ")")
+    return
+  }
+}
+# Whether one of the CNIs of a device leads to the pods of a CNI.
+function is_served(dev, cni,   i) {
+  for (i = 1; i <= found; i++) {
+    if (dev_of[i] != dev || use_of[i] !~ /^(network|bridge)$/) continue
+    if (cni_of[i] == cni || (cni_of[i], cni) in serves) return 1
+    if (use_of[i] == "network" && (cni_of[i], "any") in serves) return 1
+  }
+  return 0
+}
+'
+
+# --- Pass 7: what is right ------------------------------------------------------------------------
+# Prints the messages of the passes before, and:
+#
+# judged HEX fine|own
+# judged HEX escape KIND TEXT
+# judged HEX doubt NAME REASON
+#   About the packets to a place. An address of this host (own) may be a part of any range.
+# pods PREFIX FIRST LAST
+#   They are on this node.
+# doubt TEXT
+# limit TEXT
+# shellcheck disable=SC2016
+judge_answers='
+/^(doubt|lacking|awaited) / { print }
+$1 == "unread" { print "doubt", not_judged("[" words_from(2) "]") }
+$1 == "rule" {
+  if ($ACTION == "unknown") print "doubt", not_judged("rule " words_from(RULE_TEXT))
+  if ($OTHERS != "-") rule_for_others[++others] = $0
+}
+$1 == "route" { read_route() }
+$1 == "cni" { uses[$2] = uses[$2] "/" $4 "/" }
+$1 == "rival" { rival[$2] = words_from(3) }
+$1 == "network" {
+  add_range("network", $2, $3)
+  owner_of_network[count["network"]] = $4
+}
+$1 == "expected" { expected = $2 }
+$1 == "doubtful" { doubtful = $2 }
+$1 == "beside" { beside = $2 }
+$1 == "direct" { direct = $2 }
+$1 == "equal" { of_equal_routes[$2, $3] = $4 }
+$1 == "lacking" { is_lacking = 1 }
+$1 == "refusal" { refusal[++refusals] = $0 }
+$1 == "place" { place = $2 }
+$1 == "answer" && !is_lacking { print "judged", place, opinion() }
+END {
+  find_pods()
+  say_limits()
+}
+
+function read_route() {
+  if ($UNCLEAR ~ /^(from|tos)$/) print "doubt", not_judged("route " route() reason())
+  if ($TYPE == "unicast") unicast_route[++unicast_routes] = $0
+  routes_by[$OBJECT]++
+}
+function expected_devices() { return spoken(expected, ", ") }
+function route() { return "[" words_from(TEXT) "]" }
+function reason() { return " (" why_unclear[$UNCLEAR] ")" }
+
+# What is to be said of the answer in $0.
+function opinion(   is_single) {
+  if ($TYPE == "no-route" && expected == "/") return "fine" # the default route is in doubt
+  if ($TYPE == "no-route") return "escape NO-ROUTE has no route; expected via " expected_devices()
+  if (NF == TYPE) return opinion_of_refusal($TYPE)
+  if (overlaps("own", place, place)) return "own"
+  if (family == 6 && $OBJECT != "-" && (routes_by[$OBJECT] > 1 || place < $FIRST || $LAST < place))
+    $UNCLEAR = "object" # IPv6 may answer with any route by the same nexthop object
+  if ($UNCLEAR != "-") return "doubt not-judged route " route() reason()
+  is_single = $FIRST == $LAST
+  if ($TYPE == "local" && !is_single) return "escape OWN-RANGE does not leave this host: " route()
+  if ($TYPE == "local") return "own"
+  if ($TYPE ~ /^(broadcast|anycast)$/ && $PROTOCOL == "kernel" && is_single) return "own"
+  return opinion_of_route(is_single)
+}
+function opinion_of_route(is_single,   devs, n, dev, i, view, doubt, bad) {
+  bad = "/"
+  if (expected == "/") return "fine"
+  devs = $DEVICES
+  if ($PREFIX == "default" && ($TABLE, $METRIC) in of_equal_routes)
+    devs = of_equal_routes[$TABLE, $METRIC]
+  n = split(devs, dev, "/")
+  for (i = 2; i < n; i++) {
+    view = opinion_of_device(dev[i], is_single)
+    if (view == "escape") bad = bad dev[i] "/"
+    else if (view != "fine") doubt = view
+  }
+  if (bad != "/")
+    return "escape OVERLAP routes via " spoken(bad, ", ") " " route() ", expected " \
+      expected_devices()
+  if (doubt != "") return doubt
+  if (family == 4 && $TYPE ~ /^(broadcast|multicast)$/)
+    return "doubt doubtful-route TCP does not connect by " route()
+  return "fine"
+}
+function opinion_of_device(dev, is_single,   i, rival) {
+  if (has(doubtful, dev)) return "doubt default-routes " spoken(in_order(doubtful), " or ")
+  if (has(expected, dev)) return "fine"
+  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return "fine"
+  if (!is_of_cni(dev, is_single)) {
+    if (!has(beside, dev) && !(has(direct, dev) && $GATEWAY == "-")) return "escape"
+    return "doubt default-routes " spoken(in_order(expected dev "/"), " or ")
+  }
+  rival = rival_of(dev, is_single)
+  return rival == "" ? "fine" : "doubt two-cnis " dev " beside " rival
+}
+# Whether a CNI uses the device for plain packets. A pod has a single address.
+function is_of_cni(dev, is_single) {
+  return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
+}
+function is_of_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
+
+# What shows that a CNI has left this device, or this route, behind; "" if nothing does.
+function rival_of(dev, is_single,   i) {
+  for (i = 1; i <= count["network"] && !is_single; i++) {
+    if ($FIRST < first_of["network", i] || last_of["network", i] < $LAST) continue
+    if (owner_of_network[i] != dev) return "the network of " owner_of_network[i]
+  }
+  return rival[dev] ""
+}
+
+# Linux does not say which route or rule refuses, so each that may be it is looked at.
+function opinion_of_refusal(type,   i, answer, by, owners) {
+  answer = $0
+  for (i = 1; i <= refusals; i++) {
+    $0 = refusal[i]
+    if ($2 != type || place < $3 || $4 < place) continue
+    owners = owners " " $5
+    by = by (by == "" ? "" : " or ") words_from(6)
+  }
+  $0 = answer
+  if (owners ~ /cni/ && owners !~ /nobody|perhaps/) return "fine"
+  if (owners ~ /cni|perhaps/) return "doubt doubtful-route " by " refuses them, perhaps for pods"
+  return "escape REFUSED is refused (" type ")" (by == "" ? "" : " by " by) \
+    (expected == "/" ? "" : "; expected via " expected_devices())
+}
+
+function find_pods(   i, dev) {
+  for (i = 1; i <= unicast_routes; i++) {
+    $0 = unicast_route[i]
+    split($DEVICES, dev, "/")
+    if (is_of_pods(dev[2])) print "pods", $PREFIX, $FIRST, $LAST
+  }
+}
+
+# Of rules by the device on which packets arrive, those matter that select packets of pods.
+function say_limits(   i, dev) {
+  for (i = 1; i <= others; i++) {
+    $0 = rule_for_others[i]
+    dev = substr($OTHERS, 2)
+    if ($OTHERS == "host" || is_of_pods(dev))
+      once("limit rule " ($RULE_TEXT + 0) (family == 6 ? " of IPv6" : ""))
+  }
+}
+'
+
+# --- Pass 8: the ranges ---------------------------------------------------------------------------
+# Puts neighbouring places together about which the same is said, and prints the messages:
+#
+# escape TEXT
+# repair CIDR
+# doubt TEXT
+# shellcheck disable=SC2016
+find_ranges='
+$1 == "judged" {
+  place[++places] = $2
+  opinion[places] = words_from(3)
+  at[$2] = places
+  next
+}
+$1 == "pods" {
+  add_range("pods", $3, $4)
+  prefix_of_pods[count["pods"]] = $2
+  next
+}
+{ once($0) }
+END {
+  if (!places) exit
+  for (c = 1; c <= count["cidr"]; c++) find_ranges_of(c)
+  for (i = 1; i <= subjects; i++) say_doubt(subject[i])
+}
+function find_ranges_of(c,   i, current, start) {
+  current = "fine"
+  for (i = at[first_of["cidr", c]]; i <= places && place[i] <= last_of["cidr", c]; i++) {
+    if (opinion[i] == "own" || opinion[i] == current) continue
+    say_range(c, current, start, before(place[i]))
+    start = place[i]
+    current = opinion[i]
+  }
+  say_range(c, current, start, last_of["cidr", c])
+}
+function say_range(c, opinion, start, stop,   range) {
+  if (opinion == "fine") return
+  range = address_of(start)
+  if (start != stop) range = range "–" address_of(stop)
+  $0 = opinion
+  if ($1 == "escape") {
+    print "escape", $2 ": expected CIDR", cidr[c], "(" range ")", words_from(3)
+    once("repair " cidr[c])
+    return
+  }
+  if ($2 == "default-routes") add_pods(opinion, start, stop)
+  if (start == first_of["cidr", c] && stop == last_of["cidr", c]) range = cidr[c]
+  if (!(opinion in ranges)) subject[++subjects] = opinion
+  if (ranges[opinion]++ < 3) where[opinion] = listed(where[opinion], range)
+}
+# Notes which pods of this node have addresses in the range.
+function add_pods(opinion, start, stop,   i) {
+  for (i = 1; i <= count["pods"]; i++) {
+    if (last_of["pods", i] < start || stop < first_of["pods", i]) continue
+    if ((opinion, i) in is_noted) continue
+    is_noted[opinion, i]
+    pods_in[opinion] = listed(pods_in[opinion], prefix_of_pods[i])
+  }
+}
+function say_doubt(opinion,   reason) {
+  $0 = opinion
+  reason = words_from(3)
+  if (pods_in[opinion] != "")
+    reason = put(put(own_pods, "{reason}", reason), "{pods}", pods_in[opinion])
+  if (ranges[opinion] > 3) where[opinion] = where[opinion] " and " ranges[opinion] - 3 " more"
+  if ($2 == "not-judged") once("doubt " not_judged(reason))
+  else print "doubt", filled(sentence[$2], where[opinion], reason) "; " remedy[$2]
+}
+function listed(list, item) { return list (list == "" ? "" : ", ") item }
+function filled(text, where, reason) {
+  return put(put(text, "{where}", where), "{reason}", reason)
+}
+function put(text, hole, words,   i) {
+  i = index(text, hole)
+  return i ? substr(text, 1, i - 1) words substr(text, i + length(hole)) : text
+}
+'
+
+# --- Settings, and what the passes share ----------------------------------------------------------
+# shellcheck disable=SC2016
+settings='
+BEGIN {
+  # The columns of routes, answers and rules, and those of the first two, and of rules.
+  TYPE = ACTION = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
+  PROTOCOL = 7; METRIC = 8; GATEWAY = 9; OBJECT = 10; UNCLEAR = 11; DEVICES = 12; TEXT = 13
+  SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
+  REFUSES = "^(blackhole|unreachable|prohibit)$"
+
+  named = "/"
+  for (i = 1; i < ARGC; i++) {
+    $0 = ARGV[i]
+    read_setting($NF ~ /:/ ? 6 : 4)
+  }
+  ARGC = 1 # these are not names of files
+}
+function read_setting(its_family) {
+  if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
+    add_range($1, hex_of($(NF - 1)), hex_of($NF))
+    if ($1 == "cidr") cidr[count["cidr"]] = $2
+  }
+  if ($1 == "device") named = named $2 "/"
+  if ($1 == "allowed") allowed[++patterns] = expression($2)
+  if ($1 == "name") name[$2, $3] = $4 # of the number of a type, protocol, scope or table
+  if ($1 == "error") error[words_from(3)] = $2 # the type of a refusal, by the words of the error
+  if ($1 == "selector") selectors[$2] # of rules
+  if ($1 == "encap") keeps_destination[$2]
+  if ($1 == "class") class_of_device[$2, $3] = $4 # by its kind, or by its link type
+  if ($1 == "sentence") sentence[$2] = words_from(3)
+  if ($1 == "remedy") remedy[$2] = words_from(3)
+  if ($1 == "own-pods") own_pods = words_from(2)
+  if ($1 == "unclear") why_unclear[$2] = words_from(3)
+  if ($1 == "cni") { # the devices of a CNI, by kind and name
+    row_cni[++rows] = $2
+    row_use[rows] = $3
+    row_kind[rows] = $4
+    row_name[rows] = expression($5)
+  }
+  if ($1 == "pods") leads_to_pods[$2] # a device
+  if ($1 == "serves") serves[$2, $3] # the pods of another CNI
+  if ($1 == "refuses" && $2 == family) { # routes with which a CNI refuses packets
+    refuses_with[++refusing] = $3 " " $4
+    refuser[refusing] = $5
+    proof_of[refusing] = $6
+    shortest[refusing] = $7
+    longest[refusing] = $8
+  }
+}
+function expression(pattern) {
+  gsub(/[.]/, "[.]", pattern)
+  gsub(/[*]/, ".*", pattern)
+  gsub(/[?]/, ".", pattern)
+  return "^" pattern "$"
+}
+function name_of(kind, number) { return (kind, number) in name ? name[kind, number] : number }
+function name_of_cni(word) {
+  gsub(/_/, " ", word)
+  return word
+}
+
+# A list of devices is a path, as in /eth0/ib0/; no device has a slash in its name.
+function has(list, dev) { return index(list, "/" dev "/") > 0 }
+function union(list, more,   n, dev, i) {
+  n = split(more, dev, "/")
+  for (i = 2; i < n; i++) if (!has(list, dev[i])) list = list dev[i] "/"
+  return list
+}
+function spoken(list, separator) {
+  list = substr(list, 2, length(list) - 2)
+  gsub(/\//, separator, list)
+  return list
+}
+
+function in_order(list,   n, dev, i, first, ordered) {
+  ordered = "/"
+  for (n = split(list, dev, "/") - 2; n > 0; n--) {
+    first = ""
+    for (i = 2; dev[i] != ""; i++)
+      if (!has(ordered, dev[i]) && (first == "" || dev[i] "" < first "")) first = dev[i]
+    ordered = ordered first "/"
+  }
+  return ordered
+}
+
+function words_from(n,   i, words) {
+  words = $n
+  for (i = n + 1; i <= NF; i++) words = words " " $i
+  return words
+}
+function not_judged(what) {
+  return "this check does not judge " what "; run: hostrouting check"
+}
+function once(line) {
+  if (!(line in is_printed)) print line
+  is_printed[line]
+}
+
+function add_range(kind, first, last) {
+  count[kind]++
+  first_of[kind, count[kind]] = first
+  last_of[kind, count[kind]] = last
+}
+function overlaps(kind, first, last,   n) {
+  for (n = 1; n <= count[kind]; n++)
+    if (first <= last_of[kind, n] && first_of[kind, n] <= last) return 1
+  return 0
+}
+'
+
+# --- Addresses ------------------------------------------------------------------------------------
+# shellcheck disable=SC2016
+addresses='
+# An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
+# texts is the order of the addresses.
+function hex_of(address,   part, gap, left, right) {
+  if (address !~ /:/) return "4:" hex_of_bytes(address)
+  if (match(address, /[0-9]+[.][0-9.]+$/)) { # as in ::ffff:10.0.0.1
+    right = hex_of_bytes(substr(address, RSTART))
+    address = substr(address, 1, RSTART - 1) substr(right, 1, 4) ":" substr(right, 5)
+  }
+  gap = index(address, "::") # where groups of zeros are left out
+  if (!gap) return "6:" hex_of_groups(address)
+  left = hex_of_groups(substr(address, 1, gap - 1))
+  right = hex_of_groups(substr(address, gap + 2))
+  return "6:" left substr(ZEROS, 1, 32 - length(left right)) right
+}
+function hex_of_bytes(bytes,   byte) {
+  split(bytes, byte, ".")
+  return sprintf("%02x%02x%02x%02x", byte[1], byte[2], byte[3], byte[4])
+}
+function hex_of_groups(groups,   n, group, i, hex) {
+  n = split(groups, group, ":")
+  for (i = 1; i <= n; i++) hex = hex substr("0000" group[i], length(group[i]) + 1)
+  return hex
+}
+function address_of(hex,   i, group, address) {
+  if (hex ~ /^4/)
+    return byte_at(hex, 3) "." byte_at(hex, 5) "." byte_at(hex, 7) "." byte_at(hex, 9)
+  for (i = 3; i <= 31; i += 4) {
+    group = substr(hex, i, 4)
+    sub(/^0+/, "", group)
+    address = address ":" (group == "" ? 0 : group)
+  }
+  # Leave zeros out, as `ip` does.
+  if (!sub(/(:0)+$/, "::", address)) sub(/(:0)+:/, "::", address)
+  return address ~ /^::/ ? address : substr(address, 2)
+}
+function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }
+function digit_at(hex, i) { return index(DIGITS, substr(hex, i, 1)) - 1 }
+function digit(value) { return substr(DIGITS, value + 1, 1) }
+
+# Sets the first and the last address of a prefix.
+function read_prefix(prefix,   part, kept, free, values, lowest, i) {
+  if (prefix == "default") prefix = family == 4 ? "0.0.0.0/0" : "::/0"
+  split(prefix, part, "/")
+  first = last = hex_of(part[1])
+  kept = 2 + int(part[2] / 4) # characters that all addresses have in common
+  free = length(first) - kept - 1 # digits that can have any value; the one before, a part of them
+  if (part[2] == "" || free < 0) return
+  values = 16
+  for (i = part[2] % 4; i > 0; i--) values /= 2
+  lowest = digit_at(first, kept + 1)
+  lowest -= lowest % values
+  first = substr(first, 1, kept) digit(lowest) substr(ZEROS, 1, free)
+  last = substr(last, 1, kept) digit(lowest + values - 1) substr(HIGHEST, 1, free)
+}
+# The next address, and the one before; "" if there is none.
+function after(hex) {
+  if (!match(hex, /[0-9a-e]f*$/)) return ""
+  return substr(hex, 1, RSTART - 1) digit(digit_at(hex, RSTART) + 1) substr(ZEROS, 1, RLENGTH - 1)
+}
+function before(hex) {
+  if (!match(hex, /[1-9a-f]0*$/)) return ""
+  return substr(hex, 1, RSTART - 1) digit(digit_at(hex, RSTART) - 1) substr(HIGHEST, 1, RLENGTH - 1)
+}
+BEGIN {
+  DIGITS = "0123456789abcdef"
+  ZEROS = "00000000000000000000000000000000"
+  HIGHEST = "ffffffffffffffffffffffffffffffff"
+}
+'
+
+main "$@"

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 OVERLAP = (
     "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0\u2013172.16.255.255)"
-    " routes via ib0 [172.16.0.0/16 proto kernel], expected eth0"
+    " routes via ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5], expected eth0"
 )
 HEALTHY, FABRIC = "10.0.0.0/8", "172.16.0.0/16"
 MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
@@ -205,42 +205,38 @@ class TestWaiting:
         assert [*(tmp_path / "run/aks-flex-node").iterdir()] == []
 
 
-# Does this after the questions, and before the lists that follow them.
-BETWEEN = """
-commands=
-while read -r line; do
-  [[ $line != "route get to" ]] || exec ip "$@" <<<"$line"
-  [[ $line != "rule show" || $commands != *get* ]] || {{ ip "$@" <<<"$commands"; commands=; {}; }}
-  commands+=$line$'\\n'
-  [[ $line != end ]] || {{ ip "$@" <<<"$commands"; commands=; }}
-done"""
-LISTED = """exec sed -u '{}' < <(ip "$@" 2>&1)"""
-ANSWERED = LISTED.format("/^Object/,/never/ {{ {} }}")
+# An `ip` that does this after the questions: only those are asked with -force.
+BETWEEN = """ip "$@"; status=$?; [[ "$*" != *-force* ]] || {{ {}; }} >&2; exit $status"""
+# An `ip` whose lines are edited: all of them, or only the answers.
+LISTED = """ip "$@" 2>&1 | sed '{}'; exit $PIPESTATUS"""
+ANSWERED = """[[ "$*" == *-force* ]] || exec ip "$@"; """ + LISTED
 # Programs that fail, are killed or are missing: the program, what is in its place, and why there is no verdict.
 NO_ANSWER = "ip failed: no answer for "
+MISSING = "ip, awk, sed or sort was killed, or is missing"
 MISHAPS: dict[str, tuple[str, str, str]] = {
-    "awk is missing": ("awk", "exit 127", ""),
-    "the output of awk is cut": ("awk", "awk \"$@\" | sed '$d'; exit 137", ""),
+    "awk is missing": ("awk", "exit 127", MISSING),
+    "the output of awk is cut": ("awk", "awk \"$@\" | sed '$d'; exit 137", MISSING),
     "the lists fail": ("ip", 'printf "%s\\n" "no buffer" "Command failed -:2"; exit 2', "ip failed: no buffer"),
-    "ip is killed in the lists": ("ip", LISTED.format("/ table 254/q"), "ip failed: 1 default "),
-    "ip is missing": ("ip", "exit 127", "ip failed: "),
+    "ip is killed in the lists": ("ip", 'ip "$@" | sed "/ table 254/q"; exit 137', MISSING),
+    "ip is missing": ("ip", "exit 127", MISSING),
+    "sort is missing": ("sort", "exit 127", MISSING),
+    "sed is missing": ("sed", "exit 127", NO_ANSWER),
     "the answers are in another order": (
         "ip",
         ANSWERED.format(r"s/^1 .*/RTNETLINK answers: Permission denied\nCommand failed -:99/"),
-        f"{NO_ANSWER}1.1.1.1: Permission denied",
+        f"{NO_ANSWER}172.20.0.0: Permission denied",
     ),
     "ip is killed while it asks": ("ip", ANSWERED.format("/^1 /q"), NO_ANSWER),
     "the kernel does not answer": (
         "ip",
         ANSWERED.format(r"s/^1 .*/RTNETLINK answers: No buffer space available\nCommand failed -:5/"),
-        f"{NO_ANSWER}1.1.1.1: No buffer space available",
+        f"{NO_ANSWER}172.20.0.0: No buffer space available",
     ),
 }
 # The last words of each look at the links, rules and routes.
 UNREAD: dict[str, tuple[list[str], str]] = {
     "a rule with a word of tomorrow": (["rule add pref 9 fwmark 1 lookup 9"], "s/ fwmark 0x1 / phase 7 /"),
     "a rule that suppresses a group": (["rule add pref 9 lookup main suppress_ifgroup 7"], ""),
-    "a route in another form": ([], "s/ proto /  proto /"),
     "lists that were interrupted": ([], "1i Dump was interrupted and may be inconsistent."),
     "groups without their members": (
         [
@@ -250,6 +246,10 @@ UNREAD: dict[str, tuple[list[str], str]] = {
         "s/ dev wg0 / /; s/ dev eth0 weight/ weight/; /nh_info/d",
     ),
 }
+
+
+# Does its work, and takes a while to end after that.
+LINGERING = 'echo >>{0}/begun; {1} "$@"; status=$?; exec >&- 2>&-; sleep 0.3; echo >>{0}/ended; exit $status'
 
 
 class TestMishaps:
@@ -269,6 +269,14 @@ class TestMishaps:
             assert checked.said.splitlines()[-1] == f"<{level}>check-route-overlap: failed"
             assert f"<{level}>no verdict: {words}" in checked.said
             assert (checked.status, checked.left) == (mode == "STRICT", {})
+
+    @pytest.mark.parametrize("program", ["ip", "awk", "sed", "sort", "mv"])
+    def test_what_it_started_has_ended(self, namespace: Namespace, tmp_path: Path, program: str) -> None:
+        """It waits for each program that it starts: systemd would find what is left over, and warn."""
+        tools = {program: LINGERING.format(tmp_path, program)}
+        assert Checked(namespace, check(FABRIC, "fd16::/32"), tmp_path, tools=tools).verdict == "overlap"
+        begun, ended = ((tmp_path / name).read_text() for name in ("begun", "ended"))
+        assert begun == ended
 
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
     @pytest.mark.parametrize("what", UNREAD)
@@ -305,7 +313,7 @@ class TestMishaps:
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
     def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, *, escaping: bool) -> None:
         """While the tables change after each look, ok is undecided, and an escape stays one."""
-        tools = {"ip": BETWEEN.format("ip route add 192.0.2.0/24 dev eth0 metric $$")}
+        tools = {"ip": BETWEEN.format("ip route add 10.9.9.0/24 dev eth0 metric $$")}
         checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools=tools)
         assert checked.verdict == ("overlap" if escaping else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
@@ -317,7 +325,7 @@ class TestMishaps:
         count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | sed -u "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"; exit "$PIPESTATUS"'
         for cidrs, times in ([HEALTHY], 1), ([HEALTHY, "fd16::/32"], 1 + 2):
             assert Checked(namespace, check(*cidrs), tmp_path, tools={"ip": count}).verdict == "ok"
-            assert len((tmp_path / "asked").read_text().splitlines()) == times
+            assert len((tmp_path / "asked").read_text().splitlines()) == 3 * times  # lists, answers, lists
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:

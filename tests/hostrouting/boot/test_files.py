@@ -219,9 +219,3 @@ def test_an_asset_without_a_block() -> None:
     assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
     assert assets == {"gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
     assert all(len(line) <= 120 for name in assets for line in asset(name).splitlines())
-
-
-def test_each_refused_range_has_one_row() -> None:
-    """The script looks a refused range up by its family, type and protocol, so no two CNIs may share these."""
-    keys = re.findall(r"'refuse (\d \d+ \d+) ", render_check_script(FULL))
-    assert len(keys) == len({*keys}) > 1

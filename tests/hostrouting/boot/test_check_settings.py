@@ -1,0 +1,58 @@
+"""The settings of check-route-overlap.sh: what Python knows, and the script needs, is rendered from it."""
+
+import re
+from collections.abc import Iterator
+
+from hostrouting.boot.check_settings import check_settings
+from hostrouting.boot.scripts import asset
+from hostrouting.check.report import DOUBTS
+from hostrouting.config.cni import CNIS
+from hostrouting.model.route import REFUSING, ROUTE_TYPES
+from tests.support.check_script import check
+
+SETTINGS = check_settings(check("172.16.0.0/16", "fd16::/48"))
+
+
+def settings(word: str) -> Iterator[list[str]]:
+    """The values of each setting with this word."""
+    return (words for key, *words in map(str.split, SETTINGS) if key == word)
+
+
+def test_the_script_reads_each_setting() -> None:
+    """No setting is rendered in vain: the script has a use for the first word of each."""
+    script = asset("check-route-overlap.sh")
+    unread = {line.split()[0] for line in SETTINGS if not re.search(rf"\b{line.split()[0]}\b", script)}
+    assert not unread
+
+
+def test_each_device_of_a_cni() -> None:
+    """The script knows each device in the table of CNIs, with its kinds and its use."""
+    rendered = {(name.replace("_", " "), *words) for name, *words in settings("cni")}
+    assert rendered == {
+        (cni.name, device.use, kind, device.pattern) for cni in CNIS for device in cni.devices for kind in device.kinds
+    }
+
+
+def test_each_refused_range_has_one_row() -> None:
+    """The script looks a refused range up by its family, type and protocol, so no two CNIs may share these."""
+    keys = [tuple(words[:3]) for words in settings("refuses")]
+    assert len(keys) == len({*keys}) > 1
+    assert {kind for _, kind, _ in keys} == {*REFUSING}
+
+
+def test_names_and_errors() -> None:
+    """A number has the name that the command prints; each way to be refused is an error of `ip`."""
+    names = {(kind, number): name for kind, number, name in settings("name")}
+    assert names["proto", "80"] == "calico"
+    assert names["table", "254"] == "main"
+    assert names["scope", "253"] == "link"
+    assert [names["type", str(number)] for number in range(len(ROUTE_TYPES))] == [*ROUTE_TYPES]
+    assert {kind for kind, *_ in settings("error")} == {*REFUSING, "no-route"}
+
+
+def test_sentences() -> None:
+    """The doubts that both have are said in the same words, with the same remedy."""
+    for name in ("default-routes", "two-cnis", "doubtful-route"):
+        sentence, remedy = DOUBTS[name]
+        assert f"sentence {name} {sentence}" in SETTINGS
+        assert f"remedy {name} {remedy}" in SETTINGS
