@@ -108,6 +108,7 @@ batch() { # OPTION...
 }
 
 # Sets the reason why there is no verdict: the first line that could not be read, if there is one.
+# It always fails.
 fail() { # [LINES]
   local lines=${1-}
   failure='no verdict: ip, awk, sed or sort was killed, or is missing'
@@ -223,7 +224,7 @@ leave_marker() { # NAME LINE...
 #   FIRST and LAST are the ends of the prefix (see Addresses). ACTION is lookup, suppress (a lookup
 #   that passes over default routes), nop, unknown, or the type of a refusal. SELECTS is whether the
 #   rule selects all plain packets, some (by their destination), or none. OTHERS is whether it
-#   treats other packets differently: those of this host (host), or that arrive on one (/DEVICE).
+#   treats other packets differently: those of this host (host), or those that arrive (/DEVICE).
 # route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC GATEWAY OBJECT UNCLEAR DEVICES TEXT
 #   OBJECT is the number of a nexthop object, and UNCLEAR why the route is not judged. DEVICES are
 #   those of the next hops that are not dead, as in /eth0/ib0/.
@@ -486,9 +487,9 @@ $1 == "rule" && $SELECTS == "all" && $ACTION ~ /^(lookup|suppress)$/ {
   looked_up[++lookups] = $TABLE
   passes_over[lookups] = $ACTION == "suppress"
 }
-$1 == "rule" && $ACTION == "unknown" { is_hidden = 1 }
+$1 == "rule" && $ACTION == "unknown" { is_in_doubt = 1 }
 $1 == "route" && $PREFIX == "default" && $TYPE == "unicast" {
-  if ($UNCLEAR ~ /^(from|tos)$/) is_hidden = 1
+  if ($UNCLEAR ~ /^(from|tos)$/) is_in_doubt = 1
   else default_route[++defaults] = $0
 }
 $1 == "route" && $PREFIX ~ /\/1$/ && $TYPE == "unicast" { is_hidden = 1 }
@@ -502,12 +503,13 @@ END {
   uplink = leaving_by(LEADING, 0)
   if (uplink == "/") uplink = leaving_by("dummy", 0)
   used = chosen
-  if (leaving_by(LEADING "|dummy", 1) != "/") is_hidden = 1
+  if (leaving_by(LEADING "|dummy", 1) != "/") is_hidden = 1 # if a lookup passes over all
   if (named != "/") expect_named()
   else if (uplink != "/") expect_uplink()
-  else if (is_hidden)
+  else if (is_hidden || is_in_doubt)
     print "doubt rules or routes hide the IPv" family " default route; " remedy["default-routes"]
-  else print "lacking NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route"
+  else print "lacking NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route; " \
+      "add one, or " remedy["default-routes"]
   print "expected", expected
   print "doubtful", doubtful
   print "beside", beside
@@ -590,11 +592,15 @@ function say_what_is_awaited(   n, dev, i) {
 # shellcheck disable=SC2016
 judge_refusals='
 { print }
-$1 == "rule" && $SELECTS != "none" { add_refusal("[rule " words_from(RULE_TEXT) "]") }
-$1 == "route" {
-  add_refusal("[" words_from(TEXT) "]")
-  if ($GATEWAY == "-") add_thing($FIRST, $LAST, $TABLE, $DEVICES)
+$1 == "rule" && $TYPE ~ REFUSES && $SELECTS != "none" {
+  refusal[++refusals] = $0
+  text[refusals] = "[rule " words_from(RULE_TEXT) "]"
 }
+$1 == "route" && $TYPE ~ REFUSES {
+  refusal[++refusals] = $0
+  text[refusals] = "[" words_from(TEXT) "]"
+}
+$1 == "route" && $GATEWAY == "-" { add_thing($FIRST, $LAST, $TABLE, $DEVICES) }
 $1 == "protocol" { is_in_use[$2] }
 $1 == "address" { add_thing($3, $3, "any", "/" $2 "/") }
 $1 == "cni" {
@@ -607,11 +613,6 @@ END {
     $0 = refusal[i]
     print "refusal", $TYPE, $FIRST, $LAST, owner_of_refusal(), text[i]
   }
-}
-function add_refusal(named) {
-  if ($TYPE !~ REFUSES) return
-  refusal[++refusals] = $0
-  text[refusals] = named
 }
 function add_thing(first, last, table, devices) {
   things++
