@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.expected import DIAL_UP, LIKE_ETHERNET
 from hostrouting.check.judge import EVERYWHERE
 from hostrouting.check.report import DOUBTS, OWN_PODS
 from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Refusal
@@ -21,7 +20,7 @@ from hostrouting.kernel.base import KIND_OF_ERRNO
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.rule import SELECTORS
-from hostrouting.routes.uplink import DEAD_ENDS
+from hostrouting.routes.uplink import DEAD_ENDS, LIKE_ETHERNET, LINES
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -106,7 +105,7 @@ def _classes_of_devices() -> Iterator[str]:
         yield f"class type {word} dead-end"
     for kind in sorted(DEAD_ENDS):
         yield f"class kind {kind} {'dummy' if kind == 'dummy' else 'dead-end'}"
-    for kind in sorted(DIAL_UP):
+    for kind in sorted(LINES):
         yield f"class kind {kind} dial-up"
     yield "class kind wwan card"
     yield "class kind bridge bridge"

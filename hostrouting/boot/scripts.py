@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.boot.check_settings import check_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
+from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
 from hostrouting.routes.plan import SENTENCES, reply_routes
