@@ -36,11 +36,7 @@ class Run(Protocol):
     """Run a program to its end."""
 
     def __call__(
-        self,
-        *words: str,
-        timeout: float,
-        text: str = "",
-        environment: Mapping[str, str] | None = None,
+        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
@@ -50,12 +46,7 @@ class Run(Protocol):
         """
 
 
-def run_program(
-    *words: str,
-    timeout: float,
-    text: str = "",
-    environment: Mapping[str, str] | None = None,
-) -> Ended:
+def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
     Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to
@@ -92,24 +83,13 @@ def run_program(
 # Tools of the administrator.
 
 _REFUSALS = (
+    ("Operation not permitted|Permission denied|must be root", "not-permitted", "run it as root with CAP_NET_ADMIN"),
     (
-        "Operation not permitted|Permission denied|must be root",
-        "not-permitted",
-        "run it as root with CAP_NET_ADMIN",
-    ),
-    (
-        (
-            "The kernel doesn't support the ebtables|Failed to initialize nft|"
-            "/proc/modules: No such file"
-        ),
+        ("The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: No such file"),
         "not-loaded",
         "the kernel has no such tables: load their module, such as ebtable_nat",
     ),
-    (
-        "Failed to connect to bus|Connection (refused|timed out)",
-        "no-answer",
-        "check that it runs",
-    ),
+    ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that it runs"),
 )
 """What a failed tool prints, the kind of its error, and the remedy; the first that fits counts."""
 
@@ -165,13 +145,7 @@ def run_tool(
     return ended
 
 
-def tool_error(
-    ended: Ended,
-    tool: str,
-    *,
-    purpose: str,
-    what: HostPart,
-) -> HostError:
+def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
     """The error for a tool that has ended without doing what was asked."""
     printed = _on_one_line(ended.complaint) or f"{_how(ended)}, without a message"
     kind, remedy = _kind_and_remedy(printed)

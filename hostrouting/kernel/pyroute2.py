@@ -49,11 +49,7 @@ class Pyroute2Backend(RouteBackend):
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """Links, addresses, rules and routes.
 
@@ -82,12 +78,7 @@ class Pyroute2Backend(RouteBackend):
             self._worker.shutdown()
             self._worker = None
 
-    def _call(
-        self,
-        attempt: str,
-        function: Callable[[Any, A], R],
-        argument: A,
-    ) -> R:
+    def _call(self, attempt: str, function: Callable[[Any, A], R], argument: A) -> R:
         """The result of the function; any error is raised as a BackendError.
 
         The NetlinkError of pyroute2 is not an OSError: it has a code instead of an errno.
@@ -217,11 +208,7 @@ def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _attempt(
-    handle: Any,
-    request: RouteRequest,
-    indexes: Mapping[str, int],
-) -> BackendError | None:
+def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
     """Carry out one request; return the refusal if there is one."""
     problem = misfit(request.route)
     if problem:
@@ -278,11 +265,7 @@ def _metrics(route: Route) -> dict[str, int]:
     return metrics
 
 
-def _hop(
-    route: Route,
-    hop: NextHop,
-    indexes: Mapping[str, int],
-) -> dict[str, Any]:
+def _hop(route: Route, hop: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if hop.onlink:
         fields["flags"] = RTNH_F_ONLINK

@@ -29,10 +29,7 @@ _REFUSALS: dict[int, tuple[str, str]] = {
     errno.ERANGE: ("invalid", ""),
     errno.EOPNOTSUPP: ("invalid", ""),
     errno.EAFNOSUPPORT: ("invalid", ""),
-    errno.EACCES: (
-        "refused",
-        "IPv6 is disabled on its device, or a rule or route prohibits its gateway",
-    ),
+    errno.EACCES: ("refused", "IPv6 is disabled on its device, or a rule or route prohibits its gateway"),
 }
 """By errno: the kind of the error, and what is wrong with the route."""
 
@@ -52,11 +49,7 @@ _HIGHEST_WEIGHT = _BYTE + 1
 _MOST_HOPS = 0xFFFF // 28
 
 
-def refusal(
-    request: RouteRequest,
-    number: int,
-    words: str = "",
-) -> BackendError:
+def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
     """The error for a request that was refused with this errno.
 
     `words` are the kernel's own, if it gave any.
@@ -65,13 +58,7 @@ def refusal(
     message = f"cannot {request.verb} {request.route}"
     if problem:
         message += f": {problem}"
-    return BackendError(
-        message,
-        kind=kind,
-        errno=number,
-        kernel=words or os.strerror(number),
-        route=str(request.route),
-    )
+    return BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number), route=str(request.route))
 
 
 def _read_only_field(route: Route) -> str:
@@ -83,10 +70,7 @@ def _read_only_field(route: Route) -> str:
     )
     if not is_as_listed:
         return ""
-    return (
-        "a route with sources, a preference, an end or a nexthop object is only read, "
-        "and cannot be requested"
-    )
+    return "a route with sources, a preference, an end or a nexthop object is only read, and cannot be requested"
 
 
 def _number_out_of_range(route: Route) -> str:
@@ -120,12 +104,7 @@ def _mixed_families(route: Route) -> str:
     return ""
 
 
-_RULES = (
-    _read_only_field,
-    _number_out_of_range,
-    _too_much_for_next_hops,
-    _mixed_families,
-)
+_RULES = (_read_only_field, _number_out_of_range, _too_much_for_next_hops, _mixed_families)
 
 
 def misfit(route: Route) -> str:

@@ -42,11 +42,7 @@ class NetlinkBackend(RouteBackend):
             self._netlink = NetlinkSocket(timeout=timeout)
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         with self._open("read the host's routes") as netlink:
@@ -129,11 +125,7 @@ def _read(
     )
 
 
-def _has_changed(
-    guard: NetlinkSocket,
-    tables: Collection[int] | None,
-    reader: RouteReader,
-) -> bool:
+def _has_changed(guard: NetlinkSocket, tables: Collection[int] | None, reader: RouteReader) -> bool:
     """Whether the guard has a report of anything that was asked for."""
     for report in guard.reports():
         if not report:  # some were lost

@@ -32,9 +32,7 @@ from hostrouting.model.snapshot import Address, Link
 
 
 def parts_of(
-    message: bytes,
-    fixed: struct.Struct,
-    wanted: Collection[int] | None = None,
+    message: bytes, fixed: struct.Struct, wanted: Collection[int] | None = None
 ) -> tuple[tuple[int, ...], dict[int, bytes]]:
     """The fields of the fixed part of a message, and its attributes: all or the wanted ones."""
     fields = fixed.unpack_from(message, HEADER.size)
@@ -82,11 +80,7 @@ def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     return tuple(sorted(links, key=attrgetter("index")))
 
 
-def _link(
-    fields: tuple[int, ...],
-    attributes: Mapping[int, bytes],
-    names: Mapping[int, str],
-) -> Link:
+def _link(fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
     type_, index, flags = fields
     xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
     return Link(
@@ -135,20 +129,13 @@ _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 
 
-def list_addresses(
-    netlink: NetlinkSocket,
-    family: int,
-    names: Mapping[int, str],
-) -> tuple[Address, ...]:
+def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
     body = struct.pack("=B7x", AF_OF[family])
     return decode_addresses(netlink.dump(RTM_GETADDR, body), names)
 
 
-def decode_addresses(
-    messages: Iterable[bytes],
-    names: Mapping[int, str],
-) -> tuple[Address, ...]:
+def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses in these messages, sorted by the numbers of their devices."""
     by_device = sorted(messages, key=lambda message: NUMBER.unpack_from(message, _DEVICE_AT))
     return tuple(_address(message, names) for message in by_device)
@@ -175,14 +162,7 @@ _RULE = struct.Struct("=5B2xBI")
 """struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags."""
 
 _FIB_RULE_INVERT = 0x2
-_ACTIONS: dict[int, RuleAction] = {
-    1: "to_table",
-    2: "goto",
-    3: "nop",
-    6: "blackhole",
-    7: "unreachable",
-    8: "prohibit",
-}
+_ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _OTHER_ACTION: RuleAction = "blackhole"  # what Linux does for any other number
 
 _FRA_DST = 1
@@ -223,11 +203,7 @@ _TYPED = {
     _FRA_L3MDEV,
 }
 _SELECTS_NOTHING = {_FRA_PROTOCOL, _FRA_FLOW, _FRA_PAD}
-_FULL_MASKS = {
-    (_FRA_SPORT_MASK, b"\xff\xff"),
-    (_FRA_DPORT_MASK, b"\xff\xff"),
-    (_FRA_DSCP_MASK, b"\x3f"),
-}
+_FULL_MASKS = {(_FRA_SPORT_MASK, b"\xff\xff"), (_FRA_DPORT_MASK, b"\xff\xff"), (_FRA_DSCP_MASK, b"\x3f")}
 _UNLIMITED = 0xFFFFFFFF
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 
@@ -287,10 +263,7 @@ def _limit(attributes: Mapping[int, bytes], kind: int) -> int | None:
     return limit
 
 
-def _other_selectors(
-    tos: int,
-    attributes: Mapping[int, bytes],
-) -> tuple[tuple[str, str], ...]:
+def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:
     """See `Rule.others`."""
     selectors: list[tuple[str, str]] = []
     if tos:

@@ -41,10 +41,7 @@ _AT_ONCE = 256  # messages: more would seldom have one template
 
 
 def list_routes(
-    netlink: NetlinkSocket,
-    family: int,
-    tables: Collection[int] | None,
-    reader: RouteReader,
+    netlink: NetlinkSocket, family: int, tables: Collection[int] | None, reader: RouteReader
 ) -> list[Route]:
     """The routes of these tables, in the kernel's order; None means all tables."""
     question = rtmsg(family)
@@ -70,11 +67,7 @@ def _of_table(table: int) -> bytes:
 class RouteReader:
     """Converts messages to routes, and skips those that were not asked for."""
 
-    def __init__(
-        self,
-        names: Mapping[int, str],
-        near: Collection[Prefix] | None = None,
-    ) -> None:
+    def __init__(self, names: Mapping[int, str], near: Collection[Prefix] | None = None) -> None:
         """`names` are those of devices; `near` is as in `RouteBackend.snapshot`."""
         self._names = names
         self._near = Near(near)
@@ -99,12 +92,7 @@ class RouteReader:
             at += self._read_each(messages, layout, routes)
         return routes
 
-    def _read_each(
-        self,
-        messages: memoryview,
-        layout: _Layout,
-        routes: list[Route],
-    ) -> int:
+    def _read_each(self, messages: memoryview, layout: _Layout, routes: list[Route]) -> int:
         """Read one message after the other, and append the wanted routes.
 
         Ends before the first message that has another header, because it may have another size.

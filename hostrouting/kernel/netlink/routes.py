@@ -95,16 +95,7 @@ _OTHER_METRICS = {
     17: "fastopen_no_cookie",
 }
 """The other metrics by number, as `ip` names them."""
-_PLAIN_NUMBERS = {
-    "window",
-    "ssthresh",
-    "cwnd",
-    "reordering",
-    "hoplimit",
-    "initcwnd",
-    "initrwnd",
-    "quickack",
-}
+_PLAIN_NUMBERS = {"window", "ssthresh", "cwnd", "reordering", "hoplimit", "initcwnd", "initrwnd", "quickack"}
 """Those that `ip` prints as a number; the others are times, flags and names."""
 
 _RTNH_F_DEAD = 0x1
@@ -250,9 +241,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 
 
 def _unread(
-    attributes: Mapping[int, bytes],
-    metrics: Mapping[int, bytes],
-    hops: Iterable[_ListedHop],
+    attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_ListedHop]
 ) -> tuple[str, ...]:
     """What a route has no field for (`Route.unread`); metrics and realms of zeros count as absent."""
     if _UNREAD.isdisjoint(attributes):
@@ -365,11 +354,7 @@ def _packed_next_hop(route: Route, index_of: Callable[[str], int]) -> bytes:
     return gateway + attribute(_RTA_OIF, NUMBER.pack(index_of(hop.dev)))
 
 
-def _packed_rtnexthop(
-    route: Route,
-    hop: NextHop,
-    index_of: Callable[[str], int],
-) -> bytes:
+def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
     flags = RTNH_F_ONLINK if hop.onlink else 0
@@ -447,10 +432,7 @@ class _RequestTemplate:
         )
 
 
-def change_routes(
-    netlink: NetlinkSocket,
-    requests: Iterable[RouteRequest],
-) -> dict[int, KernelError]:
+def change_routes(netlink: NetlinkSocket, requests: Iterable[RouteRequest]) -> dict[int, KernelError]:
     """Carry out the requests in their order; return the refusals by place."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []
@@ -478,10 +460,7 @@ LOOKUP_FLAGS = {
 }
 
 
-def lookup_routes(
-    netlink: NetlinkSocket,
-    destinations: Sequence[IP],
-) -> tuple[Answer, ...]:
+def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination."""
     questions = [_question(address) for address in destinations]
     answer_of = cache(partial(_answer, names=Names()))  # many destinations have the same entry

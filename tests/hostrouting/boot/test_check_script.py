@@ -25,7 +25,8 @@ OVERLAP = (
 HEALTHY, FABRIC = "10.0.0.0/8", "172.16.0.0/16"
 MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
 MADE_UNDECIDED = "route-overlap.undecided"
-COMPETES = "UNDECIDED: default routes compete in IPv4: set expectedDevs"
+UNCLEAR = f"UNDECIDED: it is unclear whether packets to {HEALTHY} should leave through eth0 or eth1"
+NAME_DEVICES = "in routeOverlap.expectedDevs, name the intended devices"
 COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
 # The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and the markers.
 RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = {
@@ -36,10 +37,7 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
         *("STRICT", ["route del default"], FABRIC, 1, 3, "no-default-route"),
         {MADE_DETECTED: "no-default-route\n"},
     ),
-    "undecided": (
-        *("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"),
-        {MADE_UNDECIDED: f"{COMPETES}; run: hostrouting check\n"},
-    ),
+    "undecided": (*("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"), {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}\n"}),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }
 
@@ -323,9 +321,13 @@ class TestMishaps:
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
         namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
         count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | sed -u "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"; exit "$PIPESTATUS"'
-        for cidrs, times in ([HEALTHY], 1), ([HEALTHY, "fd16::/32"], 1 + 2):
+        asked = tmp_path / "asked"
+        for cidrs, families in (([HEALTHY], 1), ([HEALTHY, "fd16::/32"], 2)):
+            asked.write_text("")
             assert Checked(namespace, check(*cidrs), tmp_path, tools={"ip": count}).verdict == "ok"
-            assert len((tmp_path / "asked").read_text().splitlines()) == 3 * times  # lists, answers, lists
+            usual = 3 * families  # lists, answers, lists
+            # Linux itself may change something once. What counts down would change each time: twice more often.
+            assert usual <= len(asked.read_text().splitlines()) <= usual + 2
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:
