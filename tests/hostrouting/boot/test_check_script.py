@@ -268,6 +268,15 @@ class TestMishaps:
             assert f"<{level}>no verdict: {words}" in checked.said
             assert (checked.status, checked.left) == (mode == "STRICT", {})
 
+    def test_output_that_comes_late(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Since version 7.1, `ip` prints its output in blocks, and errors at once: each answer is still found."""
+        refused = [f"route add {kind} 172.16.{at}.0/24" for at, kind in enumerate(("blackhole", "prohibit"), 7)]
+        namespace.batch([*refused, "route add 172.16.32.0/24 dev eth0"])
+        late = 'printed=$(ip "$@"); status=$?; printf "%s\\n" "$printed"; exit $status'
+        lines = [Checked(namespace, check(FABRIC), tmp_path, tools=tools).lines for tools in (None, {"ip": late})]
+        assert lines[0] == lines[1]
+        assert [line.partition(":")[0] for line in lines[0]] == ["OVERLAP", "REFUSED", "REFUSED", "OVERLAP", "OVERLAP"]
+
     @pytest.mark.parametrize("program", ["ip", "awk", "sed", "sort", "mv"])
     def test_what_it_started_has_ended(self, namespace: Namespace, tmp_path: Path, program: str) -> None:
         """It waits for each program that it starts: systemd would find what is left over, and warn."""
