@@ -65,7 +65,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
 
 
 def _class_settings() -> Iterator[str]:
-    """What a device is by its kind or link type. Versions of `ip` print the number or the word of a type."""
+    """What a device is by its kind or link type, of which `ip` prints the number or the word."""
     classes: dict[str, Iterable[str]] = {
         "dead-end": DEAD_ENDS,
         "tunnel": LIKE_ETHERNET - {TAP},

@@ -114,8 +114,8 @@ UNITS = {
     HostLayout.routes_unit: _render(
         "Set the static routes of this host",
         *_oneshot(HostLayout.routes_unit, HostLayout.routes_step),
-        # What failed at boot does not stay failed when the guard, or an operator, has repaired it. A conflict can last:
-        # it is logged once a minute.
+        # What failed at boot does not stay failed when the guard, or an operator, has repaired it.
+        # A conflict can last: it is logged once a minute.
         "Restart=on-failure",
         "RestartSec=60",
     ),
@@ -135,7 +135,7 @@ UNITS = {
         after=_FLUSHERS,
     ),
 }
-"""The texts. The guard runs all steps again, and is stopped first; each oneshot runs one step, the check by hand.
+"""The texts. The guard runs all steps again, and is stopped first; each oneshot runs one step.
 
-A oneshot that fails is tried again, except for the check: nobody waits for its result.
+The check is run by hand. Any other oneshot that fails is tried again.
 """

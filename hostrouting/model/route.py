@@ -116,8 +116,9 @@ class Route(NamedTuple):
     expired: bool | None = None
     """Whether the lifetime is over: Linux still lists the route for a while. None if it has no lifetime."""
     unread: tuple[str, ...] = ()
-    """What else the kernel lists about the route and its next hops, in the words of `ip`, some without their values
-    ("hoplimit 64", "encap seg6"). A route with such words differs from one without them, and cannot be made again."""
+    """What else the kernel lists about the route and its next hops, in the words of `ip`, some without
+    their values ("hoplimit 64", "encap seg6"). A route with such words differs from one without them,
+    and cannot be made again."""
 
     @classmethod
     def to(

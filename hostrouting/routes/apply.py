@@ -1,9 +1,9 @@
 """Carry out a plan: add, read back, delete, read back; if anything fails, take back what was done.
 
 A route is added where its key is free, and appended where others have it. A request to delete names our protocol. So no
-request changes another program's route, whenever that route is added. A route that changes stays beside its successor
-until the successor was read back, so packets do not stop. Where Linux could take one for the other, the old route is
-deleted first (`_is_in_the_way`).
+request changes another program's route, whenever that route is added. A route that changes stays
+beside its successor until the successor was read back, so packets do not stop. Where Linux could
+take one for the other, the old route is deleted first (`_is_in_the_way`).
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if Linux refuses a
 request or the run is cancelled, all requests are reversed, the last first. That includes requests without an answer,
@@ -166,9 +166,9 @@ class _Transaction:
 
 
 def _is_in_the_way(old: Route, successors: Iterable[Route]) -> bool:
-    """Whether a request to delete one of the successors could take the old route: they begin with the same next hops.
+    """Whether a request to delete one of the successors could take the old route.
 
-    In IPv6, a route cannot even have one next hop twice.
+    It can if they begin with the same next hops. In IPv6, a route cannot even have one next hop twice.
     """
     way = _way(old)
     return any(way and way == _way(successor)[: len(way)] for successor in successors)

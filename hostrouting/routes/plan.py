@@ -4,8 +4,8 @@ All functions here go from values to values: a printed plan is the dry run, and 
 
 Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours (protocol 213), or
 another program's. No step changes a route that is not ours: if it holds the key of a wanted one, that is a conflict.
-What changes nothing about where packets go is not compared (`_compared`). While a wanted route lacks something, the
-present one of ours is the wanted one if it is usable (`uplink`).
+What changes nothing about where packets go is not compared (`_compared`). While a wanted route lacks
+something, the present one of ours is the wanted one if it is usable (`uplink`).
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
 one route with the protocol of the first. So the plan has a step for each next hop. If the first is ours, all count as
@@ -198,7 +198,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 
 def _standing(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """The route of ours that Linux uses for this key, if it is right while the configured one lacks something."""
+    """The route of ours that Linux uses for this key, if it is right although the configured one waits."""
     if not present or present[0].protocol != OURS:
         return None
     if not uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway):
@@ -272,9 +272,9 @@ def _conflict(wanted: Sequence[Route], present: Sequence[Route], stale: Sequence
 
 
 def _compared(route: Route) -> Route:
-    """The route without what changes nothing about where packets go: whose it is, and whether a gateway is `onlink`.
+    """The route without what changes nothing about where packets go: whose it is, and `onlink`.
 
-    `onlink` only says that Linux did not check whether the gateway is on the link when the route was added.
+    `onlink` only says that Linux did not check the gateway when the route was added.
     """
     plain = bare(route)
     if plain.protocol != OURS:

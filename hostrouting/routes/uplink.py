@@ -1,18 +1,22 @@
 """The uplink of a host: its default route, and the next hops of routes that do not name their device or gateway.
 
-Theory of operation. A configured route takes what it does not name from a default route: without a device, from the
-best one of table main; with a device, its gateway from the best one through that device, in any table. Rules do not
-matter: static-routes.sh does not read them, and a VPN's rules must not decide.
+Theory of operation. A configured route takes what it does not name from a default route: without a
+device, from the best one of table main; with a device, its gateway from the best one through that
+device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
+must not decide.
 
-A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it leads through a tunnel,
-or an equal one leads through another device. A route without a device is not planned by a default route in doubt. So
-no route follows a VPN, or changes sides while two devices have equal default routes.
+A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it
+leads through a tunnel, or an equal one leads through another device. A route without a device is
+not planned by a default route in doubt. So no route follows a VPN, or changes sides while two
+devices have equal default routes.
 
-A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if it is usable
-(`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes nothing away from a host that works.
+A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if
+it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
+nothing away from a host that works.
 
-static-routes.sh follows the same rules, and a property test compares both. This module completes one route, or says
-what is missing for that. `plan` finds conflicts with other routes, and `check.expected` the expected devices.
+static-routes.sh follows the same rules, and a property test compares both. This module completes
+one route, or says what is missing for that. `plan` finds conflicts with other routes, and
+`check.expected` the expected devices.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 BRIDGE = "bridge"
 """The kind of a device that may lead only to guests or pods of this host."""
 LINES = frozenset({"ppp"})
-"""Kinds of tunnels that are also a provider's line: not in doubt if they have the only default route."""
+"""Kinds of tunnels that are also a provider's line, and may have the only default route."""
 
 NEEDS = {
     "default": "an IPv{family} default route",
@@ -78,7 +82,10 @@ def is_tunnel(link: Link | None) -> bool:
 
 
 def is_tap(link: Link | None) -> bool:
-    """Whether the device is one end of a program's cable: of a VPN, a virtual machine or Open vSwitch in user space."""
+    """Whether the device is a program's end of a cable.
+
+    The program is a VPN, a virtual machine, or Open vSwitch in user space.
+    """
     return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
 
 
@@ -93,8 +100,9 @@ def doubtful_devs(
 ) -> frozenset[str]:
     """The devices of default routes that may not be the intended ones.
 
-    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and `below` those of the
-    first one of a network card, if a tunnel's hides it. A tunnel that is a line may have the only default route.
+    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
+    `below` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
+    line may have the only default route.
     """
     doubtful: set[str] = set()
     # Several routers advertise themselves, each on its own device.
@@ -161,10 +169,10 @@ class Uplink:
         return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
-        """Whether a route of ours with the wanted key is right while the wanted route lacks something.
+        """Whether a route of ours with the wanted key is right while the wanted one lacks something.
 
-        Its devices are up, and it has the device and the gateway that are wanted. Without a wanted device, each of its
-        devices is one that can have the default route.
+        Its devices are up, and it has the device and the gateway that are wanted. Without a wanted
+        device, each of its devices is one that can have the default route.
         """
         if route.type != "unicast" or not route.next_hops:
             return False
@@ -193,7 +201,7 @@ class Uplink:
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
-        """The next hops of the best default route: the one of table main, or with `dev`, the first through that device.
+        """The next hops of the best default route of table main, or of the best one through `dev`.
 
         A next hop through InfiniBand is left out unless `dev` names the device.
         """
@@ -206,7 +214,7 @@ class Uplink:
 
     @cached_property
     def _of_main(self) -> list[Route]:
-        """The default routes of table main, with only those of their next hops that lead out of the host."""
+        """The default routes of table main, with the next hops that lead out of the host."""
         routes: list[Route] = []
         for route in self._defaults:
             hops = tuple(hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or "")))
@@ -216,7 +224,7 @@ class Uplink:
 
     @cached_property
     def _doubt(self) -> str:
-        """What a route without a device needs while the default route is in doubt; empty if it is not."""
+        """What a route without a device needs if the default route is in doubt; or empty."""
         if not self._of_main:
             return ""
         used = self._of_main[0]
@@ -236,7 +244,8 @@ class Uplink:
     def _are_only_taps(self, devs: Iterable[str]) -> bool:
         """Whether these are taps, and no card of this host has an address.
 
-        A VPN's tap has a card beside it. The uplink of a virtual machine can be a tap, with bridges for its guests.
+        A VPN's tap has a card beside it. The uplink of a virtual machine can be a tap, with bridges
+        for its guests.
         """
         if not all(is_tap(self._links.get(dev)) for dev in devs):
             return False

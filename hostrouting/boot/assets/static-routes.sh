@@ -301,6 +301,7 @@ function read_route(text,   words, word, at, i, item) {
   words = split(text, word, " ")
   at = word[1] ~ /^[0-9]+$/ ? 2 : 1
   type = at == 2 ? name_of["type", word[1]] " " : ""
+  if (type == "unicast ") type = ""
   family = word[at] ~ /:/ || (word[at] == "default" && text ~ / pref (low|medium|high)/) ? 6 : 4
   prefix = whole(word[at])
   hops = metric = 0
