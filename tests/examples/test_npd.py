@@ -17,7 +17,7 @@ FOLDER = EXAMPLES / "fleet/npd"
 UNKNOWN = (
     "UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status"
 )
-DOUBT = "UNDECIDED: default routes compete in IPv4: set expectedDevs; run: hostrouting check"
+DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave through eth0 or eth1"
 
 
 @pytest.mark.linux
@@ -66,7 +66,7 @@ def test_an_undecided_boot_script(tmp_path: Path) -> None:
         namespace.batch(["route append default via 10.0.0.7 dev eth1 onlink"])
         Checked(namespace, check("10.0.0.0/8"), tmp_path)
     code, said = said_in(tmp_path / "run/aks-flex-node")
-    assert (code, said) == (3, f"{DOUBT}\n")
+    assert (code, said.startswith(DOUBT)) == (3, True)
 
 
 def test_the_configuration() -> None:
