@@ -6,8 +6,17 @@
 # answer holds up to the next place. Only plain packets of this host are judged: UDP of root,
 # without a mark. What this script does not judge is named, and makes the verdict `undecided`.
 #
-# `examine` runs the passes, one after the other. A pass is a small program of awk that reads lines
-# and prints lines; above each pass stands what its lines mean.
+# The work is done in passes, which `examine` runs. Each is a small program of awk that reads lines
+# and prints lines, and has a section below, with what its lines mean:
+#   1 read_lists      what is there: rules, routes, devices
+#   2 find_places     where to ask Linux
+#   3 read_answers    what Linux answers
+#   4 find_uplink     which devices are expected
+#   5 judge_refusals  whose the routes and rules are that refuse packets
+#   6 find_leftovers  what a CNI may have left behind
+#   7 judge_answers   what is right, and what escapes
+#   8 find_ranges     the ranges, in words
+# Tables, limits and sentences that `hostrouting check` has, too, are settings, made from its own.
 #
 # Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
@@ -286,7 +295,8 @@ function print_rule(   i, word, value, text, selects) {
     if (word in selectors || word ~ HAVE_A_VALUE) value = $(++i)
     if (word == "proto") continue # which program made the rule
     if (word == "lookup") value = name_of("table", value)
-    if (word ~ /^[678]$/ && text !~ / suppress_ifgroup$/) word = name_of("type", word)
+    if (name_of("type", word) ~ REFUSES && text !~ / suppress_ifgroup$/)
+      word = name_of("type", word)
     read_word_of_rule(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
@@ -942,13 +952,13 @@ BEGIN {
   TYPE = ACTION = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
   PROTOCOL = 7; METRIC = 8; GATEWAY = 9; OBJECT = 10; UNCLEAR = 11; DEVICES = 12; TEXT = 13
   SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
-  REFUSES = "^(blackhole|unreachable|prohibit)$"
 
   named = "/"
   for (i = 1; i < ARGC; i++) {
     $0 = ARGV[i]
     read_setting($NF ~ /:/ ? 6 : 4)
   }
+  REFUSES = "^(" substr(refusing_types, 2) ")$"
   ARGC = 1 # these are not names of files
 }
 function read_setting(its_family) {
@@ -959,7 +969,10 @@ function read_setting(its_family) {
   if ($1 == "device") named = named $2 "/"
   if ($1 == "allowed") allowed[++patterns] = expression($2)
   if ($1 == "name") name[$2, $3] = $4 # of the number of a type, protocol, scope or table
-  if ($1 == "error") error[words_from(3)] = $2 # the type of a refusal, by the words of the error
+  if ($1 == "error") { # that `ip` reports where packets are refused, or have no route
+    error[words_from(3)] = $2
+    if ($2 != "no-route") refusing_types = refusing_types "|" $2
+  }
   if ($1 == "selector") selectors[$2] # of rules
   if ($1 == "encap") keeps_destination[$2]
   if ($1 == "class") class_of_device[$2, $3] = $4 # by its kind, or by its link type
