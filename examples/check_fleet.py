@@ -1,7 +1,9 @@
-"""Check the snapshots of many nodes: which have the same problem, and which repair is right for all of them.
+"""Check the snapshots of many nodes: which have the same problem, and which repair is right for all
+of them.
 
-Without arguments, it checks a few nodes that it makes up, in processes of this computer. With --dask ADDRESS, the
-workers of that Dask cluster check the nodes. The workers need hostrouting, and must see the files under the same paths.
+Without arguments, it checks a few nodes that it makes up, in processes of this computer. With
+--dask ADDRESS, the workers of that Dask cluster check the nodes. The workers need hostrouting, and
+must see the files under the same paths.
 """
 
 import argparse
@@ -19,11 +21,15 @@ CONFIG = HostRoutingConfig(route_overlap=RouteOverlapConfig((ip_network("172.16.
 
 
 def made_up(folder: Path) -> None:
-    """Save the snapshots of six nodes with GPUs and of two without, and a file that is not a snapshot."""
+    """Save the snapshots of six nodes with GPUs and of two without, and a file that is not a
+    snapshot.
+    """
     for kind, make, count in (("gpu", h200, 6), ("cpu", plain_vm, 2)):
         text = make().snapshot().to_json()
         for number in range(count):
-            (folder / f"{kind}-{number}.json").write_text(text.replace('"10.0.0.', f'"10.{number}.0.'))
+            (folder / f"{kind}-{number}.json").write_text(
+                text.replace('"10.0.0.', f'"10.{number}.0.')
+            )
     (folder / "gpu-6.json").write_text("ssh: connect to host gpu-6 port 22: Connection refused\n")
 
 
@@ -48,8 +54,12 @@ def start(address: str) -> Executor:
 
 # A process that judges snapshots may import this file, and must not begin a check of its own.
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="directories or files with snapshots")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", help="directories or files with snapshots"
+    )
     parser.add_argument("--dask", metavar="ADDRESS", default="", help="the scheduler of a cluster")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, start(given.dask) as executor:

@@ -1,7 +1,9 @@
-"""A custom pipeline: hostrouting's tasks together with your own, with a retry, a parallel group and undo.
+"""A custom pipeline: hostrouting's tasks together with your own, with a retry, a parallel group and
+undo.
 
-It uses a fake host, and changes nothing else. `--plan` prints what would be done, and what would make it fail. With
-`--fail`, the last step fails. Then every finished step is undone, the last step first.
+It uses a fake host, and changes nothing else. `--plan` prints what would be done, and what would
+make it fail. With `--fail`, the last step fails. Then every finished step is undone, the last step
+first.
 """
 
 import argparse
@@ -33,7 +35,7 @@ def unpack(ctx: phases.Context) -> None:
 
 
 class LabelNode:
-    """A task is any object with a name and a method `do`. This one also defines `plan` and `undo`."""
+    """A task is any object with a name and a method `do`. This one also has `plan` and `undo`."""
 
     name = "label-node"
 
@@ -66,19 +68,30 @@ def start_broken_machine(_ctx: phases.Context) -> None:
 
 
 SECTIONS = {
-    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    "staticRoutes": {
+        "enabled": True,
+        "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
+    },
     "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
 }
 CONFIG = HostRoutingConfig.from_mapping(SECTIONS)
 
 
 def pipeline(
-    host: FakeHost, labels: set[str], *, start: phases.Task[None], config: HostRoutingConfig = CONFIG
+    host: FakeHost,
+    labels: set[str],
+    *,
+    start: phases.Task[None],
+    config: HostRoutingConfig = CONFIG,
 ) -> phases.Task[object]:
-    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others."""
+    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel
+    with others.
+    """
     return phases.serial(
         phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
-        phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
+        phases.parallel(
+            unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"
+        ),
         CheckRouteOverlap(config, host=host),
         phases.deadline(start, 60),
         name="bootstrap",
@@ -87,7 +100,9 @@ def pipeline(
 
 def main() -> int:
     """Plan or run the pipeline, and undo it if it failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     parser.add_argument("--fail", action="store_true", help="let the last step fail")
     given = parser.parse_args()
@@ -100,7 +115,8 @@ def main() -> int:
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:
-        # Removes the gate, too, if it was not there before. Leave this out to keep machines from starting.
+        # Removes the gate, too, if it was not there before. Leave this out to keep machines from
+        # starting.
         phases.undo(bootstrap)
     print(f"files of hostrouting: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code

@@ -1,8 +1,10 @@
-"""The whole problem in a second: a GPU node that cannot reach its cluster, the reason, the repair, and the proof.
+"""The whole problem in a second: a GPU node that cannot reach its cluster, the reason, the repair,
+and the proof.
 
-It builds the network of an Azure ND H200 (eth0 with the default route; ib0…ib7, each connected to 172.16.0.0/16) in a
-private network namespace, which ends with this program. The machine's own network is not changed, no packet is sent,
-and the boot files are written to a temporary directory. If the machine does not allow namespaces, a fake host is used.
+It builds the network of an Azure ND H200 (eth0 with the default route; ib0…ib7, each connected to
+172.16.0.0/16) in a private network namespace, which ends with this program. The machine's own
+network is not changed, no packet is sent, and the boot files are written to a temporary directory.
+If the machine does not allow namespaces, a fake host is used.
 
 With --dual-stack, the same in IPv4 and IPv6: ib0…ib7 are also connected to fd16::/48.
 """
@@ -24,7 +26,10 @@ from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost, h200
 
 CIDRS = {"172.16.0.0/16": "172.16.5.9"}  # with an address in each
-REPAIR: list[dict[str, object]] = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
+REPAIR: list[dict[str, object]] = [
+    {"destination": "172.16.0.0/17"},
+    {"destination": "172.16.128.0/17"},
+]
 DEVICES = ("eth0", *(f"ib{number}" for number in range(8)))
 NODE = [
     "link set lo up",
@@ -47,25 +52,38 @@ NEW_USER, NEW_NET = 0x10000000, 0x40000000
 
 
 def enter_private_namespace() -> None:
-    """Enter an empty network namespace; without root, inside a new user namespace. Raises OSError if refused."""
+    """Enter an empty network namespace; without root, inside a new user namespace. Raises OSError
+    if refused.
+    """
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NET if user == 0 else NEW_USER | NEW_NET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "a private network namespace")
+        raise OSError(
+            ctypes.get_errno(), os.strerror(ctypes.get_errno()), "a private network namespace"
+        )
     if user:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"0 {user} 1"),
+            ("gid_map", f"0 {group} 1"),
+        ):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as stream:
                 stream.write(text)
 
 
 def node_on_linux(root: str) -> Host:
-    """Create the node in a network namespace of this machine. Raises OSError if that is not possible."""
+    """Create the node in a network namespace of this machine. Raises OSError if that is not
+    possible.
+    """
     enter_private_namespace()
     batch = "".join(f"{line}\n" for line in NODE)
     command = ["ip", "-batch", "-"]
-    done = subprocess.run(command, input=batch, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603  no shell
+    done = subprocess.run(  # noqa: S603  a fixed command
+        command, input=batch, capture_output=True, text=True, check=False, timeout=30
+    )
     if "--dual-stack" in sys.argv:
-        # As on a node of Kubernetes. On a host that does not forward, IPv6 uses other routes while a gateway is silent.
+        # As on a node of Kubernetes. On a host that does not forward, IPv6 uses other routes while
+        # a gateway is silent.
         with open("/proc/sys/net/ipv6/conf/all/forwarding", "w", encoding="ascii") as stream:
             stream.write("1")
     if done.returncode:
@@ -75,7 +93,11 @@ def node_on_linux(root: str) -> Host:
 
 def tell(text: str) -> None:
     """Print a heading at once, even into a pipe."""
-    strong = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    strong = (
+        sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
     print(f"\n\033[1m{text}\033[0m\n" if strong else f"\n{text}\n", flush=True)
 
 
@@ -102,7 +124,10 @@ def ways_out(host: Host) -> set[str]:
 
 def demonstrate(host: Host) -> int:
     """Show the failure, the repair and the proof, and undo everything."""
-    tell(f"1. The cluster uses {' and '.join(CIDRS)}. The node is Ready, but its pods cannot reach the cluster. Why?")
+    tell(
+        f"1. The cluster uses {' and '.join(CIDRS)}. The node is Ready, but its pods cannot "
+        "reach the cluster. Why?"
+    )
     assert ask(host, "check", *CIDRS) == 1
     assert ways_out(host) == {"ib0"}
 
@@ -127,23 +152,35 @@ def demonstrate(host: Host) -> int:
 
     phases.undo(configure, phases.Context(observers=[]))
     assert ways_out(host) == {"ib0"}
-    tell("4. All of this was undone: its routes and files are gone, and InfiniBand's own routes are as they were.")
+    tell(
+        "4. All of this was undone: its routes and files are gone, and InfiniBand's own "
+        "routes are as they were."
+    )
     return 0
 
 
 def run() -> int:
     """Create the node in a namespace, or as a fake host, and run the demonstration."""
-    logging.getLogger().addHandler(logging.NullHandler())  # the demonstration says itself what happens
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # the demonstration says itself what happens
     with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
         print(
-            "A node like an Azure ND H200: eth0 has the default route, ib0 to ib7 are all connected to 172.16.0.0/16."
+            "A node like an Azure ND H200: eth0 has the default route, ib0 to ib7 are all "
+            "connected to 172.16.0.0/16."
         )
         try:
             host = node_on_linux(root)
         except OSError as error:
-            print(f"This is a fake host: the machine does not allow a namespace ({error.filename}: {error.strerror}).")
+            print(
+                "This is a fake host: the machine does not allow a namespace "
+                f"({error.filename}: {error.strerror})."
+            )
             return demonstrate(FakeHost(kernel=h200(dual_stack="--dual-stack" in sys.argv)))
-        print("It is in a private network namespace: this machine's network is not changed, and no packet is sent.")
+        print(
+            "It is in a private network namespace: this machine's network is not changed, and "
+            "no packet is sent."
+        )
         return demonstrate(host)
 
 

@@ -1,7 +1,8 @@
 """Configure routing in a disk image: `Host.offline` writes the files and enables the units.
 
-The running kernel is not changed. The image is a temporary directory, or the file system that is mounted at DIR. When
-the image boots, the routes are added before the machine starts, and the machine starts only if the check passes.
+The running kernel is not changed. The image is a temporary directory, or the file system that is
+mounted at DIR. When the image boots, the routes are added before the machine starts, and the
+machine starts only if the check passes.
 """
 
 import argparse
@@ -12,7 +13,10 @@ import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 
 SECTIONS = {
-    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
+    "staticRoutes": {
+        "enabled": True,
+        "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
+    },
     "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
 }
 CONFIG = HostRoutingConfig.from_mapping(SECTIONS)
@@ -33,8 +37,12 @@ def build(image: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("image", metavar="DIR", nargs="?", type=Path, help="where an image is mounted")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "image", metavar="DIR", nargs="?", type=Path, help="where an image is mounted"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         build((given.image or Path(folder)).resolve())

@@ -1,20 +1,22 @@
 """Correct a host's routing before its systemd-nspawn machine starts, and prove that it is correct.
 
-To write an agent, you need the tasks, the configuration and the errors. `hostrouting.testing` is the test kit, with
-which you can try all of it on a host in memory::
+To write an agent, you need the tasks, the configuration and the errors. `hostrouting.testing` is
+the test kit, with which you can try all of it on a host in memory::
 
     import phases
     from hostrouting import Configure, HostRoutingConfig
     from hostrouting.testing import FakeHost, h200
 
-    config = HostRoutingConfig.from_json('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}}')
+    overlap = {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}
+    config = HostRoutingConfig.from_mapping({"routeOverlap": overlap})
     configure = Configure(config, host=FakeHost(kernel=h200()))
     print(phases.plan(configure))  # the dry run
     print(phases.run(configure))  # fails, and says which routes repair it
 
-More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.model` (addresses, routes,
-rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`, `hostrouting.routes` (planning and
-applying routes), `hostrouting.host`, `hostrouting.kernel` (backends) and `hostrouting.fleet` (many nodes).
+More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.model`
+(addresses, routes, rules), `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`,
+`hostrouting.routes` (planning and applying routes), `hostrouting.host`, `hostrouting.kernel`
+(backends) and `hostrouting.fleet` (many nodes).
 """
 
 from hostrouting.release import __version__ as __version__
@@ -82,8 +84,8 @@ Tasks for phases, each made from a configuration and a host
 The configuration, whose sections are frozen values, checked when they are made
     config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig
 Errors, all of them HostRoutingError, and findings
-    errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError
-    errors                   NotReady HostError BackendError
+    errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
+    errors                   RouteOverlapError NotReady HostError BackendError
     finding                  Finding
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot CheckReport check_findings check_document

@@ -1,7 +1,8 @@
-"""The command line as a program: `hostrouting`, `python -m hostrouting`, or `python hostrouting.pyz`.
+"""The command line as a program: `hostrouting`, `python -m hostrouting`, or `python
+hostrouting.pyz`.
 
-Python 3.6 can read this file and the two that it may load before it, `hostrouting/__init__.py` and `release.py`. So a
-Python that is too old says what is needed, instead of printing a traceback.
+Python 3.6 can read this file and the two that it may load before it, `hostrouting/__init__.py` and
+`release.py`. So a Python that is too old says what is needed, instead of printing a traceback.
 """
 
 import sys
@@ -23,7 +24,9 @@ def run() -> int:
 def _too_old() -> str:
     needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
-    remedy = "start it with a newer one, or, for scripts that need no Python, run on another computer"
+    remedy = (
+        "start it with a newer one, or, for scripts that need no Python, run on another computer"
+    )
     return f"{needed}, and {present}; {remedy}: hostrouting render --config FILE --root FOLDER"
 
 

@@ -1,12 +1,12 @@
 """Every error of hostrouting and the facts it carries.
 
     HostRoutingError
-    ├── ConfigError         input: a configuration or a snapshot cannot be used; has all its faults at once
-    ├── RequirementError    host: something that the configuration needs is missing; nothing was changed
-    ├── RouteConflict       host: another program's route has the destination and metric of a wanted one
+    ├── ConfigError         input: a configuration or a snapshot cannot be used; has all its faults
+    ├── RequirementError    host: what the configuration needs is missing; nothing was changed
+    ├── RouteConflict       host: another program's route has the key of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
-    ├── NotReady            host: something was missing at the deadline, or another process holds the lock
+    ├── NotReady            host: something was missing at the deadline, or the lock is held
     ├── HostError           host: a file, systemd, nft or ebtables did not do what was asked
     └── BackendError        kernel: routes could not be read or changed
 
@@ -23,7 +23,16 @@ from hostrouting.text import first_of
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 
-_RETRIED = {"failed", "incomplete", "timeout", "unsettled", "no-answer", "unit-failed", "not-in-force", "no-such-rule"}
+_RETRIED = {
+    "failed",
+    "incomplete",
+    "timeout",
+    "unsettled",
+    "no-answer",
+    "unit-failed",
+    "not-in-force",
+    "no-such-rule",
+}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
 
@@ -31,14 +40,17 @@ _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-l
 class HostRoutingError(Exception):
     """The root of all errors: catch it to catch everything that hostrouting raises on purpose.
 
-    `kind` is more precise than the class, where that is needed. `can_retry` says whether the same call may succeed
-    later without any action. `findings` are messages for an operator: what led to the error, or the error itself. A
-    ConfigError has faults instead.
+    `kind` is more precise than the class, where that is needed. `can_retry` says whether the same
+    call may succeed later without any action. `findings` are messages for an operator: what led to
+    the error, or the error itself. A ConfigError has faults instead.
     """
 
-    def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
+    def __init__(
+        self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
+    ) -> None:
         self.kind, self.findings = kind, tuple(findings)
-        # Without a message, the findings are the message; the errors among them say whether to try again.
+        # Without a message, the findings are the message; the errors among them say whether to try
+        # again.
         super().__init__(message or "; ".join(map(str, self.findings)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
@@ -48,20 +60,35 @@ class HostRoutingError(Exception):
 
     @property
     def repair(self) -> tuple[dict[str, Any], ...]:
-        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if there are none."""
+        """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if
+        there are none.
+        """
         actions = (finding.facts["routes"] for finding in self.findings if finding.name == "action")
         return tuple(route for routes in actions for route in routes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the attributes without calling the constructor again: processes judge the snapshots of a fleet."""
+        """Pickle the attributes without calling the constructor again: processes judge the
+        snapshots of a fleet.
+        """
         return __newobj__, (type(self), *self.args), vars(self)
 
     def to_mapping(self) -> dict[str, object]:
-        """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
-        facts = {name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}}
-        facts |= {name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")}
+        """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
+        changed.
+        """
+        facts = {
+            name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}
+        }
+        facts |= {
+            name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")
+        }
         facts |= {"findings": [finding.to_mapping() for finding in self.findings]}
-        return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
+        return {
+            "error": type(self).__name__,
+            "kind": self.kind,
+            "canRetry": facts.pop("can_retry"),
+            **facts,
+        }
 
 
 class Fault(NamedTuple):
@@ -83,13 +110,19 @@ class Fault(NamedTuple):
 
 
 class ConfigError(HostRoutingError, ValueError):
-    """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was changed."""
+    """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was
+    changed.
+    """
 
     def __init__(self, faults: Iterable[Fault], source: str = "", *, headline: str = "") -> None:
         self.faults, self.source = tuple(faults), source
         where, count = source or "the configuration", len(self.faults)
-        shown = [fault._replace(remedy="") for fault in self.faults] if headline else self.faults  # it has the remedy
-        message = "\n".join([headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in shown)])
+        shown = (
+            [fault._replace(remedy="") for fault in self.faults] if headline else self.faults
+        )  # it has the remedy
+        message = "\n".join(
+            [headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in shown)]
+        )
         if count == 1 and not headline:
             (fault,) = self.faults
             colon = ":" if fault.path or fault.value else ""
@@ -102,11 +135,15 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class RequirementError(HostRoutingError):
-    """The host lacks what the configuration needs, such as a program; a finding for each. Nothing was changed."""
+    """The host lacks what the configuration needs, such as a program; a finding for each. Nothing
+    was changed.
+    """
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: other programs' routes have the same destination and metric. No route was changed."""
+    """Routes cannot be added: other programs' routes have the same destination and metric. No route
+    was changed.
+    """
 
 
 class ApplyError(HostRoutingError):
@@ -114,29 +151,41 @@ class ApplyError(HostRoutingError):
 
     def __init__(self, *reasons: str, after: str, can_retry: bool = True) -> None:
         self.reasons, self.after = reasons, after
-        super().__init__(f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}")
+        super().__init__(
+            f"the routes could not be applied: {'; '.join((*first_of(reasons), after))}"
+        )
         self.can_retry = can_retry
         self._is_a("requirement")
 
 
 class RouteOverlapError(HostRoutingError):
-    """Expected CIDRs do not leave through the expected devices, or there is no default route. Only in mode STRICT.
+    """Expected CIDRs do not leave through the expected devices, or there is no default route. Only
+    in mode STRICT.
 
-    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A default route may come
-    later, so `can_retry` is true if nothing else is wrong.
+    `report` is the CheckReport, and `check` the same as the JSON value `hostrouting/check/3`. A
+    default route may come later, so `can_retry` is true if nothing else is wrong.
     """
 
     def __init__(
-        self, message: str, *, findings: Iterable[Finding] = (), report: Any = None, check: Any = None
+        self,
+        message: str,
+        *,
+        findings: Iterable[Finding] = (),
+        report: Any = None,
+        check: Any = None,
     ) -> None:
         super().__init__(message, findings=findings)
         self.report, self.check = report, check
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Something was missing at the deadline, and the message says what was seen last; or the lock was held (busy)."""
+    """Something was missing at the deadline, and the message says what was seen last; or the lock
+    was held (busy).
+    """
 
-    def __init__(self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()) -> None:
+    def __init__(
+        self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()
+    ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
         if kind:
@@ -146,9 +195,9 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
 class HostError(HostRoutingError):
     """A part of the host did not do what was asked: a file, systemd, or a program such as nft.
 
-    `what` is the part and `target` the path, unit or program. `output` is what a program printed, `errno` is set for a
-    file, and `lines` are the rules, log lines or entries that it is about. After a timeout the change may have been
-    made.
+    `what` is the part and `target` the path, unit or program. `output` is what a program printed,
+    `errno` is set for a file, and `lines` are the rules, log lines or entries that it is about.
+    After a timeout the change may have been made.
     """
 
     def __init__(
@@ -162,7 +211,13 @@ class HostError(HostRoutingError):
         output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
-        self.what, self.target, self.errno, self.output, self.lines = what, target or what, errno, output, tuple(lines)
+        self.what, self.target, self.errno, self.output, self.lines = (
+            what,
+            target or what,
+            errno,
+            output,
+            tuple(lines),
+        )
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
         self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
@@ -170,12 +225,18 @@ class HostError(HostRoutingError):
 class BackendError(HostRoutingError):
     """The kernel, or the connection to it, did not do what was asked.
 
-    `kernel` is the kernel's own text if it gave one, `errno` its error number. `route` is the route that the kernel
-    refused, as `ip route` prints it; empty if it is not about one route.
+    `kernel` is the kernel's own text if it gave one, `errno` its error number. `route` is the route
+    that the kernel refused, as `ip route` prints it; empty if it is not about one route.
     """
 
     def __init__(
-        self, message: str, *, kind: str = "failed", errno: int | None = None, kernel: str = "", route: str = ""
+        self,
+        message: str,
+        *,
+        kind: str = "failed",
+        errno: int | None = None,
+        kernel: str = "",
+        route: str = "",
     ) -> None:
         self.errno, self.kernel, self.route = errno, kernel, route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)

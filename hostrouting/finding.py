@@ -1,6 +1,8 @@
-"""One message for an operator, from any part of hostrouting: its name, how bad it is, what it is about, what to do.
+"""One message for an operator, from any part of hostrouting: its name, how bad it is, what it is
+about, what to do.
 
-The sentences are written where the thing is found, or in `check.report`. docs/findings.md explains each name.
+The sentences are written where the thing is found, or in `check.report`. docs/findings.md explains
+each name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +12,9 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
-"""What happens to the packets of a range of an expected CIDR that does not leave through an expected device."""
+"""What happens to the packets of a range of an expected CIDR that does not leave through an
+expected device.
+"""
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 WRONG = (*ESCAPES, "no-default-route")
 """The findings of a check because of which a run fails in mode STRICT, and no gated unit starts."""
@@ -48,8 +52,12 @@ class Finding(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The log level for this finding. An error is usually raised; the code that catches it logs it."""
-        return 20 if self.severity == "note" else 30  # INFO and WARNING of logging, which takes long to load
+        """The log level for this finding. An error is usually raised; the code that catches it logs
+        it.
+        """
+        return (
+            20 if self.severity == "note" else 30
+        )  # INFO and WARNING of logging, which takes long to load
 
     @property
     def line(self) -> str:
@@ -58,7 +66,10 @@ class Finding(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
-        values = {name: getattr(self, name) for name in ("name", "severity", "target", "sentence", "remedy")}
+        values = {
+            name: getattr(self, name)
+            for name in ("name", "severity", "target", "sentence", "remedy")
+        }
         return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
 
     def __hash__(self) -> int:  # the facts are a dict, which has no hash
@@ -70,4 +81,6 @@ class Finding(NamedTuple):
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
-    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity)))
+    return tuple(
+        sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
+    )

@@ -1,14 +1,17 @@
-"""Many nodes: any executor checks their saved snapshots, and nodes with the same problem are grouped.
+"""Many nodes: any executor checks their saved snapshots, and nodes with the same problem are
+grouped.
 
     with ProcessPoolExecutor() as executor:
         for group in group_nodes(check_snapshots(["nodes"], config, executor)):
             print(len(group.nodes), group.verdict, group.problem)
 
-A snapshot that cannot be read or judged also has a result: its verdict is "no verdict". The workers read the files
-themselves, so on a cluster the paths have to lead to the same files. Nothing here asks this host.
+A snapshot that cannot be read or judged also has a result: its verdict is "no verdict". The workers
+read the files themselves, so on a cluster the paths have to lead to the same files. Nothing here
+asks this host.
 
-Two nodes have the same problem if the same CIDRs escape, wholly or in part, through devices that differ only in their
-numbers, and the same routes repair both. The ranges may differ: on one node Linux uses ib0's route, on another ib3's.
+Two nodes have the same problem if the same CIDRs escape, wholly or in part, through devices that
+differ only in their numbers, and the same routes repair both. The ranges may differ: on one node
+Linux uses ib0's route, on another ib3's.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
-_NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")  # also the hexadecimal one of a bridge: br-1f3bf2e4c5d6
+_NUMBER = re.compile(
+    r"(?<=[a-z-])[0-9a-f]{7,}$|\d+"
+)  # also the hexadecimal one of a bridge: br-1f3bf2e4c5d6
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -47,9 +52,13 @@ class NodeResult(NamedTuple):
     path: str
     verdict: str
     problem: str = ""
-    """What is wrong; equal on nodes with the same problem. In names of devices, N stands for the numbers."""
+    """What is wrong; equal on nodes with the same problem. In names of devices, N stands for the
+    numbers.
+    """
     repair: tuple[StaticRoute, ...] = ()
-    """The routes that the configuration lacks to repair the node; empty if no routes repair all of it."""
+    """The routes that the configuration lacks to repair the node; empty if no routes repair all of
+    it.
+    """
 
     @property
     def name(self) -> str:
@@ -73,14 +82,20 @@ class NodeGroup(NamedTuple):
     def to_mapping(self) -> dict[str, Any]:
         """The group as JSON."""
         repair = [route.to_mapping() for route in self.repair]
-        return {"verdict": self.verdict, "problem": self.problem, "repair": repair, "nodes": list(self.nodes)}
+        return {
+            "verdict": self.verdict,
+            "problem": self.problem,
+            "repair": repair,
+            "nodes": list(self.nodes),
+        }
 
 
 def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """The files at these paths, each once: a directory stands for everything named *.json in it.
 
-    Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists every path that does
-    not exist and every directory without such a name, or names a directory that cannot be read.
+    Whether they are snapshots is found out when they are judged. Raises ConfigError, which lists
+    every path that does not exist and every directory without such a name, or names a directory
+    that cannot be read.
     """
     files: list[str] = []
     faults: list[Fault] = []
@@ -103,24 +118,33 @@ def _snapshots_in(directory: str) -> list[str]:
     try:
         names = sorted(os.listdir(directory))
     except OSError as error:
-        raise ConfigError([Fault("", "", f"cannot be read: {error.strerror}")], directory) from error
-    return [os.path.join(directory, name) for name in names if name.endswith(".json") and not name.startswith(".")]
+        raise ConfigError(
+            [Fault("", "", f"cannot be read: {error.strerror}")], directory
+        ) from error
+    return [
+        os.path.join(directory, name)
+        for name in names
+        if name.endswith(".json") and not name.startswith(".")
+    ]
 
 
 def check_snapshots(
     paths: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[NodeResult]:
-    """Check the snapshots at these paths against this configuration; yield the results in the order of the files.
+    """Check the snapshots at these paths against this configuration; yield the results in the order
+    of the files.
 
-    The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
-    routes of hostrouting that are not in it. Any `concurrent.futures.Executor` will do, such as Dask's
-    (`Client.get_executor()`). Raises ConfigError if there is nothing at a path, or nothing to check; HostError if a
-    worker was killed.
+    The configuration is the whole one of the nodes: the repair is what it lacks once it is applied,
+    which deletes the routes of hostrouting that are not in it. Any `concurrent.futures.Executor`
+    will do, such as Dask's (`Client.get_executor()`). Raises ConfigError if there is nothing at a
+    path, or nothing to check; HostError if a worker was killed.
     """
     return check_files(find_snapshots(paths), config, executor)
 
 
-def check_files(files: Sequence[str], config: HostRoutingConfig, executor: Executor) -> Iterator[NodeResult]:
+def check_files(
+    files: Sequence[str], config: HostRoutingConfig, executor: Executor
+) -> Iterator[NodeResult]:
     """The same for files that `find_snapshots` has found."""
     require_cidrs(config)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
@@ -131,7 +155,10 @@ def check_files(files: Sequence[str], config: HostRoutingConfig, executor: Execu
                 count += 1
                 yield result
     except Exception as error:  # each executor has errors of its own; a judgement raises none
-        sentence = f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or could not start"
+        sentence = (
+            f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or "
+            "could not start"
+        )
         output = f"{type(error).__name__}: {error}; perhaps there is too little memory"
         raise HostError(sentence, kind="executor-lost", what="executor", output=output) from error
 
@@ -141,7 +168,9 @@ def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[No
 
 
 def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
-    """The result for the snapshot in this file, or the reason why there is none: the other nodes have to be judged."""
+    """The result for the snapshot in this file, or the reason why there is none: the other nodes
+    have to be judged.
+    """
     try:
         return _judged(path, _read_snapshot(path), config)
     except ConfigError as error:
@@ -150,11 +179,15 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
     except HostRoutingError as error:
         return NodeResult(path, NO_VERDICT, str(error))
     except Exception as error:  # noqa: BLE001  a bug, or a lack of memory
-        return NodeResult(path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}")
+        return NodeResult(
+            path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}"
+        )
 
 
 def _read_snapshot(path: str) -> Snapshot:
-    if os.path.exists(path) and not os.path.isfile(path):  # a fifo may block, and some devices have no end
+    if os.path.exists(path) and not os.path.isfile(
+        path
+    ):  # a fifo may block, and some devices have no end
         raise ConfigError([Fault("", "", "is not a regular file")], path)
     return Snapshot.load(path)
 
@@ -176,16 +209,28 @@ def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeRes
 
 def _problem(report: CheckReport) -> str:
     """What is wrong with the node, without what differs between nodes with the same problem."""
-    sizes: Counter[tuple[str, Prefix]] = Counter()  # how many addresses of a CIDR, by what happens to their packets
+    sizes: Counter[tuple[str, Prefix]] = (
+        Counter()
+    )  # how many addresses of a CIDR, by what happens to their packets
     for escape in report.escapes:
         sizes[_way(escape), escape.cidr] += escape.last - escape.first + 1
     cidrs: dict[str, list[str]] = {}
     for (way, cidr), size in sizes.items():
-        cidrs.setdefault(way, []).append(f"{'' if size > cidr.last - cidr.first else 'part of '}{cidr}")
-    ways = [f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}" for way, names in cidrs.items()]
+        cidrs.setdefault(way, []).append(
+            f"{'' if size > cidr.last - cidr.first else 'part of '}{cidr}"
+        )
+    ways = [
+        f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}"
+        for way, names in cidrs.items()
+    ]
     lost = (family for family in report.families if family.verdict == "no-default-route")
-    lacking, local = [f"no IPv{family.family} default route" for family in lost], "no rule looks up table local first"
-    every = (DOUBTS.get(doubt.name, (local,))[0] for family in report.families for doubt in family.doubts)
+    lacking, local = (
+        [f"no IPv{family.family} default route" for family in lost],
+        "no rule looks up table local first",
+    )
+    every = (
+        DOUBTS.get(doubt.name, (local,))[0] for family in report.families for doubt in family.doubts
+    )
     doubts = (sentence.format(where="some addresses", reason="…") for sentence in every)
     return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
 
@@ -197,9 +242,16 @@ def _way(escape: Escape) -> str:
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
-    """The results in groups: the worst verdict first, and among equal verdicts the group with the most nodes."""
+    """The results in groups: the worst verdict first, and among equal verdicts the group with the
+    most nodes.
+    """
     groups: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:
         groups.setdefault((result.verdict, result.problem, result.repair), []).append(result)
     whole = [NodeGroup(*kind, tuple(members)) for kind, members in groups.items()]
-    return tuple(sorted(whole, key=lambda group: (_WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem)))
+    return tuple(
+        sorted(
+            whole,
+            key=lambda group: (_WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem),
+        )
+    )

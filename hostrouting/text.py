@@ -1,4 +1,5 @@
-"""Words for every text that an operator reads: counts, lists of names, values, and the known word nearest to another.
+"""Words for every text that an operator reads: counts, lists of names, values, and the known word
+nearest to another.
 
 The help loads this module, so it imports nothing that takes time.
 """
@@ -21,9 +22,17 @@ def in_plural(predicate: str) -> str:
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
-    """The words as a phrase, with `last` before the last one; the first `most` are named, the others counted."""
+    """The words as a phrase, with `last` before the last one; the first `most` are named, the
+    others counted.
+    """
     shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}" if shown else ""
+    return (
+        shown[0]
+        if len(shown) == 1
+        else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+        if shown
+        else ""
+    )
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
@@ -32,11 +41,17 @@ def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that an unknown one probably means: at most two edits away; None if there is none."""
+    """The known word that an unknown one probably means: at most two edits away; None if there is
+    none.
+    """
     word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it
     edits = {key: _edits(word, key.lower()) for key in known if abs(len(word) - len(key)) <= 2}
     # In a short word two edits say little, unless two letters have changed places.
-    near = (key for key in edits if edits[key] <= (2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1))
+    near = (
+        key
+        for key in edits
+        if edits[key] <= (2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1)
+    )
     return min(near, key=edits.__getitem__, default=None)
 
 
@@ -46,12 +61,15 @@ def _edits(word: str, other: str) -> int:
     for count, letter in enumerate(word, 1):
         corner, row[0] = row[0], count
         for place, wanted in enumerate(other, 1):
-            corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (letter != wanted))
+            corner, row[place] = (
+                row[place],
+                min(row[place] + 1, row[place - 1] + 1, corner + (letter != wanted)),
+            )
     return row[-1]
 
 
 def show(value: object) -> str:
-    """The value as one short printable line, so that text from a file cannot control the terminal."""
+    """The value as one short printable line: text from a file must not control the terminal."""
     from json import dumps  # noqa: PLC0415  only a fault needs it
 
     value = str(value) if type(value).__module__ == "ipaddress" else value
@@ -59,11 +77,14 @@ def show(value: object) -> str:
         return "an object" if value else "{}"
     if isinstance(value, list) or type(value) is tuple:
         return "a list" if value else "[]"
-    if isinstance(value, int) and value.bit_length() > SHOWN * 3:  # Python refuses to print 4,300 digits
+    if (
+        isinstance(value, int) and value.bit_length() > SHOWN * 3
+    ):  # Python refuses to print 4,300 digits
         return f"an integer of {value.bit_length()} bits"
     if value is not None and not isinstance(value, str | int | float):
         return f"a Python {type(value).__name__}"
-    # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and control codes visible.
+    # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and
+    # control codes visible.
     if isinstance(value, str) and len(value) > SHOWN:
         return f"{dumps(value[:SHOWN])}... ({len(value)} characters)"
     return dumps(value)

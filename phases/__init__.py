@@ -15,7 +15,15 @@ A task is any object with a `name` and a method `do(ctx)`. A decorator turns a f
 """
 
 from phases.context import Clock, Context
-from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask, WouldFail
+from phases.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    InvalidTask,
+    PhasesError,
+    TaskFailed,
+    UnknownTask,
+    WouldFail,
+)
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
 from phases.running import execute, plan, run, undo
@@ -24,7 +32,25 @@ from phases.tasks import AnyTask, FunctionTask, Skip, Task, task
 
 __all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "task"]  # what a task is
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]  # how tasks are combined
-__all__ += ["Status", "Step", "execute", "plan", "run", "undo"]  # how tasks are run: run, plan and undo return a Step
-__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"]  # how tasks end
+__all__ += [
+    "Status",
+    "Step",
+    "execute",
+    "plan",
+    "run",
+    "undo",
+]  # how tasks are run: run, plan and undo return a Step
+__all__ += [
+    "Cancelled",
+    "DeadlineExceeded",
+    "InvalidTask",
+    "PhasesError",
+    "TaskFailed",
+    "UnknownTask",
+]  # how tasks end
 __all__ += ["WouldFail"]  # how a dry run ends
-__all__ += ["Clock", "LogObserver", "Observer"]  # how a run is observed, and where its time comes from
+__all__ += [
+    "Clock",
+    "LogObserver",
+    "Observer",
+]  # how a run is observed, and where its time comes from

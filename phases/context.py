@@ -1,8 +1,10 @@
-"""The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs tasks.
+"""The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs
+tasks.
 
-A `Scope` is a part of a run that stops as a whole. It has one moment at which it stops: its deadline (or never) at
-first, and the present once the scope is cancelled. A task is inside several scopes, and is cancelled if the earliest of
-their moments has passed. A shielded part is only inside its own scope.
+A `Scope` is a part of a run that stops as a whole. It has one moment at which it stops: its
+deadline (or never) at first, and the present once the scope is cancelled. A task is inside several
+scopes, and is cancelled if the earliest of their moments has passed. A shielded part is only inside
+its own scope.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 class Clock:
     """What a run needs from the outside world: the time, waiting, and threads.
 
-    Tests use `phases.testing.FakeClock` instead. Runs that share a clock wake each other, which does no harm.
+    Tests use `phases.testing.FakeClock` instead. Runs that share a clock wake each other, which
+    does no harm.
     """
 
     def __init__(self) -> None:
@@ -41,7 +44,8 @@ class Clock:
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
         """Wait until the condition is true or now() is `until`.
 
-        The condition is evaluated first, and after each wake(), in any thread; it must be quick and take no lock.
+        The condition is evaluated first, and after each wake(), in any thread; it must be quick and
+        take no lock.
         """
         with self._changed:
             while not done() and (left := until - self.now()) > 0:
@@ -74,16 +78,26 @@ class Scope:
         self.clock.wake()
 
 
-def in_range(value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False) -> float:
+def in_range(
+    value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
+) -> float:
     """The value, if it is a number within these bounds; otherwise ValueError."""
-    if not isinstance(value, int if whole else int | float) or not least <= value <= most or value == math.inf:
+    if (
+        not isinstance(value, int if whole else int | float)
+        or not least <= value <= most
+        or value == math.inf
+    ):
         limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
-        raise ValueError(f"{name} is {value!r:.80}; it must be a {'whole ' if whole else ''}number, {limits}")
+        raise ValueError(
+            f"{name} is {value!r:.80}; it must be a {'whole ' if whole else ''}number, {limits}"
+        )
     return value
 
 
 def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
-    """Call the function, and only log what it raises, even SystemExit; what the logging raises is dropped."""
+    """Call the function, and only log what it raises, even SystemExit; what the logging raises is
+    dropped.
+    """
     try:
         call(*args)
     except BaseException:
@@ -94,8 +108,8 @@ def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) 
 class Context:
     """A task's view of the run it is part of.
 
-    Create one to cancel from another thread, or to use your own clock, logger or observers; if you pass none, `execute`
-    creates a plain one.
+    Create one to cancel from another thread, or to use your own clock, logger or observers; if you
+    pass none, `execute` creates a plain one.
     """
 
     def __init__(
@@ -127,7 +141,9 @@ class Context:
 
     @property
     def log(self) -> TaskLogger:
-        """The logger of this task: its lines carry the run, the task and your `extra` as one mapping."""
+        """The logger of this task: its lines carry the run, the task and your `extra` as one
+        mapping.
+        """
         return TaskLogger(self.logger, {"run": self.run_id, "task": "/".join(self.path)})
 
     @property
@@ -141,7 +157,9 @@ class Context:
         return self._scope.stop[0] <= self.clock.now()
 
     def remaining(self) -> float | None:
-        """The seconds until the nearest deadline, never negative; 0 after a cancellation; None without a deadline."""
+        """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
+        without a deadline.
+        """
         moment = self._scope.stop[0]
         return None if moment == math.inf else max(0.0, moment - self.clock.now())
 
@@ -159,16 +177,19 @@ class Context:
         self.check()
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel the whole run. Can be called from any thread, any number of times; the first reason is kept."""
+        """Cancel the whole run. Can be called from any thread, any number of times; the first
+        reason is kept.
+        """
         self.run_scope.cancel(reason)
 
     @contextmanager
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
-        """While the block runs, call back once on cancellation: `with ctx.on_cancel(process.terminate):`.
+        """While the block runs, call back once on cancellation: `with
+        ctx.on_cancel(process.terminate):`.
 
-        The callback runs in a thread of its own, and is never called after the block has ended. What it raises is
-        logged and changes nothing. The end of the block raises Cancelled if the task is cancelled, because this may be
-        the only reason why the block has ended.
+        The callback runs in a thread of its own, and is never called after the block has ended.
+        What it raises is logged and changes nothing. The end of the block raises Cancelled if the
+        task is cancelled, because this may be the only reason why the block has ended.
         """
         has_ended = threading.Event()
 
@@ -188,10 +209,11 @@ class Context:
 
     @contextmanager
     def within(self, seconds: float | None = None) -> Iterator[Context]:
-        """A context for a part of a task that may take this many seconds; after that, DeadlineExceeded is raised.
+        """A context for a part of a task that may take this many seconds; after that,
+        DeadlineExceeded is raised.
 
-        `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
-        Inside the block, use the context that it yields.
+        `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on
+        its own. Inside the block, use the context that it yields.
         """
         scope = Scope(self.clock)
         if seconds is not None:
@@ -205,10 +227,11 @@ class Context:
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
     def shielded(self, *, grace: float | None = None) -> AbstractContextManager[Context]:
-        """A context that nothing outside the block can cancel: for work that must not be left half done.
+        """A context that nothing outside the block can cancel: for work that must not be left half
+        done.
 
-        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A cancellation takes
-        effect in the next check(), sleep() or step after the block.
+        Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A
+        cancellation takes effect in the next check(), sleep() or step after the block.
         """
         return self.but(scopes=()).within(grace)
 

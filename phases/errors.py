@@ -4,14 +4,14 @@
     ├── Cancelled                    the run was cancelled: not a failure, so not an Exception
     └── Exception
         └── PhasesError
-            ├── TaskFailed           a task raised; carries the steps that failed, the first one first
+            ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
             ├── UnknownTask          only= or skip= names a task that does not exist
             └── InvalidTask          an object was used as a task and is not one
 
-`str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if an error of a task
-cannot: `phases.step` says what takes its place.
+`str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if
+an error of a task cannot: `phases.step` says what takes its place.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
 
 class PhasesError(Exception):
-    """The base class: catch this to catch everything that phases raises on purpose, except Cancelled."""
+    """The base class: catch this to catch everything that phases raises on purpose, except
+    Cancelled.
+    """
 
 
 class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     """One or more tasks failed.
 
-    `failures` are their steps, in the order in which they failed, each with its `path` and its `error`. `error` is the
-    first error, and also `__cause__`, so that a printed traceback begins where it was raised.
+    `failures` are their steps, in the order in which they failed, each with its `path` and its
+    `error`. `error` is the first error, and also `__cause__`, so that a printed traceback begins
+    where it was raised.
     """
 
     def __init__(self, failures: Sequence[Step]) -> None:
@@ -52,12 +55,12 @@ def _sentence(step: Step) -> str:
 class Cancelled(BaseException):
     """The run, or the part of it that this task belongs to, was cancelled.
 
-    This is a BaseException for the same reason as asyncio's: a task that catches Exception to try again must not
-    swallow the cancellation.
+    This is a BaseException for the same reason as asyncio's: a task that catches Exception to try
+    again must not swallow the cancellation.
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
-        """Give the reason. The origin is the part of the run that was cancelled, if there is one."""
+        """Give the reason. The origin is the part of the run that was cancelled, if any."""
         super().__init__(reason)
         self.reason, self.origin = reason, origin
 
@@ -95,8 +98,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def printable(value: object) -> str:
-    """str(value), safe for any terminal and encoding: what cannot be printed is escaped, and nothing is raised."""
+    """str(value), safe for any terminal and encoding: what cannot be printed is escaped, and
+    nothing is raised.
+    """
     try:
-        return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in str(value))
+        return "".join(
+            char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in str(value)
+        )
     except Exception:  # noqa: BLE001  a log or a report may contain any object
         return f"<{type(value).__name__} that cannot be printed>"

@@ -1,6 +1,8 @@
-"""What a run shows while it runs: a log line for each start and end and, on a terminal, a live tree.
+"""What a run shows while it runs: a log line for each start and end and, on a terminal, a live
+tree.
 
-Every log record, even one of a task's own lines, has its fields in one mapping under one extra key, `FIELDS`.
+Every log record, even one of a task's own lines, has its fields in one mapping under one extra key,
+`FIELDS`.
 """
 
 from __future__ import annotations
@@ -33,19 +35,25 @@ def logger_of(logger: object) -> logging.Logger:
 
 
 class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
-    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
+    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the
+    same mapping.
+    """
 
-    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+    def process(
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
         """Put the fields of this task and the caller's `extra` under the one key."""
         kwargs["extra"] = {FIELDS: {**(kwargs.get("extra") or {}), **(self.extra or {})}}
         return msg, kwargs
 
 
 class LogObserver:
-    """Logs each start and each end as one line with all facts of the step, and the fields of its result.
+    """Logs each start and each end as one line with all facts of the step, and the fields of its
+    result.
 
-    An error is in one line, at ERROR: that of the task that raised it, not those of the groups around it. If the logger
-    is at DEBUG, the traceback follows, and tasks that were not started are also logged.
+    An error is in one line, at ERROR: that of the task that raised it, not those of the groups
+    around it. If the logger is at DEBUG, the traceback follows, and tasks that were not started are
+    also logged.
     """
 
     def __init__(self, logger: logging.Logger | str = LOGGER) -> None:
@@ -61,15 +69,21 @@ class LogObserver:
             level, words = logging.DEBUG, f"not started: {why}"
         else:
             level = logging.INFO if step.ok else logging.ERROR if step.failure else logging.WARNING
-            words = f"{step.status} after {seconds_in_words(step.seconds)}{f': {why}' if why else ''}"
+            words = (
+                f"{step.status} after {seconds_in_words(step.seconds)}{f': {why}' if why else ''}"
+            )
         action = "" if step.action == "do" else f" ({step.action})"
         extra = {FIELDS: {**step.fields, **facts}}
         raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
-        self.logger.log(level, "%s%s %s", facts["task"], action, words, extra=extra, exc_info=raised)
+        self.logger.log(
+            level, "%s%s %s", facts["task"], action, words, extra=extra, exc_info=raised
+        )
 
 
 def live_tree(logger: logging.Logger) -> LiveTree | None:
-    """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not installed."""
+    """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not
+    installed.
+    """
     if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return None
     try:
@@ -82,7 +96,8 @@ def live_tree(logger: logging.Logger) -> LiveTree | None:
 class LiveTree:
     """An observer that shows the report of one run as it grows, and removes it at the end.
 
-    While the tree is shown, handlers of its logger and the root logger that write to this terminal write above it.
+    While the tree is shown, handlers of its logger and the root logger that write to this terminal
+    write above it.
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:
@@ -90,16 +105,23 @@ class LiveTree:
 
         self._console, self._logger = console, logger
         self._root: Step | None = None
-        self._live = Live(console=console, get_renderable=self._render, auto_refresh=False, transient=True)
+        self._live = Live(
+            console=console, get_renderable=self._render, auto_refresh=False, transient=True
+        )
         self._moved: list[logging.StreamHandler[Any]] = []
 
     def __call__(self, step: Step) -> None:
-        """Show the tree when its root starts, draw it again with each step, and remove it when the root has ended."""
+        """Show the tree when its root starts, draw it again with each step, and remove it when the
+        root has ended.
+        """
         if self._root is None:
             self._root = step
             self._live.start()
             for handler in (*self._logger.handlers, *logging.getLogger().handlers):
-                if isinstance(handler, logging.StreamHandler) and handler.stream is self._console.file:
+                if (
+                    isinstance(handler, logging.StreamHandler)
+                    and handler.stream is self._console.file
+                ):
                     self._moved.append(handler)
                     handler.setStream(sys.stderr)  # rich has put its own stream there
         self._live.refresh()

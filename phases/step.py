@@ -1,8 +1,10 @@
-"""Step: what happened to one task in a run. Observers get each step at its start and end; the root is the report.
+"""Step: what happened to one task in a run. Observers get each step at its start and end; the root
+is the report.
 
-A report can be pickled and copied, whatever tasks leave in it. If a result cannot be pickled, its JSON value takes its
-place. If an error cannot be, or would come back as a different one, a PhasesError that describes it takes its place.
-Python never pickles tracebacks, so the JSON of a report that was pickled has none.
+A report can be pickled and copied, whatever tasks leave in it. If a result cannot be pickled, its
+JSON value takes its place. If an error cannot be, or would come back as a different one, a
+PhasesError that describes it takes its place. Python never pickles tracebacks, so the JSON of a
+report that was pickled has none.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False)
 class Step:
-    """One task of a run and, in `children`, the steps inside it. The step of the whole run is its report.
+    """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
+    report.
 
     A step changes until it has ended. One that was never started has no `start` and no `seconds`.
     """
@@ -76,26 +79,42 @@ class Step:
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the program: 0, 1 for a failure, 128 + the signal that cancelled the run."""
-        return 0 if self.ok else 128 + self.signal if self.status is Status.CANCELLED and self.signal else 1
+        """The exit code for the program: 0, 1 for a failure, 128 + the signal that cancelled the
+        run.
+        """
+        return (
+            0
+            if self.ok
+            else 128 + self.signal
+            if self.status is Status.CANCELLED and self.signal
+            else 1
+        )
 
     @property
     def failures(self) -> tuple[Step, ...]:
-        """The steps that made this one fail, in the order in which they failed; itself if it raised the error."""
+        """The steps that made this one fail, in the order in which they failed; itself if it raised
+        the error.
+        """
         if self.status is not Status.FAILED:
             return ()
         if isinstance(self.error, TaskFailed) and self.error.failures[0].run == self.run:
             return self.error.failures
-        return next((child.failures for child in self.children if child.error is self.error), (self,))
+        return next(
+            (child.failures for child in self.children if child.error is self.error), (self,)
+        )
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that this step raised; None if it did not fail, or passed on the error of a step inside it."""
+        """The error that this step raised; None if it did not fail, or passed on the error of a
+        step inside it.
+        """
         return self.error if self.failures == (self,) else None
 
     @property
     def fields(self) -> Mapping[str, object]:
-        """The log fields of its result. A result that cannot describe itself does not fail its task."""
+        """The log fields of its result. A result that cannot describe itself does not fail its
+        task.
+        """
         try:
             offer = getattr(self.result, "log_fields", None)
             return dict(offer()) if callable(offer) else {}
@@ -141,19 +160,29 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The last step with this name (`routes`, or `network/routes`); without one, a KeyError names all steps."""
+        """The last step with this name (`routes`, or `network/routes`); without one, a KeyError
+        names all steps.
+        """
         steps = [("/".join(step.path), step) for step in self.walk()]
         for path, step in reversed(steps):
             if f"/{path}".endswith(f"/{name}"):
                 return step
-        raise KeyError(f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}")
+        raise KeyError(
+            f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}"
+        )
 
     def __str__(self) -> str:
-        """The tree, one line for each step with its status, duration and details; for a plan, what each would do."""
+        """The tree, one line for each step with its status, duration and details; for a plan, what
+        each would do.
+        """
         steps, lines = list(_drawn(self)), list[str]()
         width = max(len(drawn + step.name) for drawn, _, step in steps)
         for drawn, further, step in steps:
-            ended = "" if self.action == "plan" else f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
+            ended = (
+                ""
+                if self.action == "plan"
+                else f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
+            )
             first, *others = step.note.splitlines() or [""]
             lines += [f"{drawn + step.name:{width}}  {ended}{first}".rstrip()]
             lines += [f"{further}  {line}" for line in others]
@@ -177,14 +206,18 @@ class Step:
         return json.dumps(self.to_mapping())
 
     def to_mapping(self) -> dict[str, object]:
-        """The report as plain values. An error is at the step that raised it, a result at the step that returned it."""
+        """The report as plain values. An error is at the step that raised it, a result at the step
+        that returned it.
+        """
         error = self.failure
         return {
             **self.facts,
             "details": as_data(error) if hasattr(error, "to_mapping") else None,
             "traceback": "".join(traceback.format_exception(error)) if error else None,
             "fields": as_data(self.fields),
-            "result": None if self.children and isinstance(self.result, tuple) else as_data(self.result),
+            "result": None
+            if self.children and isinstance(self.result, tuple)
+            else as_data(self.result),
             "children": [child.to_mapping() for child in self.children],
         }
 
@@ -192,8 +225,8 @@ class Step:
 Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
-A step that is passed over only has an end. What an observer raises is logged, and the run continues. An observer must
-not wait for another step.
+A step that is passed over only has an end. What an observer raises is logged, and the run
+continues. An observer must not wait for another step.
 """
 
 
@@ -209,7 +242,9 @@ def seconds_in_words(seconds: float | None) -> str:
 
 
 def _drawn(step: Step, *, indent: str = "", branch: str = "") -> Iterator[tuple[str, str, Step]]:
-    """Every step from this one down, with the text before its first line and before its further lines."""
+    """Every step from this one down, with the text before its first line and before its further
+    lines.
+    """
     further = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
     yield indent + branch, further, step
     members = tuple(step.children)
@@ -218,7 +253,9 @@ def _drawn(step: Step, *, indent: str = "", branch: str = "") -> Iterator[tuple[
 
 
 def as_data(value: object) -> object:
-    """The value in JSON types. An object becomes the result of its `to_mapping()` or `log_fields()`, or its text."""
+    """The value in JSON types. An object becomes the result of its `to_mapping()` or
+    `log_fields()`, or its text.
+    """
     try:
         for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
             if callable(offer := getattr(value, name, None)):
@@ -229,7 +266,11 @@ def as_data(value: object) -> object:
             return [as_data(member) for member in value]
     except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
-    is_plain = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    is_plain = (
+        value is None
+        or isinstance(value, str | int)
+        or (isinstance(value, float) and math.isfinite(value))
+    )
     return value if is_plain else printable(value)
 
 

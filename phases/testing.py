@@ -1,4 +1,6 @@
-"""Tools for tests of a pipeline: a task to configure, an observer that records steps, a clock that never waits."""
+"""Tools for tests of a pipeline: a task to configure, an observer that records steps, a clock that
+never waits.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ if TYPE_CHECKING:
 class StubTask:
     """A task that sleeps, then returns or raises what you set; it counts its calls.
 
-    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then succeeds, and
-    `errors=itertools.repeat(OSError("busy"))` always fails.
+    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then
+    succeeds, and `errors=itertools.repeat(OSError("busy"))` always fails.
     """
 
     def __init__(
-        self, name: str, result: object = None, *, seconds: float = 0.0, errors: Iterable[BaseException] = ()
+        self,
+        name: str,
+        result: object = None,
+        *,
+        seconds: float = 0.0,
+        errors: Iterable[BaseException] = (),
     ) -> None:
         self.name, self.result, self.seconds = name, result, seconds
         self.calls = 0
@@ -37,7 +44,9 @@ class StubTask:
 
 
 class Recorder:
-    """An observer that records, in order, each start and each end with its status; some steps have only an end."""
+    """An observer that records, in order, each start and each end with its status; some steps have
+    only an end.
+    """
 
     def __init__(self) -> None:
         self.starts: list[str] = []
@@ -53,11 +62,12 @@ class Recorder:
 
 
 class FakeClock(Clock):
-    """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest end of a wait.
+    """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest
+    end of a wait.
 
-    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. The clock counts the
-    thread that created it and the threads that groups start; if your test starts a thread that runs tasks, start it
-    with `clock.start(…)`.
+    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. The
+    clock counts the thread that created it and the threads that groups start; if your test starts a
+    thread that runs tasks, start it with `clock.start(…)`.
     """
 
     def __init__(self) -> None:

@@ -17,12 +17,15 @@ import pytest
 from tests.support.needs import PATH, advice, require
 from tests.support.systemd import HOST_FOLDERS
 
-# In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is found by chance is found
-# at a desk, and in the long profile.
-# To shrink a failure can take minutes, which are to be had at a desk.
+# In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is
+# found by chance is found at a desk, and in the long profile. To shrink a failure can take minutes,
+# which are to be had at a desk.
 CI = bool(os.environ.get("CI"))
-# No test fails because the machine is busy: nothing has a deadline, and examples may be made slowly.
-_PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# No test fails because the machine is busy: nothing has a deadline, and examples may be made
+# slowly.
+_PATIENT = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.register_profile(
     "default",
     _PATIENT,
@@ -33,24 +36,43 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("long", _PATIENT, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Whoever runs the tests may have any locale, or none. Programs that a test starts, and the test that reads what they say,
-# have this one; a test that is about another says so.
+# Whoever runs the tests may have any locale, or none. Programs that a test starts, and the test
+# that reads what they say, have this one; a test that is about another says so.
 os.environ["LC_ALL"] = "C.UTF-8"
 with suppress(locale.Error):
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
 
 os.environ["PATH"] = PATH
 
-# Whoever runs the tests may have another package of our name there. A program that a test starts finds ours without it.
+# Whoever runs the tests may have another package of our name there. A program that a test starts
+# finds ours without it.
 os.environ.pop("PYTHONPATH", None)
 
-# nohup, and a shell that puts a job into the background, have its programs ignore these; the tests send them.
+# nohup, and a shell that puts a job into the background, have its programs ignore these; the tests
+# send them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_STARTS_A_PROCESS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
+_STARTS_A_PROCESS = {
+    "subprocess.Popen",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.exec",
+    "os.system",
+}
 _NAMES_A_FILE = {
-    *("open", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink"),
+    *(
+        "open",
+        "os.listdir",
+        "os.scandir",
+        "os.mkdir",
+        "os.rmdir",
+        "os.remove",
+        "os.rename",
+        "os.link",
+        "os.symlink",
+    ),
     *("os.chmod", "os.chown", "os.truncate", "os.utime", "os.setxattr", "shutil.rmtree"),
 }
 _OF_THE_HOST = tuple(f"{folder}/" for folder in HOST_FOLDERS)
@@ -60,12 +82,15 @@ _walled_in = threading.local()
 
 
 def _wall(event: str, arguments: tuple[object, ...]) -> None:
-    """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot be removed again."""
+    """An audit hook: it sees every process, socket and file, whichever library opens it. It cannot
+    be removed again.
+    """
     if event in _NAMES_A_FILE:
         # What a symbolic link contains is not looked at.
         for given in arguments[1:2] if event == "os.symlink" else arguments[:2]:
             path = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else ""
-            # A child process that has entered a mount namespace of a test has other files under these names.
+            # A child process that has entered a mount namespace of a test has other files under
+            # these names.
             if f"{path}/".startswith(_OF_THE_HOST) and os.readlink(_MOUNTS) == _OUTSIDE:
                 rule = f"a test tried to reach {path} of the host ({event}); use a private machine"
                 raise PermissionError(errno.EPERM, rule)
@@ -73,7 +98,9 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
     if not getattr(_walled_in, "now", False):
         return
     if event in _STARTS_A_PROCESS:
-        raise PermissionError(f"a unit test tried to start a process ({event}); mark it with pytest.mark.linux")
+        raise PermissionError(
+            f"a unit test tried to start a process ({event}); mark it with pytest.mark.linux"
+        )
     if event == "socket.__new__" and arguments[1] == getattr(socket, "AF_NETLINK", None):
         raise PermissionError("a unit test tried to speak netlink; mark it with pytest.mark.linux")
 
@@ -81,8 +108,9 @@ def _wall(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_wall)
 
 
-# Thousands of tests stay in memory until the end. A garbage collection that goes through all of them is a third of the
-# processor time of a run: none is done while they are collected, and later ones leave them out.
+# Thousands of tests stay in memory until the end. A garbage collection that goes through all of
+# them is a third of the processor time of a run: none is done while they are collected, and later
+# ones leave them out.
 gc.disable()
 
 
@@ -95,9 +123,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that have no tier as unit tests, and spread those that boot a system over the first part of the run.
+    """Mark the tests that have no tier as unit tests, and spread those that boot a system over the
+    first part of the run.
 
-    They mostly wait, so that each worker has others beside them; and no long one is left for the end.
+    They mostly wait, so that each worker has others beside them; and no long one is left for the
+    end.
     """
     booting, others = [], []
     for item in items:
@@ -142,7 +172,11 @@ def no_thread_is_left() -> Iterator[None]:
     """Every test, not only those about threads, ends with the threads with which it began."""
     before = set(threading.enumerate())
     yield
-    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    left = [
+        thread.name
+        for thread in threading.enumerate()
+        if thread not in before and thread.is_alive()
+    ]
     assert not left, f"threads that outlived their test: {left}"
 
 
@@ -150,7 +184,11 @@ def no_thread_is_left() -> Iterator[None]:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """If skipping is forbidden, a skip is a failure that says what was missing."""
     report: pytest.TestReport = yield  # type: ignore[assignment]  # a wrapper hook receives what it wraps
-    if os.environ.get("HOSTROUTING_FORBID_SKIPS") and report.skipped and not hasattr(report, "wasxfail"):
+    if (
+        os.environ.get("HOSTROUTING_FORBID_SKIPS")
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+    ):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
     return report  # type: ignore[return-value]  # a wrapper hook returns what its hook does

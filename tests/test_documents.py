@@ -1,4 +1,6 @@
-"""The README and the pages of docs: Python blocks run, commands are understood, links lead somewhere."""
+"""The README and the pages of docs: Python blocks run, commands are understood, links lead
+somewhere.
+"""
 
 import json
 import re
@@ -19,7 +21,9 @@ from tests.support.programs import completed
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests/README.md"])
+    for path in sorted(
+        [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests/README.md"]
+    )
 }
 BLOCKS = {
     f"{name}:{text[: match.start()].count(chr(10)) + 1}": match[1]
@@ -40,25 +44,37 @@ settings.load_profile("patient")
 @pytest.mark.linux
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_a_block(block: str, tmp_path: Path) -> None:
-    """A program runs as it is, away from the repository; tests pass as a reader's own, with the plugin."""
+    """A program runs as it is, away from the repository; tests pass as a reader's own, with the
+    plugin.
+    """
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_block.py").write_text(block)
     is_test = re.search(r"^ *def test_", block, re.MULTILINE)
-    how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"] if is_test else ["test_block.py"]
+    how = (
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        if is_test
+        else ["test_block.py"]
+    )
     done = completed([sys.executable, "-W", "error", *how], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_shown_commands(name: str) -> None:
-    """Each whole command line of `hostrouting` that a page shows, after `$` or as root after `#`, is understood."""
-    for typed in re.findall(r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE):
+    """Each whole command line of `hostrouting` that a page shows, after `$` or as root after `#`,
+    is understood.
+    """
+    for typed in re.findall(
+        r"^[$#] (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE
+    ):
         make_parser().parse_args(typed.split())
 
 
 def test_the_first_answer() -> None:
     """The README shows what the command answers on the node that it shows."""
-    command, answer = re.findall(r"^\$ hostrouting ([^\n]+)\n(OVERLAP[^`]*)", PAGES["README.md"], re.MULTILINE)[0]
+    command, answer = re.findall(
+        r"^\$ hostrouting ([^\n]+)\n(OVERLAP[^`]*)", PAGES["README.md"], re.MULTILINE
+    )[0]
     assert say(*command.split(), host=FakeHost(kernel=h200())).out == answer
 
 
@@ -77,24 +93,41 @@ def test_links(name: str) -> None:
         path, _, anchor = target.partition("#")
         there = ROOT / name if not path else (ROOT / name).parent / path
         assert there.exists(), target
-        headings = re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
-        anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        headings = (
+            re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            if anchor
+            else []
+        )
+        anchors = {
+            re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+        }
         assert not anchor or anchor in anchors, target
 
 
 def test_documents() -> None:
-    """docs/operators.md has the keys of each document that a command prints, and none that it never prints."""
-    text = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(encoding="utf-8")
+    """docs/operators.md has the keys of each document that a command prints, and none that it never
+    prints.
+    """
+    text = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(
+        encoding="utf-8"
+    )
     printed: dict[str, set[str]] = {}
     possible: dict[str, set[str]] = {}
     for line in re.findall(r"^  = \d+ (\{.*)$", text, re.MULTILINE):
         document = json.loads(line)
         schema = document.pop("schema")
-        printed.setdefault(schema, {*document}).intersection_update(document)  # the keys that it always has
+        printed.setdefault(schema, {*document}).intersection_update(
+            document
+        )  # the keys that it always has
         possible.setdefault(schema, set()).update(re.findall(r'"(\w+)": ', line))
-    rows = re.findall(r"^\| `(hostrouting/\w+/\d)` \| (.*) \|$", PAGES["docs/operators.md"], re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(hostrouting/\w+/\d)` \| (.*) \|$", PAGES["docs/operators.md"], re.MULTILINE
+    )
     shown = {schema: {*re.findall(r"`(\w+)`", keys)} for schema, keys in rows}
-    assert shown.keys() == {*printed, "hostrouting/nodes/1"}  # tests/hostrouting/test_fleet.py prints that
+    assert shown.keys() == {
+        *printed,
+        "hostrouting/nodes/1",
+    }  # tests/hostrouting/test_fleet.py prints that
     for schema, keys in printed.items():
         assert keys <= shown[schema] <= possible[schema], schema
 
@@ -102,18 +135,26 @@ def test_documents() -> None:
 def test_exit_codes() -> None:
     """docs/findings.md has the exit code of each error."""
     rows = re.findall(
-        r"^\| `(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d) \|$", PAGES["docs/findings.md"], re.MULTILINE
+        r"^\| `(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d) \|$",
+        PAGES["docs/findings.md"],
+        re.MULTILINE,
     )
-    assert {name for name, *_ in rows} == {kind.__name__ for kind in HostRoutingError.__subclasses__()}
+    assert {name for name, *_ in rows} == {
+        kind.__name__ for kind in HostRoutingError.__subclasses__()
+    }
     for name, kind, again, code in rows:
         error = getattr(errors, name).__new__(getattr(errors, name))
         HostRoutingError.__init__(error, kind=kind)
-        vars(error).update(errno=None, can_retry=name in {"ApplyError", "NotReady"} or error.can_retry)
+        vars(error).update(
+            errno=None, can_retry=name in {"ApplyError", "NotReady"} or error.can_retry
+        )
         assert (code_of(error), error.can_retry) == (int(code), again == "yes"), (name, kind)
 
 
 def test_findings() -> None:
     """docs/findings.md explains each finding, and no other, with a line as an example."""
-    sections = re.findall(r"^### ([^\n]*)(.*?)(?=^##)", PAGES["docs/findings.md"], re.MULTILINE | re.DOTALL)
+    sections = re.findall(
+        r"^### ([^\n]*)(.*?)(?=^##)", PAGES["docs/findings.md"], re.MULTILINE | re.DOTALL
+    )
     assert sorted(name for name, _ in sections) == sorted(NAMES)
     assert [name for name, text in sections if "\n> `" not in text] == []

@@ -1,4 +1,6 @@
-"""hostrouting in a frozen program: PyInstaller is told by the package itself what it cannot see in the code."""
+"""hostrouting in a frozen program: PyInstaller is told by the package itself what it cannot see in
+the code.
+"""
 
 import runpy
 from importlib import import_module
@@ -29,11 +31,15 @@ def test_pyinstaller_finds_the_hooks() -> None:
 
 
 def test_the_scripts_are_in_a_frozen_program() -> None:
-    """Every file of the package that is not Python goes along with the module that reads it, to the same place."""
+    """Every file of the package that is not Python goes along with the module that reads it, to the
+    same place.
+    """
     (pair,) = hook_for("hostrouting.boot.scripts")["datas"]
     source, destination = pair
     assert ROOT / destination == Path(source)
-    others = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    others = {
+        path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}
+    }
     assert others == {*Path(source).iterdir(), PACKAGE / "py.typed"}
 
 
@@ -46,7 +52,9 @@ def test_the_commands_are_in_a_frozen_program() -> None:
 
 def test_a_script_that_is_missing() -> None:
     """The error names the file, and says how it comes into a frozen program."""
-    with pytest.raises(HostError, match=r"assets/gone\.sh, a part of hostrouting: No such file") as caught:
+    with pytest.raises(
+        HostError, match=r"assets/gone\.sh, a part of hostrouting: No such file"
+    ) as caught:
         asset("gone.sh")
     assert caught.value.target == str(PACKAGE / "boot/assets/gone.sh")
     assert "install hostrouting with pip" in str(caught.value)

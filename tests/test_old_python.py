@@ -1,7 +1,8 @@
-"""A Python that is too old says in one line what is needed: as a module, as the installed command, and as the single file.
+"""A Python that is too old says in one line what is needed: as a module, as the installed command,
+and as the single file.
 
-Where this machine has a Python from 3.6 to 3.9, that one is asked. Without one, the files that it would load are parsed
-as by Python 3.6, and this Python claims to be an older one.
+Where this machine has a Python from 3.6 to 3.9, that one is asked. Without one, the files that it
+would load are parsed as by Python 3.6, and this Python claims to be an older one.
 """
 
 import ast
@@ -31,12 +32,16 @@ pytestmark = pytest.mark.linux
 
 
 def old_interpreters() -> list[str]:
-    """The interpreters of this machine that are too old: one of each version, from the PATH or from pyenv."""
+    """The interpreters of this machine that are too old: one of each version, from the PATH or from
+    pyenv.
+    """
     pyenv = glob.escape(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"))
     found: dict[str, str] = {}
     for minor in TOO_OLD:
         name = f"python3.{minor}"
-        paths = glob.glob(f"{pyenv}/versions/*/bin/{name}")  # none in a folder that is another user's
+        paths = glob.glob(
+            f"{pyenv}/versions/*/bin/{name}"
+        )  # none in a folder that is another user's
         on_path = shutil.which(name)
         if on_path is not None:
             paths.append(on_path)
@@ -79,7 +84,11 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
     command.write_text("import sys\nfrom hostrouting.__main__ import run\nsys.exit(run())\n")
     for interpreter in old_interpreters():
         for words in (["-m", "hostrouting"], [str(command)], [str(archive)]):
-            environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+            environment = {
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
             done = completed([interpreter, *words, "--help"], cwd=tmp_path, env=environment)
             assert (done.returncode, done.stdout) == (2, "")
             assert LINE.fullmatch(done.stderr), done.stderr
@@ -89,7 +98,9 @@ def single_file(folder: Path) -> Path:
     """hostrouting.pyz without what it depends on, made as the Makefile makes it."""
     packed = folder / "packed"
     for package in ("hostrouting", "phases"):
-        shutil.copytree(ROOT / package, packed / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / package, packed / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "hostrouting/__main__.py", packed)
     zipapp.create_archive(packed, folder / "hostrouting.pyz")
     return folder / "hostrouting.pyz"

@@ -28,10 +28,14 @@ def built(folder: Path) -> list[str]:
 def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -> None:
     """It judges a snapshot."""
     program = built(tmp_path)
-    assert (tmp_path / "hostrouting.pyz").stat().st_mode & 0o555 == 0o555  # any user may run a check
+    assert (
+        tmp_path / "hostrouting.pyz"
+    ).stat().st_mode & 0o555 == 0o555  # any user may run a check
     saved = h200().snapshot().to_json()
     check = [*program, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]
-    done = subprocess.run(check, input=saved, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        check, input=saved, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads(done.stdout)["verdict"] == "overlap"
 

@@ -14,11 +14,27 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_the_wheel_is_complete(tmp_path: Path) -> None:
     """Each file of the two packages is in the wheel, and it brings the command `hostrouting`."""
     words = ["hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, check=True, capture_output=True, timeout=300
+    )
     [path] = tmp_path.iterdir()
     with zipfile.ZipFile(path) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-        [commands] = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/entry_points.txt")]
-    files = [path for package in ("hostrouting", "phases") for path in (ROOT / package).rglob("*") if path.is_file()]
-    assert packed == {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
-    assert commands.split("\n")[:2] == ["[console_scripts]", "hostrouting = hostrouting.__main__:run"]
+        [commands] = [
+            wheel.read(name).decode()
+            for name in wheel.namelist()
+            if name.endswith("/entry_points.txt")
+        ]
+    files = [
+        path
+        for package in ("hostrouting", "phases")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file()
+    ]
+    assert packed == {
+        str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts
+    }
+    assert commands.split("\n")[:2] == [
+        "[console_scripts]",
+        "hostrouting = hostrouting.__main__:run",
+    ]

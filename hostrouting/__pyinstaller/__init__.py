@@ -1,7 +1,8 @@
-"""What PyInstaller cannot see in the code: a hook for each module that reads files or loads modules by name.
+"""What PyInstaller cannot see in the code: a hook for each module that reads files or loads modules
+by name.
 
-PyInstaller asks each installed package for such hooks, by an entry point of the distribution. Nothing else uses this
-package.
+PyInstaller asks each installed package for such hooks, by an entry point of the distribution.
+Nothing else uses this package.
 """
 
 from __future__ import annotations

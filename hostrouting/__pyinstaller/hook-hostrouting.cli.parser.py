@@ -1,4 +1,6 @@
-"""A frozen program with the command line needs the commands, which `hostrouting.cli.parser` loads by their names."""
+"""A frozen program with the command line needs the commands, which `hostrouting.cli.parser` loads
+by their names.
+"""
 
 from hostrouting.cli.parser import COMMANDS
 

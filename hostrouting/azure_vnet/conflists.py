@@ -18,8 +18,9 @@ _UNUSABLE = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 def active_file(conflists: Mapping[str, str]) -> str:
     """The name of the CNI configuration that makes azure-vnet active; empty if none does.
 
-    A container runtime uses the first file, by name, that it can use. If this is Multus, which calls other plugins, the
-    next file counts as well. Any file before that counts if azure-vnet is anywhere in it: refusing is safe.
+    A container runtime uses the first file, by name, that it can use. If this is Multus, which
+    calls other plugins, the next file counts as well. Any file before that counts if azure-vnet is
+    anywhere in it: refusing is safe.
     """
     for name, text in sorted(conflists.items()):
         if _PLUGIN.search(text):

@@ -1,10 +1,12 @@
-"""The rules for Ethernet frames: the contract of an edge that lists and deletes them, and the edge that runs ebtables.
+"""The rules for Ethernet frames: the contract of an edge that lists and deletes them, and the edge
+that runs ebtables.
 
 A rule is the text that ebtables prints, and is deleted by that text.
 
-A host may have the programs of two backends, and each sees only its own rules: the wrong program seems to find none. So
-both are asked. Listing the rules of the legacy backend would load its kernel module, so its ebtables-save, which lists
-the loaded tables, is asked first. ebtables-save is a script that may run the program of the other backend.
+A host may have the programs of two backends, and each sees only its own rules: the wrong program
+seems to find none. So both are asked. Listing the rules of the legacy backend would load its kernel
+module, so its ebtables-save, which lists the loaded tables, is asked first. ebtables-save is a
+script that may run the program of the other backend.
 """
 
 from __future__ import annotations
@@ -35,19 +37,21 @@ class BridgeRule(NamedTuple):
 class Ebtables(Protocol):
     """The rules for Ethernet frames in table nat.
 
-    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of `run_tool` if ebtables
-    cannot be used or refuses.
+    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of
+    `run_tool` if ebtables cannot be used or refuses.
     """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, texts: Sequence[str]) -> None:
-        """Delete the rules with these texts, all or none; a text given twice deletes the first two of the equal rules.
+        """Delete the rules with these texts, all or none; a text given twice deletes the first two
+        of the equal rules.
 
-        If some do not exist, the error names them (no-such-rule). If ebtables might delete different rules instead, the
-        error names the texts that are unclear (ambiguous-rule). In both cases nothing was changed. A deletion that is
-        refused although every rule exists is tried a few times, because another process was changing rules.
+        If some do not exist, the error names them (no-such-rule). If ebtables might delete
+        different rules instead, the error names the texts that are unclear (ambiguous-rule). In
+        both cases nothing was changed. A deletion that is refused although every rule exists is
+        tried a few times, because another process was changing rules.
         """
 
 
@@ -58,7 +62,9 @@ _MACS = re.compile(r" (?:! )?-[sd] (?:! )?\S+")
 
 
 class EbtablesProgram:
-    """The ebtables of the network namespace of the calling thread. Nothing is kept between two calls."""
+    """The ebtables of the network namespace of the calling thread. Nothing is kept between two
+    calls.
+    """
 
     def __init__(self, *, run: Run = run_program) -> None:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
@@ -78,7 +84,9 @@ class EbtablesProgram:
             raise _two_backends(filled)
         return filled[0] if filled else ()
 
-    def _list_into(self, listed: list[tuple[BridgeRule, ...]], unusable: list[HostError], program: str) -> None:
+    def _list_into(
+        self, listed: list[tuple[BridgeRule, ...]], unusable: list[HostError], program: str
+    ) -> None:
         try:
             listed.append(self._list(program))
         except HostError as error:
@@ -101,7 +109,8 @@ class EbtablesProgram:
                 if error.kind == "refused" and tries_left:
                     continue
                 raise
-            # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
+            # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports
+            # success.
             is_unchanged = not _counts(before) - _counts(self.list_rules())
             if is_unchanged:
                 raise tool_error(ended, restore, purpose=purpose, what="ebtables")
@@ -114,7 +123,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # The program warns if the kernel does not say what is loaded, or if nft created rules that it cannot show.
+        # The program warns if the kernel does not say what is loaded, or if nft created rules that
+        # it cannot show.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
@@ -142,9 +152,10 @@ def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
 def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None:
     """Raise the error of `delete` unless exactly the rules with these texts would be deleted.
 
-    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and treats a missing
-    address as zeros. "Unicast" is zeros with a mask: a rule for any source and one for "-s Unicast" look the same to
-    it. So a rule that differs from another one only in its MAC addresses is not deleted.
+    When ebtables-nft 1.8.9 searches for a rule, it compares MAC addresses without their masks, and
+    treats a missing address as zeros. "Unicast" is zeros with a mask: a rule for any source and one
+    for "-s Unicast" look the same to it. So a rule that differs from another one only in its MAC
+    addresses is not deleted.
     """
     missing = tuple((Counter(texts) - _counts(rules)).elements())
     if missing:
@@ -158,9 +169,17 @@ def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None
     unclear = [text for text in texts if len(alike[_without_macs(text)]) > 1]
     if unclear:
         twin = min(alike[_without_macs(unclear[0])] - {unclear[0]})
-        sentence = f"ebtables may not distinguish the rule {unclear[0]!r} from {twin!r}, so nothing was deleted"
-        remedy = "delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN NUMBER`"
-        raise HostError(f"{sentence}; {remedy}", what="ebtables", kind="ambiguous-rule", lines=unclear)
+        sentence = (
+            f"ebtables may not distinguish the rule {unclear[0]!r} from {twin!r}, so nothing was "
+            "deleted"
+        )
+        remedy = (
+            "delete it by its number: `ebtables -t nat -L --Ln`, then `ebtables -t nat -D CHAIN "
+            "NUMBER`"
+        )
+        raise HostError(
+            f"{sentence}; {remedy}", what="ebtables", kind="ambiguous-rule", lines=unclear
+        )
 
 
 def _without_macs(text: str) -> str:

@@ -1,14 +1,17 @@
-"""Which rules, neighbours and routes of azure-vnet are stale: from facts about a node to entries, each with its fate.
+"""Which rules, neighbours and routes of azure-vnet are stale: from facts about a node to entries,
+each with its fate.
 
-An entry contains a pod's address, and usually the pod's MAC address. The entry is stale if another CNI manages the
-address now and the MAC address is dead. A MAC address is alive if a device of the host has it, or the other end of a
-veth, or a device that a bridge has learned, such as a virtual machine in a pod. Behind a tap, or a port whose other end
-cannot be read, any MAC address may be alive: while azure-vnet's bridge has such a port, no MAC address is known to be
-dead. In tunnel mode, the rule that answers ARP has one virtual MAC address for all pods, so it is judged by the other
-entries for its address. A rule that matches no uplink in a bridge is not deleted.
+An entry contains a pod's address, and usually the pod's MAC address. The entry is stale if another
+CNI manages the address now and the MAC address is dead. A MAC address is alive if a device of the
+host has it, or the other end of a veth, or a device that a bridge has learned, such as a virtual
+machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be
+alive: while azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel
+mode, the rule that answers ARP has one virtual MAC address for all pods, so it is judged by the
+other entries for its address. A rule that matches no uplink in a bridge is not deleted.
 
-`_Node` has the facts that the questions are about, one builder for each. `_fate` is the decision: its questions stand
-in the order in which they are asked, and the first one that has an answer decides.
+`_Node` has the facts that the questions are about, one builder for each. `_fate` is the decision:
+its questions stand in the order in which they are asked, and the first one that has an answer
+decides.
 """
 
 from __future__ import annotations
@@ -77,8 +80,12 @@ class CleanupEntry:
         return {"kind": self.kind, "spec": self.spec, "fate": self.fate, "reason": self.reason}
 
 
-def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be deleted."""
+def judge(
+    facts: CleanupFacts, config: AzureVnetCleanupConfig
+) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
+    """Each entry, in the order of deletion, and the findings. If one is an error, nothing may be
+    deleted.
+    """
     findings: list[Finding] = []
     findings += _active(facts.conflists)
     pods: tuple[Endpoint, ...] = ()
@@ -103,7 +110,9 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
 _BRIDGE = re.compile(r"azure\d+", re.ASCII)
 """azure-vnet names its bridge azure0, or azure followed by the index of the uplink."""
 _UPLINK_KINDS = ("", "bond", "team", "vlan", "macvlan")
-"""The kinds of port that are connected to the node's network: hardware, and devices on top of hardware."""
+"""The kinds of port that are connected to the node's network: hardware, and devices on top of
+hardware.
+"""
 _DEAD_ENDS = ("dummy", "ifb")
 """The kinds of device that have nothing behind them."""
 
@@ -170,11 +179,17 @@ def _pod_rules(rules: Iterable[BridgeRule]) -> tuple[tuple[BridgeRule, PodRule],
 
 
 def _own_neighbours(view: LinkLayerView, bridges: Sequence[str]) -> tuple[Neighbour, ...]:
-    return tuple(neighbour for neighbour in view.neighbours if neighbour.dev in bridges and neighbour.mac not in NO_MAC)
+    return tuple(
+        neighbour
+        for neighbour in view.neighbours
+        if neighbour.dev in bridges and neighbour.mac not in NO_MAC
+    )
 
 
 def _live_macs(view: LinkLayerView, uplinks: set[str]) -> dict[str, str]:
-    """Who has each MAC address. The host's own devices are easiest to check, so they are named if several have it."""
+    """Who has each MAC address. The host's own devices are easiest to check, so they are named if
+    several have it.
+    """
     holders: dict[str, str] = {}
     for mac, dev in view.learned:
         if dev not in uplinks:
@@ -220,7 +235,9 @@ def _macs_by_address(
 # The decision: what is stale.
 
 _PROTOCOLS = (0, 2, 3, 4)
-"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no number of its own."""
+"""The protocols that azure-vnet's routes may have: unspec, kernel, boot, static. It has no number
+of its own.
+"""
 
 
 def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
@@ -252,7 +269,9 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
         elif dev.startswith("azv"):
-            new_veth = Link(name=dev, index=0, kind="veth")  # it appeared after the devices were read
+            new_veth = Link(
+                name=dev, index=0, kind="veth"
+            )  # it appeared after the devices were read
             macs = [node.peers[dev]] if dev in node.peers else []
             fate, reason = _fate(node, ip, macs, [node.links.get(dev, new_veth)])
         else:
@@ -261,7 +280,9 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 
 def _as_pod_route(route: Route) -> Route | None:
-    """The route without the state of its next hop; None if azure-vnet would not give a pod such a route."""
+    """The route without the state of its next hop; None if azure-vnet would not give a pod such a
+    route.
+    """
     if route.table != TABLE_MAIN or not route.devs or route.protocol not in _PROTOCOLS:
         return None
     pod_route = Route(
@@ -279,7 +300,9 @@ _KEEP: Fate = "keep"
 
 
 def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tuple[Fate, str]:
-    """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of these ports."""
+    """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of
+    these ports.
+    """
     if protected := _why_protected(node, ip):
         return _KEEP, protected
     managed = f"another CNI manages {ip}"
@@ -340,7 +363,9 @@ def _unreadable_state(error: ConfigError) -> Finding:
 
 
 def _no_ebtables() -> Finding:
-    sentence = "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
+    sentence = (
+        "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
+    )
     return Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules")
 
 
@@ -350,12 +375,17 @@ def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
         return []
     names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
     sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every 10 s"
+    remedy = (
+        "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
+        "10 s"
+    )
     return [Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)]
 
 
 def _is_gone(node: _Node, pod: Endpoint) -> bool:
-    """Whether a pod of the state file has no device any more, and another CNI manages all of its addresses."""
+    """Whether a pod of the state file has no device any more, and another CNI manages all of its
+    addresses.
+    """
     if not pod.ips or not pod.device:
         return False
     if pod.device in node.links or pod.mac in node.alive:
@@ -368,5 +398,7 @@ def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
     if count <= MOST:
         return []
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
+    remedy = (
+        "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
+    )
     return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]

@@ -1,7 +1,9 @@
-"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours, and the edge to Linux.
+"""MAC addresses and neighbours: the contract of an edge that reads them and deletes neighbours, and
+the edge to Linux.
 
-The other end of a veth has an index in its own namespace, which may have a number in ours. A request with both returns
-the device in that namespace; a request without the number returns the device with that index in our own namespace.
+The other end of a veth has an index in its own namespace, which may have a number in ours. A
+request with both returns the device in that namespace; a request without the number returns the
+device with that index in our own namespace.
 """
 
 from __future__ import annotations
@@ -19,13 +21,22 @@ import attrs
 from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, parts_of, text_of
 from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
 from hostrouting.kernel.netlink.routes import index_of
-from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, attribute, is_error, kernel_errors, message
+from hostrouting.kernel.netlink.socket import (
+    KernelError,
+    NetlinkSocket,
+    attribute,
+    is_error,
+    kernel_errors,
+    message,
+)
 from hostrouting.model.prefix import IP, as_ip
 
 
 @attrs.frozen
 class Neighbour:
-    """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip neigh`."""
+    """An entry that maps an address to a MAC address on one device. `str()` is the line of `ip
+    neigh`.
+    """
 
     ip: IP = attrs.field(converter=as_ip)
     mac: str
@@ -40,12 +51,16 @@ class Neighbour:
 
 @attrs.frozen(kw_only=True)
 class LinkLayerView:
-    """The MAC addresses and the neighbours of one host. A MAC address is lower-case text, such as 02:00:5e:10:00:01."""
+    """The MAC addresses and the neighbours of one host. A MAC address is lower-case text, such as
+    02:00:5e:10:00:01.
+    """
 
     macs: Mapping[str, str] = attrs.field(factory=dict)
     """The MAC address of each device that has one."""
     peers: Mapping[str, str] = attrs.field(factory=dict)
-    """The MAC address of the other end of each veth, whatever namespace that is in, if it can be read."""
+    """The MAC address of the other end of each veth, whatever namespace that is in, if it can be
+    read.
+    """
     neighbours: tuple[Neighbour, ...] = ()
     learned: tuple[tuple[str, str], ...] = ()
     """Each MAC address that a bridge has learned or was told, with the port that leads to it."""
@@ -54,24 +69,26 @@ class LinkLayerView:
 class LinkLayer(Protocol):
     """MAC addresses, and the neighbours that have them.
 
-    Each verb raises a BackendError if the kernel cannot be reached (unavailable, not-permitted), does not answer
-    (timeout) or refuses. No verb retries unless its docstring says so.
+    Each verb raises a BackendError if the kernel cannot be reached (unavailable, not-permitted),
+    does not answer (timeout) or refuses. No verb retries unless its docstring says so.
     """
 
     def look(self) -> LinkLayerView:
         """The devices, the other end of each veth, and the neighbours of both families.
 
-        If a list changes while it is read, all are read again, a few times; then BackendError is raised (unsettled).
-        Neighbours are read before devices, so every device that existed at that time is in the view. Proxy entries and
-        entries of a bridge's forwarding table are not neighbours. The other end of a veth in another namespace is read
-        only with CAP_NET_ADMIN there.
+        If a list changes while it is read, all are read again, a few times; then BackendError is
+        raised (unsettled). Neighbours are read before devices, so every device that existed at that
+        time is in the view. Proxy entries and entries of a bridge's forwarding table are not
+        neighbours. The other end of a veth in another namespace is read only with CAP_NET_ADMIN
+        there.
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """Delete the entry; False if a different entry for its address exists, or may exist. That entry is kept.
+        """Delete the entry; False if a different entry for its address exists, or may exist. That
+        entry is kept.
 
-        The kernel deletes by address and device, whatever the MAC address. So just before the deletion, the entries are
-        read again. Idempotent: an absent entry or device is fine.
+        The kernel deletes by address and device, whatever the MAC address. So just before the
+        deletion, the entries are read again. Idempotent: an absent entry or device is fine.
         """
 
 
@@ -97,7 +114,10 @@ class KernelLinkLayer:
             raise KernelError(errno.EINTR)
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
+        with (
+            kernel_errors(f"delete the neighbour {neighbour}"),
+            closing(NetlinkSocket()) as netlink,
+        ):
             try:
                 return _delete(netlink, neighbour)
             except KernelError as error:
@@ -130,7 +150,10 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
         if entry.dev in names and not entry.is_permanent:
             learned.add((entry.mac, names[entry.dev]))
     return LinkLayerView(
-        macs=macs, peers=peers, neighbours=tuple(sorted(neighbours, key=str)), learned=tuple(sorted(learned))
+        macs=macs,
+        peers=peers,
+        neighbours=tuple(sorted(neighbours, key=str)),
+        learned=tuple(sorted(learned)),
     )
 
 
@@ -167,7 +190,7 @@ def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
 
 
 def _delete(netlink: NetlinkSocket, neighbour: Neighbour) -> bool:
-    """Delete the entry if it is still there; False if another one has its address, or may have it."""
+    """Delete the entry if it is there; False if another one has its address, or may have it."""
     family, ip = AF_OF[neighbour.ip.version], neighbour.ip.packed
     index = index_of(neighbour.dev)
     present = [entry for entry in _entries(netlink, family) if (entry.dev, entry.ip) == (index, ip)]

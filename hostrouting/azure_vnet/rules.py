@@ -1,7 +1,7 @@
 """The rules of ebtables that azure-vnet adds for a pod, in every spelling that ebtables prints.
 
-Each is in chain PREROUTING of table nat and has exactly one set of options. A rule with one option more or less, a
-negation, or a network instead of an address is not a pod's.
+Each is in chain PREROUTING of table nat and has exactly one set of options. A rule with one option
+more or less, a negation, or a network instead of an address is not a pod's.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ _SHAPES = (
 )
 """The options of a pod's rule, sorted.
 
-A default target may be missing; a protocol may be a number; an address may have a mask; a MAC address may lack zeros.
+A default target may be missing; a protocol may be a number; an address may have a mask; a MAC
+address may lack zeros.
 """
 
 
 class PodRule(NamedTuple):
-    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has none."""
+    """A rule that azure-vnet adds for a pod. The uplink is where frames arrive; a rule for ARP has
+    none.
+    """
 
     ip: IP
     mac: str

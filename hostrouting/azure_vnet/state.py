@@ -1,8 +1,9 @@
 """azure-vnet's state file: the pods that it lists, read strictly.
 
-The file is the JSON of azure-vnet's own structures. They contain each other in this order: Network, ExternalInterfaces,
-an uplink, Networks, a network, Endpoints, a pod. Each release has other keys beside these, which are passed over. But
-it is a fault if one of these is missing, or has another type: the rules of a pod that is not found are deleted.
+The file is the JSON of azure-vnet's own structures. They contain each other in this order: Network,
+ExternalInterfaces, an uplink, Networks, a network, Endpoints, a pod. Each release has other keys
+beside these, which are passed over. But it is a fault if one of these is missing, or has another
+type: the rules of a pod that is not found are deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str) -> tuple[Endpoint, ...]:
-    """Every pod in the text of a state file, in order. Raises ConfigError, with all faults, for any other text."""
+    """Every pod in the text of a state file, in order. Raises ConfigError, with all faults, for any
+    other text.
+    """
     try:
         document = json.loads(text)
     except (RecursionError, ValueError) as error:
@@ -67,8 +70,12 @@ class _Reader:
                     pods.append(self._pod(pod, where))
         return tuple(pods)
 
-    def _objects(self, holder: dict[str, Any], where: _Place) -> list[tuple[dict[str, Any], _Place]]:
-        """The objects that are members of the object at this place in its holder, each with its own place."""
+    def _objects(
+        self, holder: dict[str, Any], where: _Place
+    ) -> list[tuple[dict[str, Any], _Place]]:
+        """The objects that are members of the object at this place in its holder, each with its own
+        place.
+        """
         members = self._member(holder, where, dict)
         objects: list[tuple[dict[str, Any], _Place]] = []
         for name, value in (members or {}).items():
@@ -108,7 +115,9 @@ class _Reader:
         return tuple(ips)
 
     def _member(self, holder: dict[str, Any], where: _Place, kind: type[Any]) -> Any:
-        """The value at this place in its holder; None for null, which azure-vnet writes for what is empty."""
+        """The value at this place in its holder; None for null, which azure-vnet writes for what is
+        empty.
+        """
         key = where[-1]
         if key not in holder:
             self.faults.append(Fault(_path_to(where), "", "is missing"))

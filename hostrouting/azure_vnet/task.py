@@ -1,4 +1,6 @@
-"""CleanStaleAzureVnet: reads a host, records what is stale, and deletes it. What is stale is decided in `judge`."""
+"""CleanStaleAzureVnet: reads a host, records what is stale, and deletes it. What is stale is
+decided in `judge`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class CleanupPlan:
     findings: tuple[Finding, ...] = ()
     """What else there is to tell; an error is a reason to delete nothing."""
     would_fail: str = ""
-    """Why a run would fail, for `phases.plan`; empty if it would not, or if it only reports (`dryRun`)."""
+    """Why a run would fail, for `phases.plan`; empty if it would not, or if it only reports
+    (`dryRun`).
+    """
 
     def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
         """The entries with this fate."""
@@ -94,10 +98,11 @@ class CleanupResult(Effects):
 class CleanStaleAzureVnet:
     """Delete what azure-vnet left behind for pods whose addresses another CNI manages now.
 
-    In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan again and deletes what
-    is in the plan, unless a finding is an error. First it writes a shell script that restores everything. It deletes
-    the rules in one batch, all or none: if another process has deleted one of them, it makes the plan again, once. Then
-    it deletes the neighbours, each after it was read once more, and the routes, and checks that nothing has come back.
+    In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
+    again and deletes what is in the plan, unless a finding is an error. First it writes a shell
+    script that restores everything. It deletes the rules in one batch, all or none: if another
+    process has deleted one of them, it makes the plan again, once. Then it deletes the neighbours,
+    each after it was read once more, and the routes, and checks that nothing has come back.
     """
 
     name = "clean-stale-azure-vnet"
@@ -140,7 +145,8 @@ class CleanStaleAzureVnet:
     def _read_facts(self) -> CleanupFacts:
         with self._kernel() as backend:
             rules = self._list_rules()
-            # The devices are read after the rules, so that the rules of a new pod do not seem stale.
+            # The devices are read after the rules, so that the rules of a new pod do not seem
+            # stale.
             view = self.link_layer.look()
             snapshot = backend.snapshot()
         return CleanupFacts(
@@ -193,14 +199,20 @@ class CleanStaleAzureVnet:
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
                 raise _error(message, run.left, kind="incomplete")
         operations = tuple(run.operations)
-        return CleanupResult(plan=plan, files=[undo_file], operations=operations, undo_file=undo_file)
+        return CleanupResult(
+            plan=plan, files=[undo_file], operations=operations, undo_file=undo_file
+        )
 
     def _new_undo_file(self) -> str:
         paths = map(HostLayout.undo_file, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
-    def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
-        """Plan, write the undo file and delete the rules; returns the plan that is being carried out."""
+    def _delete_rules(
+        self, ctx: phases.Context, undo_file: str, *, is_last: bool = False
+    ) -> CleanupPlan:
+        """Plan, write the undo file and delete the rules; returns the plan that is being carried
+        out.
+        """
         plan = self.plan()
         if plan.errors:
             raise _error("nothing was deleted", plan.errors, kind="refused")
@@ -268,7 +280,9 @@ class _Run:
         self.specs.add(entry.spec)
 
 
-def _error(message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]) -> HostError:
+def _error(
+    message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]
+) -> HostError:
     """The error with these reasons: why nothing was deleted, or what is left."""
     lines = tuple(map(str, reasons))
     text = f"{message}: {'; '.join(first_of(lines))}"

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
 
 _HEAD = """\
-# Restores what azure-vnet had left behind and hostrouting deleted. Run it with sh, as root, and only once: rules that
-# exist would be added a second time. First make sure that no pod has one of the addresses: it would be cut off.
+# Restores what azure-vnet had left behind and hostrouting deleted. Run it with sh, as root, and
+# only once: rules that exist would be added a second time. First make sure that no pod has one of
+# the addresses: it would be cut off.
 status=0
 """
 _RULES = """\
@@ -28,10 +29,11 @@ rules | {restore} 2>/dev/null ||
 
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
-    """A shell script that restores these entries: each rule in its place, or at the end if the chain is too short now.
+    """A shell script that restores these entries: each rule in its place, or at the end if the
+    chain is too short now.
 
-    The script contains numbers where each host can configure names. If a command fails, the others still run, and the
-    exit status is 1.
+    The script contains numbers where each host can configure names. If a command fails, the others
+    still run, and the exit status is 1.
     """
     rules: list[BridgeRule] = []
     commands: list[str] = []
@@ -58,7 +60,8 @@ def _rules_command(rules: list[BridgeRule]) -> str:
 def _neighbour_commands(neighbour: Neighbour) -> list[str]:
     dev = quote(neighbour.dev)
     return [
-        # What the kernel has found out about the address since then must go; a permanent entry stays, and is named.
+        # What the kernel has found out about the address since then must go; a permanent entry
+        # stays, and is named.
         f"ip neigh flush to {neighbour.ip} dev {dev}",
         f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {dev} nud permanent",
     ]
@@ -66,4 +69,6 @@ def _neighbour_commands(neighbour: Neighbour) -> list[str]:
 
 def _route_command(route: Route) -> str:
     numbers = f"proto {route.protocol} scope {route.scope} metric {route.metric}"
-    return f"ip -{route.prefix.family} route add {route.prefix} dev {quote(route.devs[0])} {numbers}"
+    return (
+        f"ip -{route.prefix.family} route add {route.prefix} dev {quote(route.devs[0])} {numbers}"
+    )

@@ -1,8 +1,9 @@
-"""The settings of check-route-overlap.sh: what to check on this host, and what Python knows and the script needs.
+"""The settings of check-route-overlap.sh: what to check on this host, and what Python knows and the
+script needs.
 
-The script judges with the tables, limits and sentences of `check`, `fib` and `config`; none of them stands in the
-script a second time. Each setting is a line: a word that says what it is, and its values. The script's `read_setting`
-reads them.
+The script judges with the tables, limits and sentences of `check`, `fib` and `config`; none of them
+stands in the script a second time. Each setting is a line: a word that says what it is, and its
+values. The script's `read_setting` reads them.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _of_the_host(check: RouteOverlapConfig) -> Iterator[str]:
 
 
 def _range(prefix: Prefix) -> str:
-    """The first and the last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it."""
+    """The first and the last address. Linux takes 0.0.0.0 for this host, and cannot be asked about
+    it.
+    """
     first = prefix.first
     if prefix.family == IPV4:
         first = max(first, 1)
@@ -84,9 +87,14 @@ def _names() -> Iterator[str]:
 
 
 def _rules_and_routes() -> Iterator[str]:
-    """The selectors of rules, encapsulations that keep the destination, and addresses that each host has."""
+    """The selectors of rules, encapsulations that keep the destination, and addresses that each
+    host has.
+    """
     for word in SELECTORS:
-        if word not in {"to", "ipproto"}:  # the script reads the first as a prefix, and asks about UDP only
+        if word not in {
+            "to",
+            "ipproto",
+        }:  # the script reads the first as a prefix, and asks about UDP only
             yield f"selector {word}"
     yield from sorted(BY_DEVICE)
     for prefixes in EVERYWHERE.values():
@@ -98,8 +106,8 @@ def _rules_and_routes() -> Iterator[str]:
 def _classes_of_devices() -> Iterator[str]:
     """What a device is, by its link type, its kind, or the kind of one that looks like Ethernet.
 
-    Link types are numbers, or as newer versions of `ip` print them. Otherwise, what looks like Ethernet or has no kind
-    is a card, and all else a tunnel.
+    Link types are numbers, or as newer versions of `ip` print them. Otherwise, what looks like
+    Ethernet or has no kind is a card, and all else a tunnel.
     """
     for word in ("32", "infiniband", "772", "loopback"):
         yield f"class type {word} dead-end"
@@ -114,7 +122,9 @@ def _classes_of_devices() -> Iterator[str]:
 
 
 def _cnis() -> Iterator[str]:
-    """The table of CNIs: their devices, whose pods these lead to, and the routes with which they refuse packets."""
+    """The table of CNIs: their devices, whose pods these lead to, and the routes with which they
+    refuse packets.
+    """
     for cni in CNIS:
         for device in cni.devices:
             for kind in device.kinds:
@@ -129,7 +139,9 @@ def _cnis() -> Iterator[str]:
 
 
 def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
-    """By family and type: the protocol, the CNI, what proves that it is the CNI's, and the lengths of its prefixes."""
+    """By family and type: the protocol, the CNI, what proves that it is the CNI's, and the lengths
+    of its prefixes.
+    """
     proof = "inside"
     if refusal.is_exclusive:
         proof = "device"
@@ -137,7 +149,10 @@ def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
         proof = "first"
     for family, (shortest, longest) in refusal.lengths.items():
         for kind in refusal.types:
-            words = f"{kind} {protocol_name(refusal.protocol)} {_word(cni.name)} {proof} {shortest} {longest}"
+            words = (
+                f"{kind} {protocol_name(refusal.protocol)} {_word(cni.name)} {proof} {shortest} "
+                f"{longest}"
+            )
             yield f"refuses {family} {words}"
 
 

@@ -1,8 +1,9 @@
 """The files that a configuration puts on a host, each with its path, its text and its mode.
 
-Only `files_of` says which files these are. `apply` writes what differs from them, `plan` and `status` show what
-differs, and removal is the same for a configuration that asks for nothing. `writer_of`, `owned_paths` and
-`foreign_steps` read a host: they say who wrote its files, and which ones it has, ours or not, wanted or not.
+Only `files_of` says which files these are. `apply` writes what differs from them, `plan` and
+`status` show what differs, and removal is the same for a configuration that asks for nothing.
+`writer_of`, `owned_paths` and `foreign_steps` read a host: they say who wrote its files, and which
+ones it has, ours or not, wanted or not.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ WRITER = f"hostrouting {__version__}"
 
 
 def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
-    """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
+    """The files and links of this configuration, in the order in which they are written; none if it
+    asks for nothing.
 
-    The configuration comes first, so that after a run was killed, the next run can read it; the drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; the
+    drop-ins come last.
     """
     if is_nothing(config):
         return ()
@@ -41,14 +44,23 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
-        files.append(File(HostLayout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
+        files.append(
+            File(HostLayout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT)
+        )
     files += [File(HostLayout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
-    for unit in (*map(_UNIT_OF.__getitem__, steps), *[HostLayout.guard_unit] * config.guard.enabled):
+    for unit in (
+        *map(_UNIT_OF.__getitem__, steps),
+        *[HostLayout.guard_unit] * config.guard.enabled,
+    ):
         path = HostLayout.unit_path(unit)
         files.append(File(path, units.UNITS[unit]))
-        files += [File(HostLayout.enabled_path(unit), target=path)] if "[Install]" in units.UNITS[unit] else []
+        files += (
+            [File(HostLayout.enabled_path(unit), target=path)]
+            if "[Install]" in units.UNITS[unit]
+            else []
+        )
     if config.manage_foreign == "keep":
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
     files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
@@ -56,12 +68,16 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
-    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps no foreign routes."""
+    """Whether the configuration asks for no file: it gates no unit, so it has no step, and keeps no
+    foreign routes.
+    """
     return not gated_units(config) and config.manage_foreign != "keep"
 
 
 def render_config(config: HostRoutingConfig) -> str:
-    """The installed configuration, with the release that wrote it: an agent's document with the key hostRouting."""
+    """The installed configuration, with the release that wrote it: an agent's document with the key
+    hostRouting.
+    """
     return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
 
 
@@ -74,7 +90,8 @@ def writer_of(files: Files) -> str:
 
 
 def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """The steps of the gate: the name and text of each, and whether a gated unit may start only if it succeeds.
+    """The steps of the gate: the name and text of each, and whether a gated unit may start only if
+    it succeeds.
 
     If the route for replies to probes is the only route, it holds nothing back.
     """
@@ -89,27 +106,51 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
-    units_with_drop_ins = [name[:-2] for name in files.names(HostLayout.unit_directory) if name.endswith(".d")]
+    """Every path of ours that this host has, in the order of removal: drop-ins first, config.json
+    last.
+    """
+    units_with_drop_ins = [
+        name[:-2] for name in files.names(HostLayout.unit_directory) if name.endswith(".d")
+    ]
     drop_ins = map(HostLayout.drop_in_path, units_with_drop_ins)
-    paths = [path for drop_in in drop_ins for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
+    paths = [
+        path
+        for drop_in in drop_ins
+        for path in (drop_in, leftover(drop_in))
+        if is_ours(files, path)
+    ]
     unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
     for unit, path in zip(units.UNITS, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
-        if is_ours(files, path) or not files.look(path):  # else the link belongs to another program's unit
+        if is_ours(files, path) or not files.look(
+            path
+        ):  # else the link belongs to another program's unit
             paths += [] if File(link, target=path).differs(files) else [link]
             paths += [path] if files.look(path) else []
     steps = map(HostLayout.step_path, _UNIT_OF)
-    others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
+    others = (
+        HostLayout.networkd_path,
+        HostLayout.guard_path,
+        HostLayout.gate_path,
+        *steps,
+        HostLayout.config_path,
+    )
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
-    # Markers alone are not ours: the Go original has the same. A file that opens this gate would open the next one.
-    passing = [path for path in (*HostLayout.markers, HostLayout.opening_path) if paths and files.look(path)]
+    # Markers alone are not ours: the Go original has the same. A file that opens this gate would
+    # open the next one.
+    passing = [
+        path
+        for path in (*HostLayout.markers, HostLayout.opening_path)
+        if paths and files.look(path)
+    ]
     return (*paths[:-1], *passing, *paths[-1:])
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that are not ours; they also hold gated units back."""
     folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
-    names = [name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")]  # as in bash
+    names = [
+        name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")
+    ]  # as in bash
     return tuple(f"{folder}/{name}" for name in names if name not in ours)

@@ -1,8 +1,9 @@
-"""Whether the gate is in force: what lets gated units start unchecked, and what keeps them from starting.
+"""Whether the gate is in force: what lets gated units start unchecked, and what keeps them from
+starting.
 
-Files are compared with what the installed configuration asks for, and systemd is asked what it would really run: it may
-have loaded an older text, another drop-in may override ours, and a unit may count a refusal as a success. Nothing is
-changed here; `tasks.install` repairs the gate.
+Files are compared with what the installed configuration asks for, and systemd is asked what it
+would really run: it may have loaded an older text, another drop-in may override ours, and a unit
+may count a refusal as a success. Nothing is changed here; `tasks.install` repairs the gate.
 """
 
 from __future__ import annotations
@@ -23,22 +24,38 @@ if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
 _ROOTS = ("RootDirectory", "RootImage")
-_PROPERTIES = ("Id", "LoadState", "DropInPaths", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus", *_ROOTS)
+_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "ExecCondition",
+    "SuccessExitStatus",
+    *_ROOTS,
+)
 AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
 """The remedy where files are not as the installed configuration asks."""
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
-    """What is wrong with the gate of this configuration, which is the installed one. Nothing is changed."""
+    """What is wrong with the gate of this configuration, which is the installed one. Nothing is
+    changed.
+    """
     units = gated_units(config)
     opening = [*_of_opening(host, spoken(units))] if units else []
     faults = {unit: (*opening, *_of_unit(host, unit)) for unit in units}
-    held = spoken([unit for unit in units if all(fault.name != "gate-open" for fault in faults[unit])])
-    return worst_first((*_of_files(host, config, held), *(fault for unit in units for fault in faults[unit])))
+    held = spoken(
+        [unit for unit in units if all(fault.name != "gate-open" for fault in faults[unit])]
+    )
+    return worst_first(
+        (*_of_files(host, config, held), *(fault for unit in units for fault in faults[unit]))
+    )
 
 
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
-    """Files that are missing or edited, and files in gate.d that are not ours; only these units run the gate."""
+    """Files that are missing or edited, and files in gate.d that are not ours; only these units run
+    the gate.
+    """
     files = host.files
     yield from _of_folders(files, units)
     for path in foreign_steps(files):
@@ -46,24 +63,39 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     for name in files.names(HostLayout.gate_directory):
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
-            yield Finding("file", "note", f"{path} is not a step of the gate: the name of a step ends in .sh", path)
+            yield Finding(
+                "file",
+                "note",
+                f"{path} is not a step of the gate: the name of a step ends in .sh",
+                path,
+            )
     writer = writer_of(files)
     if writer != WRITER:
-        sentence = f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
+        sentence = (
+            f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
+        )
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
     for file in files_of(config):
         yield from _of_file(files, file, config, units, is_current=writer == WRITER)
 
 
-def _of_file(files: Files, file: File, config: HostRoutingConfig, units: str, *, is_current: bool) -> Iterator[Finding]:
-    """What is wrong with one file of ours. Only its absence is, or its emptiness, if another release wrote it."""
+def _of_file(
+    files: Files, file: File, config: HostRoutingConfig, units: str, *, is_current: bool
+) -> Iterator[Finding]:
+    """What is wrong with one file of ours. Only its absence is, or its emptiness, if another
+    release wrote it.
+    """
     path = file.path
-    steps = [HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required]
+    steps = [
+        HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required
+    ]
     if not files.look(path):
         if path.endswith(DROP_IN):  # see _of_unit
             return
         if units and path in (HostLayout.gate_path, *steps):
-            yield Finding("gate-shut", "error", f"{path} is missing, so {units} cannot start", path, AGAIN)
+            yield Finding(
+                "gate-shut", "error", f"{path} is missing, so {units} cannot start", path, AGAIN
+            )
         else:
             yield Finding("file", "error", f"{path} is missing", path, AGAIN)
         return
@@ -93,7 +125,10 @@ def _of_foreign_step(files: Files, path: str, units: str) -> Finding:
     if units and why_not_run:
         sentence = f"{why_not_run}, so the gate does not run it, and {units} cannot start"
         return Finding("gate-shut", "error", sentence, path, remedy)
-    sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
+    sentence = (
+        f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it "
+        "succeeds"
+    )
     return Finding("file", "note", sentence, path)
 
 
@@ -105,18 +140,28 @@ def _why_not_run(files: Files, step: str) -> tuple[str, str]:
     if entry.kind == "link":
         return f"{step} is a link", "put a copy of the file in its place"
     if entry.is_open_to_others:
-        return f"others than root can write to {step}", f"as root: chown root {step} && chmod 644 {step}"
+        return (
+            f"others than root can write to {step}",
+            f"as root: chown root {step} && chmod 644 {step}",
+        )
     return "", ""
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
-    """Whether no systemd runs, and whether a file opens the gate; the conditions are those of gate.sh."""
+    """Whether no systemd runs, and whether a file opens the gate; the conditions are those of
+    gate.sh.
+    """
     if host.running_manager is None:
-        sentence = f"systemd does not run here: nothing holds {units} back, and nothing sets the routes at boot"
+        sentence = (
+            f"systemd does not run here: nothing holds {units} back, and nothing sets the routes "
+            "at boot"
+        )
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
-    if (entry := host.files.look(path)) is None or not host.files.look(HostLayout.gate_path):  # gate.sh reads it
+    if (entry := host.files.look(path)) is None or not host.files.look(
+        HostLayout.gate_path
+    ):  # gate.sh reads it
         return
     # A file of root that only root can write, that root can read, and that is not a program.
     is_protected = entry == Entry("file", entry.mode & 0o644 | 0o400)
@@ -124,15 +169,27 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
     else:
-        sentence = f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
-        yield Finding("file", "warning", sentence, path, f"as root: rm {path}; to open the gate: echo REASON >{path}")
+        sentence = (
+            f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
+        )
+        yield Finding(
+            "file",
+            "warning",
+            sentence,
+            path,
+            f"as root: rm {path}; to open the gate: echo REASON >{path}",
+        )
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
+    """What systemd would do instead of running the gate; a cause that holds for all instances is
+    named once.
+    """
     path, manager = HostLayout.drop_in_path(unit), host.running_manager
     if not host.files.look(path):
-        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, AGAIN)
+        yield Finding(
+            "gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, AGAIN
+        )
     elif manager is not None:
         causes: set[str] = set()
         for properties in _shown(manager, host, unit):
@@ -149,12 +206,20 @@ def _plain(unit: str) -> str:
 
 
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; for a template, of one instance and of all that have drop-ins or are loaded."""
+    """The properties of the unit; for a template, of one instance and of all that have drop-ins or
+    are loaded.
+    """
     before, at, after = unit.partition("@.")
     folders = host.files.names(HostLayout.unit_directory) if at else ()
-    special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]
+    special = [
+        name[:-2]
+        for name in folders
+        if name.startswith(f"{before}@") and name.endswith(f".{after}.d")
+    ]
     pattern = [f"{before}@*.{after}"] if at else []
-    return manager.show(_PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern)
+    return manager.show(
+        _PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern
+    )
 
 
 def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, str]]:
@@ -166,12 +231,24 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
     where = f"see {', '.join(others)}" if others else f"see: systemctl cat {properties['Id']}"
     if HostLayout.gate_path not in properties["ExecCondition"]:
         if properties["NeedDaemonReload"] == "yes":
-            yield "gate-open", "starts unchecked: systemd has not read the drop-in", "run: systemctl daemon-reload"
+            yield (
+                "gate-open",
+                "starts unchecked: systemd has not read the drop-in",
+                "run: systemctl daemon-reload",
+            )
         elif same := [path for path in others if path.endswith(f"/{DROP_IN}")]:
             yield "gate-open", f"starts unchecked: {same[0]} overrides {ours}", f"remove {same[0]}"
         else:
-            yield "gate-open", "starts unchecked: another drop-in takes the ExecCondition= of the gate away", where
+            yield (
+                "gate-open",
+                "starts unchecked: another drop-in takes the ExecCondition= of the gate away",
+                where,
+            )
     if "255" in properties["SuccessExitStatus"].split():
         yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
     for name in filter(properties.__getitem__, _ROOTS):
-        yield "gate-shut", f"has {name}={properties[name]}, where this host's gate cannot run", f"do not gate {unit}"
+        yield (
+            "gate-shut",
+            f"has {name}={properties[name]}, where this host's gate cannot run",
+            f"do not gate {unit}",
+        )

@@ -1,11 +1,14 @@
-"""The nftables table that rewrites the source of load-balancer probes: one text, for `apply`, the boot and the guard.
+"""The nftables table that rewrites the source of load-balancer probes: one text, for `apply`, the
+boot and the guard.
 
-The load balancer probes over IPv6 from a link-local address, and a node does not forward such packets. Before anything
-else sees the packets, the table gives them a global address, and it restores the link-local one in the replies.
-probe-rewrite.sh and `tasks.probe_rewrite` decide when the table is loaded.
+The load balancer probes over IPv6 from a link-local address, and a node does not forward such
+packets. Before anything else sees the packets, the table gives them a global address, and it
+restores the link-local one in the replies. probe-rewrite.sh and `tasks.probe_rewrite` decide when
+the table is loaded.
 
-The text begins with the deletion of the table, so loading it is one transaction, whatever was there. The comment of the
-table contains a digest of the rules: the table is in force if it is listed with this comment and those of all rules.
+The text begins with the deletion of the table, so loading it is one transaction, whatever was
+there. The comment of the table contains a digest of the rules: the table is in force if it is
+listed with this comment and those of all rules.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and of its rules: the table is in force if all of them are listed."""
+    """The comments of the table and its rules: the table is in force if all of them are listed."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
@@ -48,6 +51,7 @@ def _rules(config: ProbeRewriteConfig) -> str:
     probe, known = config.link_local, config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
     on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST}" + " }"
+    back = 'comment "back to the address of the probe"'
     return f"""\
   chain prerouting {{
     type filter hook prerouting priority {PRIORITY}; policy accept;
@@ -59,6 +63,6 @@ def _rules(config: ProbeRewriteConfig) -> str:
   }}
   chain postrouting {{
     type filter hook postrouting priority {PRIORITY}; policy accept;
-    ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} comment "back to the address of the probe"
+    ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} {back}
   }}
 """

@@ -1,9 +1,10 @@
 """The steps of the gate: the boot scripts with an operator's settings in them, as text.
 
-The functions here make the text of each script from a configuration. The body of a script is an asset, the same on each
-host. The settings are lines of data in one array of the script, and no line of the array is executed. A setting is a
-key and its words in single quotes, with only characters that are safe there. `units` and gate.sh say when a script
-runs, and `files` says which scripts a configuration needs.
+The functions here make the text of each script from a configuration. The body of a script is an
+asset, the same on each host. The settings are lines of data in one array of the script, and no line
+of the array is executed. A setting is a key and its words in single quotes, with only characters
+that are safe there. `units` and gate.sh say when a script runs, and `files` says which scripts a
+configuration needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name, scope_name, table_name
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
 from hostrouting.routes.plan import SENTENCES, reply_routes
-from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NEEDS, NO_TUNNELS, TAP
+from hostrouting.routes.uplink import (
+    BRIDGE,
+    DEAD_ENDS,
+    LIKE_ETHERNET,
+    LINES,
+    NEEDS,
+    NO_TUNNELS,
+    TAP,
+)
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -30,14 +39,19 @@ if TYPE_CHECKING:
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
 _GET_IT_BACK = (
-    "install hostrouting with pip, which copies all of it, and if this is a frozen program, freeze it again then: "
+    "install hostrouting with pip, which copies all of it, and if this is a frozen program, "
+    "freeze it again then: "
     "PyInstaller includes the scripts of an installed hostrouting"
 )
-_LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
+_LETTERS = frozenset(
+    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" '
+)
 
 
 def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
-    """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure is only logged."""
+    """gate.sh, with the steps that must succeed before a unit starts, and the steps whose failure
+    is only logged.
+    """
     steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
     return HEAD + asset("gate.sh").replace("required=() wanted=()\n", steps, 1)
 
@@ -84,7 +98,9 @@ def _class_settings() -> Iterator[str]:
     yield "link-type ether card"
 
 
-def _name_settings(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
+def _name_settings(
+    kind: str, name_of: Callable[[int], str], numbers: Sequence[int]
+) -> Iterator[str]:
     """The names of these numbers in pairs, a few in a line."""
     pairs = [f"{number} {name_of(number)}" for number in numbers if name_of(number) != str(number)]
     for first in range(0, len(pairs), 7):
@@ -103,7 +119,7 @@ def render_probe_script(config: HostRoutingConfig) -> str:
 
 
 def as_listed(address: IP) -> str:
-    """The address as `ip` prints it, for comparison as text: Python writes ::1.2.3.4 as ::102:304."""
+    """The address as `ip` prints it, to compare texts: Python writes ::1.2.3.4 as ::102:304."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     return socket.inet_ntop(family, address.packed)
 
@@ -112,7 +128,9 @@ def filled(name: str, settings: Sequence[str], sentences: Mapping[str, str] | No
     """The asset with the settings in its data block, and the sentences that Python says, too."""
     for line in settings:
         if not _LETTERS.issuperset(line):
-            raise ValueError(f"{line!r} has characters that are not allowed in a setting of a boot script")
+            raise ValueError(
+                f"{line!r} has characters that are not allowed in a setting of a boot script"
+            )
     lines = [*settings, *(f"sentence {key} {text}" for key, text in (sentences or {}).items())]
     block = "".join(f"  {_quoted(line)}\n" for line in lines)
     head, opening, tail = asset(name).partition(_BLOCK)
@@ -128,7 +146,9 @@ def _quoted(line: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an archive."""
+    """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an
+    archive.
+    """
     loader: Any = __spec__.loader
     path = os.path.join(os.path.dirname(__file__), "assets", name)
     try:

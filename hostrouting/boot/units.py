@@ -1,10 +1,11 @@
 """The texts of the units, and of the drop-ins for other units and programs.
 
-This module contains constants. `scripts` makes the scripts that the units run, `files` says which units a configuration
-needs, and `health` says whether systemd obeys them.
+This module contains constants. `scripts` makes the scripts that the units run, `files` says which
+units a configuration needs, and `health` says whether systemd obeys them.
 
-No unit here depends on a gated unit, nor the other way round, so starting or stopping one of them never touches a
-running unit. A oneshot does not remain active when it is done, so every start runs it again.
+No unit here depends on a gated unit, nor the other way round, so starting or stopping one of them
+never touches a running unit. A oneshot does not remain active when it is done, so every start runs
+it again.
 """
 
 from __future__ import annotations
@@ -14,31 +15,43 @@ from hostrouting.host.layout import HostLayout
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
 _RUN = """/bin/bash -pc 'trap "exit 255" EXIT; . "$$0"'"""
-"""Runs the script that follows. With -p, bash ignores BASH_ENV, SHELLOPTS and exported functions. With the trap, a
-script that is missing, cut short or wrong fails with 255: a condition that exits with 1 to 254 only skips the start."""
+"""Runs the script that follows. With -p, bash ignores BASH_ENV, SHELLOPTS and exported functions.
+With the trap, a script that is missing, cut short or wrong fails with 255: a condition that exits
+with 1 to 254 only skips the start."""
 
 _FLUSHERS = "nftables-flush.service nftables.service"
-"""Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's."""
+"""Units that may delete every nftables table, and start with a gated unit or at boot. The first is
+the node agent's.
+"""
 
 DROP_IN = f"""\
-{HEADER}# This text never changes, and the file sorts first: if a running command vanishes, systemd skips the next ones.
+{HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
+# systemd skips the next ones.
 [Unit]
 Wants=network-online.target
 After=network-online.target {HostLayout.routes_unit} {_FLUSHERS}
 [Service]
-# A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not remove it. With +, it
-# runs as root and outside the unit's sandbox.
+# A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not
+# remove it. With +, it runs as root and outside the unit's sandbox.
 ExecCondition=+{_RUN} {HostLayout.gate_path} %n
 """
 
-NETWORKD = f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\nManageForeignNextHops=no\n"
-"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it, with a log line."""
+NETWORKD = f"""\
+{HEADER}[Network]
+ManageForeignRoutes=no
+ManageForeignRoutingPolicyRules=no
+ManageForeignNextHops=no
+"""
+"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it,
+with a log line.
+"""
 
-# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Even without capabilities, a
-# process of root can kill other processes of root, change their limits (prlimit64), make the kernel kill them first
-# (/proc/PID/oom_score_adj), and read root's files; io_uring (@aio) could open sockets of the refused families. Each
-# path that a setting hides or makes read-only costs each start a millisecond, so /proc and /sys are read-only as a
-# whole. ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
+# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Even without
+# capabilities, a process of root can kill other processes of root, change their limits (prlimit64),
+# make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files; io_uring (@aio)
+# could open sockets of the refused families. Each path that a setting hides or makes read-only
+# costs each start a millisecond, so /proc and /sys are read-only as a whole. ProtectHostname= is
+# not set: systemd 247 cannot combine it with a read-only /proc.
 _SANDBOX = """\
 TimeoutStopSec=10
 NoNewPrivileges=yes
@@ -72,8 +85,9 @@ RuntimeDirectoryPreserve=yes
 
 
 _READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
-# The results are in the directory of an agent, which may remove it and make a new one: a mount would show the old one.
-# RuntimeDirectory= would give the directory and its contents to root; with CAP_DAC_OVERRIDE, they can be anybody's.
+# The results are in the directory of an agent, which may remove it and make a new one: a mount
+# would show the old one. RuntimeDirectory= would give the directory and its contents to root; with
+# CAP_DAC_OVERRIDE, they can be anybody's.
 _WRITES_RESULTS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
 
 
@@ -88,15 +102,25 @@ def _render(
     is_enabled: bool = True,
 ) -> str:
     lines = ["[Unit]", f"Description={description}", "Wants=network-online.target"]
-    lines += [f"After=network-online.target {after}".rstrip(), "StartLimitIntervalSec=0", "", "[Service]"]
-    lines += [f"ExecStart={_RUN} {command}", *settings, "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH"]
+    lines += [
+        f"After=network-online.target {after}".rstrip(),
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+    ]
+    lines += [
+        f"ExecStart={_RUN} {command}",
+        *settings,
+        "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
+    ]
     install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
     sandbox = _SANDBOX.format(capabilities=capabilities, calls=calls, paths=paths)
     return HEADER + "\n".join(lines) + "\n" + sandbox + install
 
 
 def _oneshot(unit: str, step: str) -> tuple[str, ...]:
-    # The time-out is longer than what the gate allows itself: in the sandbox, nothing can end a step that hangs.
+    # The time-out is longer than what the gate allows itself: in the sandbox, nothing can end a
+    # step that hangs.
     return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 

@@ -1,11 +1,14 @@
-"""The check of a host: whether every address of the expected CIDRs leaves through an expected device.
+"""The check of a host: whether every address of the expected CIDRs leaves through an expected
+device.
 
-For each family, the tables say where packets end (`fib`), the judge says what is right, and the repair is computed and
-proven. On a live host the kernel itself is asked once in each range: where it says something else than its tables, the
-verdict is undecided. A check waits for a default route, because it may come after the boot.
+For each family, the tables say where packets end (`fib`), the judge says what is right, and the
+repair is computed and proven. On a live host the kernel itself is asked once in each range: where
+it says something else than its tables, the verdict is undecided. A check waits for a default route,
+because it may come after the boot.
 
-The verdict of a family is overlap if anything escapes; no-default-route if no device is expected, unless something is
-not judged; undecided if anything is in doubt; else ok. OK is never wrong for packets of the host itself.
+The verdict of a family is overlap if anything escapes; no-default-route if no device is expected,
+unless something is not judged; undecided if anything is in doubt; else ok. OK is never wrong for
+packets of the host itself.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
-from hostrouting.check.report import OWN_PODS, escape_sentence, find_doubts, phrase_of, verdict_sentence
+from hostrouting.check.report import (
+    OWN_PODS,
+    escape_sentence,
+    find_doubts,
+    phrase_of,
+    verdict_sentence,
+)
 from hostrouting.errors import ConfigError, Fault, NotReady
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import not_judged
@@ -47,7 +56,9 @@ class Escape(NamedTuple):
     last: int
     """The first and the last address, as integers."""
     kind: str
-    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or prohibit."""
+    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or
+    prohibit.
+    """
     decision: Decision
     devs: tuple[str, ...] = ()
     packet: Packet = PLAIN
@@ -113,8 +124,14 @@ class CheckReport(NamedTuple):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's `--node-ip`."""
-        return {report.family: ip for report in self.families if (ip := report.judge.node_ip) is not None}
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
+        `--node-ip`.
+        """
+        return {
+            report.family: ip
+            for report in self.families
+            if (ip := report.judge.node_ip) is not None
+        }
 
     @property
     def escapes(self) -> tuple[Escape, ...]:
@@ -148,7 +165,8 @@ def check_kernel(
 ) -> CheckReport:
     """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
 
-    The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs are expected.
+    The name servers are not known to a kernel (`Host.name_servers`). Raises ConfigError if no CIDRs
+    are expected.
     """
     families = {cidr.version for cidr in config.route_overlap.cidrs}
     family = families.pop() if len(families) == 1 else None
@@ -159,11 +177,21 @@ def check_kernel(
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot = backend.snapshot(family=family, reached=True, near=near)._replace(name_servers=name_servers)
-            reports[:] = (_compared(report, backend) for report in check_snapshot(snapshot, config).families)
-            if not any(doubt.name == "kernel-differs" for report in reports for doubt in report.doubts):
+            snapshot = backend.snapshot(family=family, reached=True, near=near)._replace(
+                name_servers=name_servers
+            )
+            reports[:] = (
+                _compared(report, backend) for report in check_snapshot(snapshot, config).families
+            )
+            if not any(
+                doubt.name == "kernel-differs" for report in reports for doubt in report.doubts
+            ):
                 break
-        lost = [f"an IPv{report.family} default route" for report in reports if report.verdict == "no-default-route"]
+        lost = [
+            f"an IPv{report.family} default route"
+            for report in reports
+            if report.verdict == "no-default-route"
+        ]
         return None if lost else CheckReport(tuple(reports)), " and ".join(lost)
 
     if ctx is None:
@@ -175,11 +203,18 @@ def check_kernel(
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no CIDRs are expected."""
+    """Check a host as this snapshot shows it, without asking a kernel. Raises ConfigError if no
+    CIDRs are expected.
+    """
     require_cidrs(config)
     check = config.route_overlap
-    judges = (Judge(Fib(snapshot, family), check) for family in sorted({cidr.version for cidr in check.cidrs}))
-    return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))
+    judges = (
+        Judge(Fib(snapshot, family), check)
+        for family in sorted({cidr.version for cidr in check.cidrs})
+    )
+    return CheckReport(
+        tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges)
+    )
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
@@ -194,19 +229,29 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     family, plain = judge.fib.family, list[Part]()
     escapes, doubts = dict[Escape, None](), list[tuple[Opinion, int, int]]()
-    early, unsafe = {*takewhile(lambda rule: rule.table != TABLE_MAIN, judge.fib.rules)}, list[Unsafe]()
+    early, unsafe = (
+        {*takewhile(lambda rule: rule.table != TABLE_MAIN, judge.fib.rules)},
+        list[Unsafe](),
+    )
     blocks = _disjoint(cidrs) if judge.uplinks.devs else []
     packets = [*judge.packets()]
     for block, packet in ((block, packet) for block in blocks for packet in packets):
         parts = list(judge.parts(block.first, block.last, packet))
         plain += parts if packet is PLAIN else ()
-        lost = ranges_of(parts, lambda part: (part.opinion, part.decision) if part.opinion.grade == ESCAPE else None)
+        lost = ranges_of(
+            parts,
+            lambda part: (part.opinion, part.decision) if part.opinion.grade == ESCAPE else None,
+        )
         for (opinion, decision), first, last in lost:
             escape = Escape(block, first, last, opinion.name, decision, opinion.devs)
-            if escape not in escapes:  # what the host's own packets suffer, too, is not repeated for pods
+            if (
+                escape not in escapes
+            ):  # what the host's own packets suffer, too, is not repeated for pods
                 escapes[escape._replace(packet=packet)] = None
                 if packet is not PLAIN and decision.rule in early:
-                    cause = f"for {phrase_of(packet)}, [rule {decision.rule}] comes before table main"
+                    cause = (
+                        f"for {phrase_of(packet)}, [rule {decision.rule}] comes before table main"
+                    )
                     unsafe.append(Unsafe(first, last, "earlier-rule", cause))
         in_doubt = ranges_of(parts, _doubts_in)
         for opinions, first, last in in_doubt:
@@ -219,7 +264,9 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     findings = (*undelivered(judge), *find_doubts(family, doubts))
     repair = propose_repair(judge, blocks, plain)
     repair = repair._replace(unsafe=(*repair.unsafe, *unsafe))
-    return FamilyReport(judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge), repair)
+    return FamilyReport(
+        judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge), repair
+    )
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -232,7 +279,9 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
 
 def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
     opinions = (part.opinion, *part.others)
-    doubts = [opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged"]
+    doubts = [
+        opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged"
+    ]
     return tuple(dict.fromkeys(doubts)) or None
 
 
@@ -251,7 +300,7 @@ def _with_own_pods(judge: Judge, doubt: Opinion, first: int, last: int) -> Opini
 
 
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
-    """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
+    """The report after the kernel was asked once in each range; a difference is a doubt."""
     doubts: list[tuple[Opinion, int, int]] = []
     # Linux has no answer for 0.0.0.0, and the tables none for what is not judged.
     every = [part for part in report.parts if part.first and part.opinion.name != NOT_JUDGED]
@@ -263,15 +312,21 @@ def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
             doubts.append((Opinion(DOUBT, "kernel-differs", reason), part.first, part.first))
     findings = list(find_doubts(report.family, doubts))
     if report.judge.fib.snapshot.restless:
-        sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
+        sentence = (
+            "the route tables kept changing while they were read; the verdict is for the last "
+            "reading"
+        )
         findings.append(Finding("kernel-differs", "warning", sentence))
     return report._replace(doubts=(*report.doubts, *findings))
 
 
 def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
-    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses any."""
+    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses
+    any.
+    """
     if answer.route is None or decision.route is None:
-        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
+        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may
+        # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
     return {*Decision(answer.kind, answer.route).devs} <= {*judge.all_devs(decision)}

@@ -1,9 +1,10 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route, and with it
-the first one of a network card, which the tunnel's hides. A provider's line or a tap is not, if it is the only way
-out. Doubt belongs to devices: what leaves through others is not. `routes.uplink` has the rule that says which of these
-devices are in doubt; here is found what the rule is about.
+Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route,
+and with it the first one of a network card, which the tunnel's hides. A provider's line or a tap is
+not, if it is the only way out. Doubt belongs to devices: what leaves through others is not.
+`routes.uplink` has the rule that says which of these devices are in doubt; here is found what the
+rule is about.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, is_tap, is_tunnel, leads_out
+from hostrouting.routes.uplink import (
+    doubtful_devs,
+    has_tunnel,
+    is_line,
+    is_tap,
+    is_tunnel,
+    leads_out,
+)
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -34,11 +42,14 @@ class Uplinks(NamedTuple):
     card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
-    """The default routes that lead out of the host, in the order of the lookup; two halves are one."""
+    """The default routes that lead out of the host, in the order of the lookup; two halves are one.
+    """
 
 
 def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
-    """The expected devices of a host with these links, if the configuration names some, and the doubt about them."""
+    """The expected devices of a host with these links, if the configuration names some, and the
+    doubt about them.
+    """
     listed = list(_defaults_of(fib))
     counting = _counting_devs([route for route, _ in listed], links)
     every = [(route, is_used) for route, is_used in listed if not counting.isdisjoint(route.devs)]
@@ -121,14 +132,20 @@ def _may_pass_over_defaults(fib: Fib) -> bool:
 
 
 def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
-    """All default routes for plain packets, in the order of the lookup, and whether the rule uses them."""
+    """All default routes for plain packets, in the order of the lookup, and whether the rule uses
+    them.
+    """
     every = Prefix(fib.family, 0, 0)
     for step in fib.steps():
         if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
         routes = [route for route in step.table.defaults.get(every, ()) if route.type == "unicast"]
-        halves = [others[0] for prefix, others in sorted(step.table.defaults.items()) if prefix.length]
+        halves = [
+            others[0] for prefix, others in sorted(step.table.defaults.items()) if prefix.length
+        ]
         if [route.type for route in halves] == ["unicast", "unicast"]:
-            routes.append(halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops)))
+            routes.append(
+                halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops))
+            )
         yield from ((route, route.prefix.length > limit) for route in routes)

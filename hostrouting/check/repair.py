@@ -1,19 +1,24 @@
-"""The smallest repair: the fewest routes in table main that send everything that escapes out as expected.
+"""The smallest repair: the fewest routes in table main that send everything that escapes out as
+expected.
 
-Theory of operation. A new route to a prefix takes the addresses in it whose present route in table main is shorter or
-is missing. It does not change an address that an earlier rule decides. So each address has a shortest length with which
-a route takes it. All addresses that a new route takes have the same present route: the longest around its prefix. So
-new routes for different present ones never compete for an address, and a wider one for the same takes all that those
-inside would. Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape needs
-nothing. A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other program's route has
-its key. What that route does not take is left to longer prefixes inside. Any other prefix is halved.
+Theory of operation. A new route to a prefix takes the addresses in it whose present route in table
+main is shorter or is missing. It does not change an address that an earlier rule decides. So each
+address has a shortest length with which a route takes it. All addresses that a new route takes have
+the same present route: the longest around its prefix. So new routes for different present ones
+never compete for an address, and a wider one for the same takes all that those inside would.
+Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape
+needs nothing. A prefix gets a route if that takes an escape, diverts nothing that is fine, and no
+other program's route has its key. What that route does not take is left to longer prefixes inside.
+Any other prefix is halved.
 
-Some packets belong elsewhere than at the uplink: those to pods behind a CNI's device, when a stale blackhole or another
-bridge catches them. A route by the uplink would only lose them in another way. So what catches them is taken out of the
-tables first, to see where they would go. Such a range counts as one that is fine, and has to be repaired by a deletion.
+Some packets belong elsewhere than at the uplink: those to pods behind a CNI's device, when a stale
+blackhole or another bridge catches them. A route by the uplink would only lose them in another way.
+So what catches them is taken out of the tables first, to see where they would go. Such a range
+counts as one that is fine, and has to be repaired by a deletion.
 
-Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of six reasons.
+Then the proof: the routes are put into the tables, and everything is judged again. What was to be
+repaired has to be fine, and nothing else may be worse. What no route can repair is named, with one
+of six reasons.
 """
 
 from __future__ import annotations
@@ -64,11 +69,15 @@ class Repair(NamedTuple):
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The same routes, as a configuration has them."""
-        return tuple(StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved)
+        return tuple(
+            StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
+        )
 
 
 class Caught(NamedTuple):
-    """An escaping part that would be fine elsewhere than at the uplink, if what catches it were gone."""
+    """An escaping part that would be fine elsewhere than at the uplink, if what catches it were
+    gone.
+    """
 
     part: Part
     """The part as it would be then."""
@@ -91,7 +100,9 @@ class Bare(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
+    """The repair for everything that escapes in these disjoint blocks, of which these are all
+    parts, in order.
+    """
     escapes = [part for part in parts if part.opinion.grade == ESCAPE]
     if not escapes:
         return Repair()
@@ -103,7 +114,9 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             below[part.first] = ("below-a-cni", caught.cause, caught.catching)
 
     def no_repair(reason: str, cause: str) -> Repair:
-        reasons: dict[int, _Why] = dict.fromkeys((part.first for part in escapes), (reason, cause, ()))
+        reasons: dict[int, _Why] = dict.fromkeys(
+            (part.first for part in escapes), (reason, cause, ())
+        )
         return Repair(unsafe=_unsafe(parts, reasons | below))
 
     dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
@@ -163,13 +176,18 @@ def _is_elsewhere(opinion: Opinion) -> bool:
 
 
 def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
-    """The device that the repair's routes name, and a route with their next hops; or what such a route needs.
+    """The device that the repair's routes name, and a route with their next hops; or what such a
+    route needs.
 
-    The device is left open where the default route fills it in rightly: it differs from host to host. A tunnel has to
-    be named in the configuration to be one of them.
+    The device is left open where the default route fills it in rightly: it differs from host to
+    host. A tunnel has to be named in the configuration to be one of them.
     """
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
-    devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or _leads_out_of(judge.links.get(dev))]
+    devs = [
+        dev
+        for dev in sorted(uplinks.devs)
+        if dev in judge.named or _leads_out_of(judge.links.get(dev))
+    ]
     if not devs or uplinks.doubtful:
         candidates = sorted(uplinks.devs | uplinks.doubtful)
         if judge.lacks_card:
@@ -179,7 +197,10 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     way = uplink.route_to(every)
     # Of equal default routes, the first may be another one after the next boot.
     defaults = (route for first in uplinks.defaults[:1] for route in judge.fib.equals(first))
-    if isinstance(way, Route) and uplinks.devs >= {*way.devs, *(dev for route in defaults for dev in route.devs)}:
+    if isinstance(way, Route) and uplinks.devs >= {
+        *way.devs,
+        *(dev for route in defaults for dev in route.devs),
+    }:
         return None, way
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
     dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])
@@ -191,16 +212,23 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
 
 
 def _leads_out_of(link: Link | None) -> bool:
-    """Whether a route by this expected device leads out; a tap that is not in doubt is the uplink."""
+    """Whether a route by this expected device leads out; a tap not in doubt is the uplink."""
     return not is_tunnel(link) or is_tap(link)
 
 
 def _length(fib: Fib, part: Part) -> int | None:
-    """The smallest prefix length at which our route would decide for these addresses; None if table main cannot."""
+    """The smallest prefix length at which our route would decide for these addresses; None if table
+    main cannot.
+    """
     for step in fib.steps() if part.opinion.name != "own-range" else ():
-        if step.table is not None and step.rule.table == TABLE_MAIN and step.is_for_plain(part.first):
+        if (
+            step.table is not None
+            and step.rule.table == TABLE_MAIN
+            and step.is_for_plain(part.first)
+        ):
             best = step.table.best(part.first)
-            # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not longer.
+            # Also a throw, or a route that the rule suppresses, comes before a route of ours that
+            # is not longer.
             length = best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0
             limit = step.rule.suppress_prefixlength
             return length if limit is None else max(length, limit + 1)
@@ -219,10 +247,18 @@ class Span(NamedTuple):
     """Whether it is to be taken; all else is diverted by a route that takes it."""
 
 
-def _cover(fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[Prefix]:
-    """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as much as can be."""
+def _cover(
+    fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route, bare: Bare
+) -> Iterator[Prefix]:
+    """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as
+    much as can be.
+    """
     metric = DEFAULT_METRIC[fib.family]
-    main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
+    main = [
+        route
+        for route in fib.routes
+        if route.table == TABLE_MAIN and route.metric == metric and not route.tos
+    ]
     taken = {route.prefix for route in main if route.protocol != OURS}
     spans = [*_spans(fib, parts, way, bare)]
     firsts = [span.part.first for span in spans]
@@ -251,7 +287,9 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[
     next_hops = {*way.next_hops}
     for part in parts:
         route, is_fine = part.decision.route, part.grade == FINE
-        if part.opinion.name == "own" or (is_fine and route is not None and {*route.next_hops} == next_hops):
+        if part.opinion.name == "own" or (
+            is_fine and route is not None and {*route.next_hops} == next_hops
+        ):
             continue
         lengths = [_length(fib, part)]
         caught = bare.caught.get(part.first)
@@ -263,17 +301,32 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[
 
 
 def _proven(
-    judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part], below: dict[int, _Why]
+    judge: Judge,
+    repair: Repair,
+    blocks: Iterable[Prefix],
+    parts: Sequence[Part],
+    below: dict[int, _Why],
 ) -> Repair:
     """The repair, with what stays lost; without any route if they would make anything worse.
 
     What is `below` a CNI, by its first address, is not to be repaired.
     """
-    after, firsts = Judge(judge.fib.with_routes(repair.resolved), judge.check), [part.first for part in parts]
-    now: Sequence[Part] = [part for block in blocks for part in after.parts(block.first, block.last)]
-    before: Sequence[Part] = [parts[bisect_right(firsts, part.first) - 1] for part in now]  # more routes, more parts
+    after, firsts = (
+        Judge(judge.fib.with_routes(repair.resolved), judge.check),
+        [part.first for part in parts],
+    )
+    now: Sequence[Part] = [
+        part for block in blocks for part in after.parts(block.first, block.last)
+    ]
+    before: Sequence[Part] = [
+        parts[bisect_right(firsts, part.first) - 1] for part in now
+    ]  # more routes, more parts
     is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
-    rest = "other packets would be worse off" if is_worse else "some packets there would still be in doubt"
+    rest = (
+        "other packets would be worse off"
+        if is_worse
+        else "some packets there would still be in doubt"
+    )
     if is_worse:
         now = before = parts
     reasons: dict[int, _Why] = {}
@@ -289,7 +342,9 @@ def _proven(
 
 
 def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> _Why:
-    """Why an address of this part stays lost, although these routes were proposed; and the cause, or `why`."""
+    """Why an address of this part stays lost, although these routes were proposed; and the cause,
+    or `why`.
+    """
     length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
     if length is not None:
         around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
@@ -297,7 +352,11 @@ def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: 
             return "not-proven", why, ()
         if is_reserved(Prefix.around(fib.family, address, fib.width)):
             return "host-route", "the range is reserved", ()
-        holder = f"[{route}]" if route is not None and route.prefix.length == fib.width else "another route"
+        holder = (
+            f"[{route}]"
+            if route is not None and route.prefix.length == fib.width
+            else "another route"
+        )
         return "host-route", f"{holder} is as specific as a route can be", ()
     if part.opinion.name == "own-range":
         return "earlier-rule", f"[{route}] makes the range this host's own", ()

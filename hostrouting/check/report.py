@@ -1,7 +1,9 @@
-"""A check in words: its results as findings, as lines for the markers and the journal, and as a JSON document.
+"""A check in words: its results as findings, as lines for the markers and the journal, and as a
+JSON document.
 
-Every sentence about a check stands here, so all commands and logs say the same, in one order: the verdict, what
-escapes, the repair, what cannot be repaired, how to allow it, and what limits the verdict.
+Every sentence about a check stands here, so all commands and logs say the same, in one order: the
+verdict, what escapes, the repair, what cannot be repaired, how to allow it, and what limits the
+verdict.
 """
 
 from __future__ import annotations
@@ -43,14 +45,22 @@ DOUBTS: dict[str, tuple[str, str]] = {
     ),
     "other-packets": (
         "some packets to {where} are routed differently, by {reason}",
-        'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
+        (
+            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
+            '"{selection}"'
+        ),
     ),
-    "not-judged": ("hostrouting does not judge {reason}", "to ask Linux about one address: ip route get ADDRESS"),
+    "not-judged": (
+        "hostrouting does not judge {reason}",
+        "to ask Linux about one address: ip route get ADDRESS",
+    ),
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
 OWN_PODS = "{reason}, even those to pods of this node: {pods}"
-"""The reason of a doubt about the default routes, if packets to pods of this node take them as well."""
+"""The reason of a doubt about the default routes, if packets to pods of this node take them as
+well.
+"""
 FATES = {
     "no-route": "has no route",
     "blackhole": "is dropped",
@@ -60,13 +70,20 @@ FATES = {
     "not-judged": "is not judged",
 }
 """What happens to a packet that leaves through no device."""
-_OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
+_OPEN = {
+    "destination": "",
+    "gateway": "",
+    "dev": "",
+    "metric": 0,
+}  # programs find each key, also of what is left open
 _SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
 """By mode: how bad it is that something escapes."""
 _RANGES = 3  # ranges that are named for one cause; the others are counted
 
 
-def check_findings(report: CheckReport, *, mode: Mode = "WARN", wait: float = 0.0) -> tuple[Finding, ...]:
+def check_findings(
+    report: CheckReport, *, mode: Mode = "WARN", wait: float = 0.0
+) -> tuple[Finding, ...]:
     """All findings of a check, in the order in which they are read."""
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
@@ -75,29 +92,47 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN", wait: float = 0.
             findings.append(_no_default_route(family, severity, wait=wait))
         findings += (_escape(escape, family, severity) for escape in family.escapes)
     if routes := [route.to_mapping() for route in report.routes]:
-        sentence = f"{counted(len(routes), 'static route')} {'repairs' if len(routes) == 1 else 'repair'} it"
+        sentence = (
+            f"{counted(len(routes), 'static route')} "
+            f"{'repairs' if len(routes) == 1 else 'repair'} it"
+        )
         remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
-        findings.append(Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes}))
+        findings.append(
+            Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes})
+        )
     for family in report.families:
-        findings += (*_unsafe(family, severity), *_costs(family), *family.flaws, *family.doubts, *_allowances(family))
+        findings += (
+            *_unsafe(family, severity),
+            *_costs(family),
+            *family.flaws,
+            *family.doubts,
+            *_allowances(family),
+        )
     return tuple(dict.fromkeys(findings))
 
 
 def verdict_sentence(family: FamilyReport) -> str:
     """The verdict on one family, in one sentence without the verdict's own word."""
-    cidrs, devs = spoken([str(cidr) for cidr in family.cidrs]), spoken(family.expected_devs, last="or")
+    cidrs, devs = (
+        spoken([str(cidr) for cidr in family.cidrs]),
+        spoken(family.expected_devs, last="or"),
+    )
     if family.verdict == "no-default-route":
         return _no_default_route(family).sentence
     if family.verdict == "overlap":
         escapes = [escape for escape in family.escapes if escape.packet is PLAIN] or family.escapes
-        lost_by = _grouped((verb_of(escape), dev) for escape in escapes for dev in escape.devs or ("",))
+        lost_by = _grouped(
+            (verb_of(escape), dev) for escape in escapes for dev in escape.devs or ("",)
+        )
         ends = {escape.cidr: escape.cidr.first for escape in escapes}  # all before these escapes
         for escape in sorted(escapes, key=attrgetter("first")):
             if escape.first <= ends[escape.cidr]:
                 ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
         number = str if len(ends) == 1 else in_plural
         ways = [f"{number(verb)} {spoken(names)}".rstrip() for verb, names in lost_by.items()]
-        sizes = _grouped(("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items())
+        sizes = _grouped(
+            ("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items()
+        )
         whole = " and ".join(f"{size} of {spoken(names)}" for size, names in sizes.items())
         of_pods = "" if escapes[0].packet is PLAIN else ", for packets of pods,"
         return f"{whole}{of_pods} {spoken(ways, last='or')}; expected: {devs}"
@@ -146,25 +181,47 @@ def phrase_of(packet: Packet) -> str:
 def escape_sentence(escape: Escape) -> str:
     """What happens to packets that escape, and the route or the rule that causes it."""
     where, devs = extent(escape.cidr.family, escape.first, escape.last), spoken(escape.devs)
-    devs += "" if {*escape.devs} <= {*escape.decision.devs} else ", whose default route has the same metric as"
+    devs += (
+        ""
+        if {*escape.devs} <= {*escape.decision.devs}
+        else ", whose default route has the same metric as"
+    )
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     causes = [f"[{escape.decision.route}]"] if escape.decision.route else []
-    # The rule matters where no route of table main helps: that is said of the host's own packets by `_unsafe`.
-    causes += [f"[rule {escape.decision.rule}]"] if escape.decision.rule and (of_pods or not causes) else []
+    # The rule matters where no route of table main helps: that is said of the host's own packets by
+    # `_unsafe`.
+    causes += (
+        [f"[rule {escape.decision.rule}]"]
+        if escape.decision.rule and (of_pods or not causes)
+        else []
+    )
     return " ".join(filter(None, (f"{where}{of_pods}", verb_of(escape), devs, " by ".join(causes))))
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
     decision, links = escape.decision, family.judge.links
     where = extent(family.family, escape.first, escape.last)
-    tried = trace_rules(family.judge.fib, ip_at(family.family, escape.first)) if escape.kind == "no-route" else ()
-    thrown = "".join(f" [{step.route}]" for step in tried if step.result == "thrown" and escape.packet is PLAIN)
-    sentence = f"{escape_sentence(escape)}{thrown}; expected: {spoken(family.expected_devs, last='or')}"
+    tried = (
+        trace_rules(family.judge.fib, ip_at(family.family, escape.first))
+        if escape.kind == "no-route"
+        else ()
+    )
+    thrown = "".join(
+        f" [{step.route}]" for step in tried if step.result == "thrown" and escape.packet is PLAIN
+    )
+    sentence = (
+        f"{escape_sentence(escape)}{thrown}; expected: {spoken(family.expected_devs, last='or')}"
+    )
     remedy = "" if escape.kind == "overlap" else _deletion(decision)
     kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
     if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
-        devs, verb = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), "is" if len(kinds) == 1 else "are"
-        remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps([*kinds])}"
+        devs, verb = (
+            spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]),
+            "is" if len(kinds) == 1 else "are",
+        )
+        remedy = (
+            f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps([*kinds])}"
+        )
     name = escape.kind if escape.kind in NAMES else "refused"
     return Finding(name, severity, sentence, where, remedy, _facts(escape))
 
@@ -172,7 +229,11 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
 def _deletion(decision: Decision) -> str:
     rule, route = decision.rule, decision.route
     if route is None:
-        return "" if rule is None else f"if rule {rule.priority} is not intended, as root: {rule_command('del', rule)}"
+        return (
+            ""
+            if rule is None
+            else f"if rule {rule.priority} is not intended, as root: {rule_command('del', rule)}"
+        )
     return f"if this route is not intended, as root: {_deletion_command(route)}"
 
 
@@ -223,31 +284,64 @@ def _facts(escape: Escape) -> dict[str, Any]:
     }
 
 
-def _no_default_route(family: FamilyReport, severity: Severity = "error", *, wait: float = 0.0) -> Finding:
-    """That no device is expected, how long the check waited, and which routes and devices may be intended."""
+def _no_default_route(
+    family: FamilyReport, severity: Severity = "error", *, wait: float = 0.0
+) -> Finding:
+    """That no device is expected, how long the check waited, and which routes and devices may be
+    intended.
+    """
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
-    every = [route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0)]
+    every = [
+        route
+        for route in family.judge.fib.snapshot.routes
+        if route.prefix == Prefix(family.family, 0, 0)
+    ]
     routes = [f"[{route}]" for route in every if route.type == "unicast"]
     was, counts = ("was", "counted") if wait else ("is", "counts")
     do = "does" if len(routes) == 1 else "do"
     passed_over = f"no {target} {counts}{when} ({spoken(routes)} {do} not)"
-    sentence = f"{passed_over if routes else f'there {was} no {target}{when}'}, so no device is expected"
-    downs = {dev: "" if link.up else ", down" for dev, link in family.judge.links.items() if leads_out(link)}
-    held = [address for address in family.judge.addresses if address.dev in downs and address.ip not in LINK_LOCAL]
-    candidates = [f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held]
+    sentence = (
+        f"{passed_over if routes else f'there {was} no {target}{when}'}, so no device is expected"
+    )
+    downs = {
+        dev: "" if link.up else ", down"
+        for dev, link in family.judge.links.items()
+        if leads_out(link)
+    }
+    held = [
+        address
+        for address in family.judge.addresses
+        if address.dev in downs and address.ip not in LINK_LOCAL
+    ]
+    candidates = [
+        f"{address.dev} ({address.ip}/{address.length}{downs[address.dev]})" for address in held
+    ]
     perhaps = f", perhaps to {spoken(candidates, last='or')}" if candidates else ""
-    lacks_a_rule = any(flaw.name == "missing-rule" for flaw in family.flaws)  # its remedy is to be tried first
+    lacks_a_rule = any(
+        flaw.name == "missing-rule" for flaw in family.flaws
+    )  # its remedy is to be tried first
     remedy = "" if lacks_a_rule else f"add an {target}, or set routeOverlap.expectedDevs{perhaps}"
-    return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
+    return Finding(
+        "no-default-route",
+        severity,
+        sentence,
+        target,
+        remedy,
+        {"family": family.family},
+        can_retry=True,
+    )
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     ranges_by_why = (
-        ((unsafe.reason, unsafe.cause, unsafe.catching), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe
+        ((unsafe.reason, unsafe.cause, unsafe.catching), unsafe.first, unsafe.last)
+        for unsafe in family.repair.unsafe
     )
     for (reason, cause, catching), ranges in _extents(family.family, ranges_by_why).items():
         where = spoken(ranges, most=_RANGES)
-        claim = "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
+        claim = (
+            "it is not proven that routes repair" if reason == "not-proven" else "no route repairs"
+        )
         facts = {"reason": reason, "ranges": ranges}
         remedy = _removal(catching) if catching else ""
         yield Finding("unsafe", severity, f"{claim} {where}: {cause}", where, remedy, facts)
@@ -257,14 +351,19 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: the networks of other devices that it takes addresses from."""
     judge, routes = family.judge, family.repair.resolved
     devs = {dev for escape in family.escapes for dev in escape.decision.devs}
-    networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
+    networks = dict.fromkeys(
+        (address.dev, address.network) for address in judge.addresses if address.dev in devs
+    )
     if not routes or not networks:
         return
     repaired = judge.fib.with_routes(routes)
     for dev, network in networks:
         is_taken = any(_takes(route, judge.fib, repaired, dev, network) for route in routes)
         if is_taken and network.length < judge.fib.width:
-            cost = f"the repair takes over addresses of {network}, so {dev} no longer reaches neighbours there over IP"
+            cost = (
+                f"the repair takes over addresses of {network}, so {dev} no longer reaches "
+                "neighbours there over IP"
+            )
             yield Finding("repair-cost", "warning", cost, str(network))
 
 
@@ -283,14 +382,21 @@ def _takes(route: Route, before: Fib, after: Fib, dev: str, network: Prefix) -> 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
     """Which ranges leave through a device that is only allowed, by what allows it."""
     for name, places in _extents(family.family, ranges_of(family.parts, _allowance_of)).items():
-        yield Finding("allowed", "note", f"packets to {spoken(places, most=_RANGES)} leave through {name}", name)
+        yield Finding(
+            "allowed",
+            "note",
+            f"packets to {spoken(places, most=_RANGES)} leave through {name}",
+            name,
+        )
 
 
 def _allowance_of(part: Part) -> str | None:
     return part.opinion.reason if part.opinion.name == "allowed" else None
 
 
-def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None) -> dict[str, Any]:
+def check_document(
+    report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
+) -> dict[str, Any]:
     """The check as the JSON document `hostrouting/check/3`."""
     every = check_findings(report, mode=mode) if findings is None else findings
     return {
@@ -298,7 +404,9 @@ def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Findin
         "verdict": report.verdict,
         "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
         "mode": mode,
-        "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
+        "expectedDevs": {
+            f"ipv{family.family}": list(family.expected_devs) for family in report.families
+        },
         "nodeIps": {f"ipv{family}": str(ip) for family, ip in report.node_ips.items()},
         "findings": [finding.to_mapping() for finding in every],
         "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
@@ -307,5 +415,10 @@ def check_document(report: CheckReport, *, mode: Mode, findings: Iterable[Findin
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     """The commands that add these routes until the next boot."""
-    keys = ((route, f"{route.prefix} metric {route.metric}" if route.metric else str(route.prefix)) for route in routes)
-    return tuple(f"ip route replace {key} proto {route.protocol} {route.way}" for route, key in keys)
+    keys = (
+        (route, f"{route.prefix} metric {route.metric}" if route.metric else str(route.prefix))
+        for route in routes
+    )
+    return tuple(
+        f"ip route replace {key} proto {route.protocol} {route.way}" for route, key in keys
+    )

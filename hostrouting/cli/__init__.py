@@ -1,4 +1,6 @@
-"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions."""
+"""The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the
+library's functions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ def run() -> int:
     """Run the command line of this process, which ends afterwards."""
     import gc  # noqa: PLC0415  as in `main`
 
-    # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its time.
+    # A check makes 35,000 objects, which stay. Looking for garbage among them took a sixth of its
+    # time.
     gc.set_threshold(50_000)
     code = main()
     gc.freeze()  # Python would look for garbage once more when it exits

@@ -1,4 +1,5 @@
-"""A check as lines: the verdict first, what escapes, the repair now and permanently, its limits, how to allow it last.
+"""A check as lines: the verdict first, what escapes, the repair now and permanently, its limits,
+how to allow it last.
 
 check, repair, plan, apply and status share this. The sentences are those of `check.report`.
 """
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.tasks.managed import Managed
 
-MANAGED = "This host is managed by hostrouting, which removes routes that its configuration does not have."
+MANAGED = (
+    "This host is managed by hostrouting, which removes routes that its configuration does not "
+    "have."
+)
 
 
 class Check(NamedTuple):
@@ -68,7 +72,11 @@ class Check(NamedTuple):
         doubts = {doubt for family in self.report.families for doubt in family.doubts}
         counting = [finding for finding in self.findings if finding.name not in ignored]
         escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)
-        open_ = (CANNOT_DECIDE for finding in counting if finding in doubts or finding.name == "no-default-route")
+        open_ = (
+            CANNOT_DECIDE
+            for finding in counting
+            if finding in doubts or finding.name == "no-default-route"
+        )
         return worst_code(*escapes, *open_)
 
     def document(self) -> dict[str, Any]:
@@ -76,9 +84,14 @@ class Check(NamedTuple):
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
     def lines(self, options: str = "", there: str = "as root", note: str = "") -> Iterator[str]:
-        """The whole page; the line of the repair gets these options, says who types it (`there`), and has a note."""
+        """The whole page; the line of the repair gets these options, says who types it (`there`),
+        and has a note.
+        """
         yield from (verdicts := [*map(str, self.report.families)])
-        findings = [finding._replace(remedy=finding.remedy.replace("as root", there)) for finding in self.findings]
+        findings = [
+            finding._replace(remedy=finding.remedy.replace("as root", there))
+            for finding in self.findings
+        ]
         escapes = [finding for finding in findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
@@ -86,7 +99,9 @@ class Check(NamedTuple):
         yield from self._repair_lines(options, there, note)
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
         for finding in findings:
-            if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
+            if finding.name == "no-default-route" or any(
+                finding.sentence in verdict for verdict in verdicts
+            ):
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name == "route-not-configured":
                 remedy = f"to keep what they do, {there}: {self.pipeline(options)}"
@@ -167,7 +182,11 @@ def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding,
 
 
 def make_check(
-    config: HostRoutingConfig, host: Host, saved: str | None = None, *, repaired: HostRoutingConfig | None = None
+    config: HostRoutingConfig,
+    host: Host,
+    saved: str | None = None,
+    *,
+    repaired: HostRoutingConfig | None = None,
 ) -> Check:
     """Check this host, or the one in a saved snapshot; `repaired` as in `Check.of`."""
     if saved is not None:
@@ -180,4 +199,8 @@ def make_check(
 def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:
     """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
     counting = (finding for finding in findings if finding.name not in arguments.ignore)
-    return PROBLEM if arguments.fail_on and any(finding.severity != "note" for finding in counting) else code
+    return (
+        PROBLEM
+        if arguments.fail_on and any(finding.severity != "note" for finding in counting)
+        else code
+    )

@@ -11,7 +11,14 @@ from signal import SIG_IGN, SIGINT, signal
 
 from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_files, find_snapshots, group_nodes
+from hostrouting.fleet import (
+    NO_VERDICT,
+    NodeGroup,
+    NodeResult,
+    check_files,
+    find_snapshots,
+    group_nodes,
+)
 from hostrouting.text import counted, spoken
 
 _MOST = 6  # names of nodes with one problem
@@ -19,10 +26,15 @@ _CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
 
 
 def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> Answer:
-    """Check the snapshots in these folders in new processes, one for each processor; one check has these options."""
+    """Check the snapshots in these folders in new processes, one for each processor; one check has
+    these options.
+    """
     files = find_snapshots(folders)
-    # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
+    # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this
+    # process.
+    with ProcessPoolExecutor(
+        mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
+    ) as pool:
         groups = group_nodes(_shown(check_files(files, config, pool), len(files)))
     code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
@@ -30,13 +42,20 @@ def check_nodes(folders: list[str], config: HostRoutingConfig, options: str) -> 
 
 
 def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
-    """The same results; on a terminal, rich shows how many of them have come, if it is installed."""
+    """The same results; on a terminal, rich shows how many have come, if it is installed."""
     with suppress(ImportError):
         from rich.console import Console  # noqa: PLC0415  may not be installed
         from rich.progress import track  # noqa: PLC0415  as above
 
         console = Console(stderr=True)
-        return track(results, "checking", total, transient=True, disable=not console.is_terminal, console=console)
+        return track(
+            results,
+            "checking",
+            total,
+            transient=True,
+            disable=not console.is_terminal,
+            console=console,
+        )
     return results
 
 
@@ -46,10 +65,16 @@ def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:
         if group.verdict != "ok":
-            yield from ("", f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}")
-            yield f"  {spoken(group.nodes, most=_MOST)}{'; --json shows all' if len(group.nodes) > _MOST else ''}"
+            yield from (
+                "",
+                f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}",
+            )
+            hint = "; --json shows all" if len(group.nodes) > _MOST else ""
+            yield f"  {spoken(group.nodes, most=_MOST)}{hint}"
         if group.verdict not in {"ok", NO_VERDICT} and not group.repair:
             yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"
         if group.repair:
             yield "  repair, for staticRoutes.routes of their configuration:"
-            yield from ",\n".join(f"    {json.dumps(route.to_mapping())}" for route in group.repair).split("\n")
+            yield from ",\n".join(
+                f"    {json.dumps(route.to_mapping())}" for route in group.repair
+            ).split("\n")

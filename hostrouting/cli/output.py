@@ -1,7 +1,8 @@
-"""Prints answers: lines or one JSON document on standard output; remarks, errors and logs on standard error.
+"""Prints answers: lines or one JSON document on standard output; remarks, errors and logs on
+standard error.
 
-On a terminal, rich colours the lines if it is installed; everywhere else they are plain text. A reader who goes away
-(`| head`, a closed terminal) is not a failure.
+On a terminal, rich colours the lines if it is installed; everywhere else they are plain text. A
+reader who goes away (`| head`, a closed terminal) is not a failure.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ class Answer(NamedTuple):
 
 
 def worst_code(*codes: int) -> int:
-    """The worst of these exit codes: a problem is worse than bad input, and bad input worse than no answer."""
+    """The worst of these exit codes: a problem is worse than bad input, and bad input worse than no
+    answer.
+    """
     return min({*codes} - {FINE}, default=FINE)
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for this error. After a bug, or without a permission or an answer, nothing can be decided."""
+    """The exit code for this error. After a bug, or without a permission or an answer, nothing can
+    be decided.
+    """
     if errors.is_denied(error) or not isinstance(error, errors.HostRoutingError):
         return CANNOT_DECIDE
     if isinstance(error, errors.ConfigError):
@@ -53,7 +58,11 @@ def code_of(error: BaseException) -> int:
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """The error as a JSON value."""
-    facts = error.to_mapping() if isinstance(error, errors.HostRoutingError) else {"error": type(error).__name__}
+    facts = (
+        error.to_mapping()
+        if isinstance(error, errors.HostRoutingError)
+        else {"error": type(error).__name__}
+    )
     findings = facts.pop("findings", [])
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
@@ -65,7 +74,10 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        say(f"this is a bug in hostrouting; please report it with the following text\n{format_exc()}")
+        say(
+            "this is a bug in hostrouting; please report it with the following "
+            f"text\n{format_exc()}"
+        )
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
@@ -131,7 +143,9 @@ def _printable(line: str) -> str:
 
 
 def _discard(stream: TextIO | None) -> None:
-    """Forget what could not be written; otherwise Python would try again when it exits, complain, and exit with 120."""
+    """Forget what could not be written; otherwise Python would try again when it exits, complain,
+    and exit with 120.
+    """
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]  # without a stream there is nothing to forget

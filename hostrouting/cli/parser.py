@@ -1,7 +1,7 @@
 """What may be typed: the commands with their help, and their arguments.
 
-A new command is one line in COMMANDS and one module in `commands`, which names its arguments. That module is loaded
-when the command is typed: help and bad usage load nothing else of hostrouting.
+A new command is one line in COMMANDS and one module in `commands`, which names its arguments. That
+module is loaded when the command is typed: help and bad usage load nothing else of hostrouting.
 """
 
 from __future__ import annotations
@@ -55,10 +55,21 @@ _IGNORE = "a finding, by its name, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
-    "cni": {"metavar": "azure-vnet", "choices": ["azure-vnet"], "help": "the CNI that left it behind"},
+    "cni": {
+        "metavar": "azure-vnet",
+        "choices": ["azure-vnet"],
+        "help": "the CNI that left it behind",
+    },
     "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
-    "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
-    "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR; can be repeated"},
+    "--snapshot": {
+        "metavar": "FILE",
+        "help": "read this saved snapshot instead of this host; - is standard input",
+    },
+    "--snapshots": {
+        "metavar": "DIR",
+        "action": "append",
+        "help": "check the snapshots in DIR; can be repeated",
+    },
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
     "--fail-on": {
@@ -67,11 +78,26 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "metavar": "warning",
         "help": "exit with 1 on a warning as well",
     },
-    "--ignore": {"metavar": "NAME", "action": "append", "type": str.lower, "default": [], "help": _IGNORE},
+    "--ignore": {
+        "metavar": "NAME",
+        "action": "append",
+        "type": str.lower,
+        "default": [],
+        "help": _IGNORE,
+    },
     "--gate": {"metavar": "UNIT", "action": "append", "default": [], "help": _GATE},
-    "--commands": {"action": "store_true", "help": "print the repair as commands, which last until the next boot"},
-    "--allow-removal": {"action": "store_true", "help": "allow the removal of what protects the host"},
-    "--apply": {"action": "store_true", "help": "delete what is stale; without this option, nothing is changed"},
+    "--commands": {
+        "action": "store_true",
+        "help": "print the repair as commands, which last until the next boot",
+    },
+    "--allow-removal": {
+        "action": "store_true",
+        "help": "allow the removal of what protects the host",
+    },
+    "--apply": {
+        "action": "store_true",
+        "help": "delete what is stale; without this option, nothing is changed",
+    },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
 
@@ -80,8 +106,14 @@ _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser for these words, with the arguments of the commands among them; without words, of all commands."""
-    common: dict[str, Any] = {"epilog": EXIT_CODES, "formatter_class": _Formatter, "allow_abbrev": False}
+    """The parser for these words, with the arguments of the commands among them; without words, of
+    all commands.
+    """
+    common: dict[str, Any] = {
+        "epilog": EXIT_CODES,
+        "formatter_class": _Formatter,
+        "allow_abbrev": False,
+    }
     summary = "Check which devices a host's packets leave through, and correct its routes."
     parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
@@ -93,7 +125,9 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             continue
         module = import_module(f"hostrouting.cli.commands.{name}")
         rest = (module.__doc__ or "").partition("\n")[2].strip()
-        wrap = import_module("textwrap").fill if {"-h", "--help"} & {*(words or ())} else str  # takes a millisecond
+        wrap = (
+            import_module("textwrap").fill if {"-h", "--help"} & {*(words or ())} else str
+        )  # takes a millisecond
         description = f"{summary[0].upper()}{summary[1:]}.\n\n{wrap(rest)}"
         command = commands.add_parser(name, help=summary, description=description, **common)
         for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
@@ -103,12 +137,16 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
                 more["choices"] = import_module("hostrouting.finding").NAMES
             command.add_argument(option, **_ARGUMENTS[option], **more)
         command.set_defaults(run=module.run, command=name)
-        if words and words[0] == name:  # for unknown arguments, argparse then shows the usage of the command
+        if (
+            words and words[0] == name
+        ):  # for unknown arguments, argparse then shows the usage of the command
             vars(parser)["error"] = command.error
     if words and words[0] not in {*COMMANDS, "-h", "--help", "--version"} and not is_completion:
         for at, word in enumerate(words):
             if word not in _ARGUMENTS and (near := nearest(word, COMMANDS)):
-                parser.error(f"did you mean: hostrouting {join([near, *words[:at], *words[at + 1 :]])}")
+                parser.error(
+                    f"did you mean: hostrouting {join([near, *words[:at], *words[at + 1 :]])}"
+                )
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser

@@ -1,4 +1,6 @@
-"""From arguments to values: the configuration, with the CIDRs that are typed, and this host or a saved snapshot."""
+"""From arguments to values: the configuration, with the CIDRs that are typed, and this host or a
+saved snapshot.
+"""
 
 import argparse
 import shlex
@@ -52,7 +54,9 @@ def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration in --config; without --config, the installed one, or an empty one for a snapshot."""
+    """The configuration in --config; without --config, the installed one, or an empty one for a
+    snapshot.
+    """
     if arguments.config is not None:
         return read_config(arguments.config)
     try:
@@ -63,11 +67,17 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
             command = f"echo {{}} | {command} --config -"
         more = f"to go on without it: {command} {shlex.join(arguments.cidrs or ['CIDR'])}"
         *others, fault = error.faults
-        raise ConfigError([*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source) from error
+        raise ConfigError(
+            [*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source
+        ) from error
 
 
-def find_config_or_warn(arguments: argparse.Namespace, host: Host) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The same for a question that can be answered without; a warning says that the installed one is unusable."""
+def find_config_or_warn(
+    arguments: argparse.Namespace, host: Host
+) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
+    """The same for a question that can be answered without; a warning says that the installed one
+    is unusable.
+    """
     if arguments.config is not None:
         return read_config(arguments.config), ()
     try:
@@ -75,11 +85,13 @@ def find_config_or_warn(arguments: argparse.Namespace, host: Host) -> tuple[Host
     except (ConfigError, HostError) as error:
         sentence = f"the installed configuration was not used: {_reason_of(error)}"
         remedy = "as root: hostrouting apply --config FILE --allow-removal, or hostrouting remove"
-        return HostRoutingConfig(), (Finding("file", "warning", sentence, HostLayout.config_path, remedy),)
+        return HostRoutingConfig(), (
+            Finding("file", "warning", sentence, HostLayout.config_path, remedy),
+        )
 
 
 def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The installed configuration; an empty one if there is none, or if this is about other hosts."""
+    """The installed configuration; an empty one if there is none, or this is about other hosts."""
     is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
     if is_elsewhere or not host.may_have_ours:
         return HostRoutingConfig()
@@ -98,7 +110,9 @@ def _reason_of(error: ConfigError | HostError) -> str:
 
 
 def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
-    """The configuration with the CIDRs that are typed, if there are any. Raises ConfigError if nothing is expected."""
+    """The configuration with the CIDRs that are typed, if there are any. Raises ConfigError if
+    nothing is expected.
+    """
     typed: dict[str, Any] = {"expected_cidrs": cidrs} if cidrs else {}
     try:
         section = config.route_overlap._replace(**typed)
@@ -132,5 +146,8 @@ def read_host(host: Host, saved: str | None = None) -> Snapshot:
 def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
     """Connect to the routing of this host's kernel for a `with` block."""
     if (backend := host.backend) is None:
-        raise BackendError("an image has no kernel; use a snapshot of its host, with --snapshot", kind="unavailable")
+        raise BackendError(
+            "an image has no kernel; use a snapshot of its host, with --snapshot",
+            kind="unavailable",
+        )
     return backend()

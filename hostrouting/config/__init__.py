@@ -1,4 +1,6 @@
-"""The operator's configuration, section by section. What is known about CNIs is in `hostrouting.config.cni`."""
+"""The operator's configuration, section by section. What is known about CNIs is in
+`hostrouting.config.cni`.
+"""
 
 from hostrouting.config.settings import (
     AzureVnetCleanupConfig,
@@ -13,5 +15,11 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
 )
 
-__all__ = ["HostRoutingConfig", "StaticRoutesConfig", "StaticRoute", "RouteOverlapConfig", "ProbeRewriteConfig"]
+__all__ = [
+    "HostRoutingConfig",
+    "StaticRoutesConfig",
+    "StaticRoute",
+    "RouteOverlapConfig",
+    "ProbeRewriteConfig",
+]
 __all__ += ["AzureVnetCleanupConfig", "GateConfig", "GuardConfig", "Mode", "Network"]

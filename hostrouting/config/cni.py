@@ -1,7 +1,9 @@
-"""What CNIs put on a node: their devices by name and kind, and the routes with which they refuse packets.
+"""What CNIs put on a node: their devices by name and kind, and the routes with which they refuse
+packets.
 
-The one table of this knowledge; the judge and the script at boot read it. A device is a CNI's only if both its name and
-its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To add a CNI, add a row with its source.
+The one table of this knowledge; the judge and the script at boot read it. A device is a CNI's only
+if both its name and its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To
+add a CNI, add a row with its source.
 """
 
 from fnmatch import fnmatchcase
@@ -11,8 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
-"""What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine for single addresses
-only; to the pods of this node; or only packets that a mark or a pod's device selects leave through it."""
+"""What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine
+for single addresses only; to the pods of this node; or only packets that a mark or a pod's device
+selects leave through it."""
 
 
 class Device(NamedTuple):
@@ -43,18 +46,24 @@ class Cni(NamedTuple):
     devices: tuple[Device, ...]
     refusals: tuple[Refusal, ...] = ()
     serves: tuple[str, ...] | None = ()
-    """The other CNIs whose pods its devices can lead to, beside those of the plain bridge plugin; None for any."""
+    """The other CNIs whose pods its devices can lead to, beside those of the plain bridge plugin;
+    None for any.
+    """
 
 
 POD_NETWORKS = ("cilium_host",)
-"""Devices for networks whose routes show, as those by a pod's device do, that the CNI has pods here."""
+"""Devices for networks whose routes show, as those by a pod's device do, that the CNI has pods
+here.
+"""
 
 BOOT, BIRD, CALICO = 3, 12, 80
 _ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
 
 
-def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str = "") -> tuple[Device, ...]:
+def _devices(
+    network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
+) -> tuple[Device, ...]:
     """The devices of each use: a pattern and its kinds, with commas between devices."""
     uses: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows = ((use, row.split()) for use, text in uses.items() for row in text.split(", ") if row)
@@ -64,7 +73,9 @@ def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str 
 CNIS = (
     # antrea docs/egress.md; pkg/agent/wireguard; Open vSwitch in user space has taps (kind tun)
     Cni(
-        "Antrea", _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None
+        "Antrea",
+        _devices("antrea-gw* openvswitch tun, antrea-wg0 wireguard", marked="antrea-ext.* vlan"),
+        serves=None,
     ),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth", marked="vlan.eth.* vlan")),
@@ -74,7 +85,8 @@ CNIS = (
     Cni(
         "Calico",
         _devices(
-            "bpfin.cali veth, tunl0 ipip, vxlan.calico vxlan, vxlan-v6.calico vxlan, wireguard.cali wireguard, "
+            "bpfin.cali veth, tunl0 ipip, vxlan.calico vxlan, vxlan-v6.calico vxlan, "
+            "wireguard.cali wireguard, "
             "wg-v6.cali wireguard",
             pod="cali* veth",
         ),
@@ -84,18 +96,24 @@ CNIS = (
     Cni(
         "Cilium",
         _devices(
-            "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, cilium_wg0 wireguard, "
+            "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, "
+            "cilium_wg0 wireguard, "
             "cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
             pod="lxc* veth netkit",
         ),
-        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True),),
+        (
+            Refusal(
+                PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True
+            ),
+        ),
         serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
         "Flannel",
         _devices(
-            "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 wireguard, flannel.ipip ipip, "
+            "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 "
+            "wireguard, flannel.ipip ipip, "
             "flannel0 tun"
         ),
         (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
@@ -120,7 +138,8 @@ CNIS = (
     Cni(
         "unbounded-net",
         _devices(
-            "unbounded0 dummy, wg518?? wireguard, vxlan0 vxlan, gn????????? geneve, gn?????????? geneve, "
+            "unbounded0 dummy, wg518?? wireguard, vxlan0 vxlan, gn????????? geneve, "
+            "gn?????????? geneve, "
             "ip????????? ipip, ip?????????? ipip",
             bridge="cbr0 bridge",
         ),
@@ -134,4 +153,6 @@ CNIS = (
 def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
     """The rows that a device with this name and kind fits."""
     rows = ((cni, device) for cni in CNIS for device in cni.devices)
-    return tuple((cni, row) for cni, row in rows if kind in row.kinds and fnmatchcase(name, row.pattern))
+    return tuple(
+        (cni, row) for cni, row in rows if kind in row.kinds and fnmatchcase(name, row.pattern)
+    )

@@ -1,6 +1,8 @@
-"""The configuration: every setting as a field of a frozen value, with its rules; and the rules about several.
+"""The configuration: every setting as a field of a frozen value, with its rules; and the rules
+about several.
 
-Values from Python and from a file follow the same rules, and are refused with the same faults, all at once.
+Values from Python and from a file follow the same rules, and are refused with the same faults, all
+at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,29 +15,63 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, as_ip, as_ipv4, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.model.rule import SELECTORS
-from hostrouting.reading import camel, load, must, parse, path_of, read, register, section, text_as, written
+from hostrouting.reading import (
+    camel,
+    load,
+    must,
+    parse,
+    path_of,
+    read,
+    register,
+    section,
+    text_as,
+    written,
+)
 from hostrouting.text import nearest, show
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Mode: TypeAlias = Literal["WARN", "STRICT"]
-"""What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
+"""What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from
+starting.
+"""
 
 MACHINES = "systemd-nspawn@.service"
 
 _IN_AGENTS_FILE = "hostRouting"
-_REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} means no settings"
+_REMEDY = (
+    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} "
+    "means no settings"
+)
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-_LENGTHS = {str(length): length for length in range(1000)}  # int() also reads 08, and digits of other alphabets
+_LENGTHS = {
+    str(length): length for length in range(1000)
+}  # int() also reads 08, and digits of other alphabets
 _WIDEST = {4: 8, 6: 32}  # networks of pods
 
-_OWN = ("static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "hostrouting-guard.service")
+_OWN = (
+    "static-routes.service",
+    "check-route-overlap.service",
+    "probe-rewrite.service",
+    "hostrouting-guard.service",
+)
 _EARLY = (
     # systemd's own: networkd, resolved, udevd, journald, …; and the bus by which they are reached
     *("systemd-", "udev.", "dbus", "messagebus."),
     # what gives this host its addresses and its default route
     *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6.", "openvswitch", "ovs-", "ovsdb-"),
+    *(
+        "wpa_supplicant",
+        "iwd.",
+        "connman",
+        "wicked",
+        "frr.",
+        "bird.",
+        "bird6.",
+        "openvswitch",
+        "ovs-",
+        "ovsdb-",
+    ),
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
     *("cloud-init", "openibd.", "rdma-"),
     *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
@@ -48,13 +84,17 @@ _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-contain
 
 
 def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> Network:
-    """A network; its host bits are masked, or refused if it has to be exact. One address may do without a length."""
+    """A network; its host bits are masked, or refused if it has to be exact. One address may do
+    without a length.
+    """
     host, slash, length = text.partition("/")
     try:
         address = as_ip(host)
         bits, most = _LENGTHS[length] if slash else address.max_prefixlen, address.max_prefixlen
     except (ValueError, KeyError):
-        raise ValueError("is not a network", 'write an address, a slash and a length: "10.0.0.0/8"') from None
+        raise ValueError(
+            "is not a network", 'write an address, a slash and a length: "10.0.0.0/8"'
+        ) from None
     if bits > most:
         raise ValueError("has too long a prefix", f"the length is at most {most}")
     prefix = Prefix.around(address.version, int(address), bits)
@@ -62,7 +102,9 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     if has_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if is_exact and prefix.ip != address:
-        raise ValueError("has host bits set", f'write "{prefix}", or "{Prefix.of(address)}" for that one address')
+        raise ValueError(
+            "has host bits set", f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
+        )
     return prefix.to_network()
 
 
@@ -71,7 +113,7 @@ for _kind in (IPv4Network, IPv6Network):
 
 
 def _require_no_ipv4(block: Network | IP) -> None:
-    """Raise ValueError if this is IPv4 in the notation of IPv6: Linux routes no IPv4 packet by it."""
+    """Raise ValueError if this is IPv4 written as IPv6: Linux routes no IPv4 packet by it."""
     plain = as_ipv4(Prefix.of(block))
     if plain is not None:
         text = plain.ip if isinstance(block, IPv6Address) else plain
@@ -84,7 +126,9 @@ def _router(ip: IP) -> IP:
 
 
 def _is_awaited(unit: str) -> bool:
-    """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own units do."""
+    """Whether the gate waits for this unit, or is a part of it; machines begin as systemd's own
+    units do.
+    """
     if unit in _OWN:
         return True
     is_machine = unit.partition("@")[0] == "systemd-nspawn"
@@ -98,27 +142,48 @@ def _is_ordinary(block: Network | IP) -> bool:
 Masked: TypeAlias = Annotated[Network, _network]
 Exact: TypeAlias = Annotated[Network, partial(_network, has_length=False, is_exact=True)]
 Pods: TypeAlias = Annotated[
-    Exact, must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods")
+    Exact,
+    must(
+        lambda network: network.prefixlen >= _WIDEST[network.version],
+        "is too wide for a network of pods",
+    ),
 ]
 Router: TypeAlias = Annotated[
-    IP, _router, must(lambda ip: ip in LINK_LOCAL or _is_ordinary(ip), "lies in a reserved range, which has no routers")
+    IP,
+    _router,
+    must(
+        lambda ip: ip in LINK_LOCAL or _is_ordinary(ip),
+        "lies in a reserved range, which has no routers",
+    ),
 ]
 Device: TypeAlias = Annotated[
-    str, must(r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'")
+    str,
+    must(
+        r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"
+    ),
 ]
 # Only * and ?, which mean the same in Python and in the shell of the boot check.
 Pattern: TypeAlias = Annotated[
     str,
     must(r"\*+|\**([\w.?-]\**){1,15}", "is not a device pattern", 'write one such as "cali*"'),
-    must(lambda pattern: pattern.strip("*?"), "allows every device, so no overlap would ever be found"),
+    must(
+        lambda pattern: pattern.strip("*?"),
+        "allows every device, so no overlap would ever be found",
+    ),
 ]
-# At most 251 characters, because a file name has 255, and the folder of its drop-ins is named after it.
+# At most 251 characters, because a file name has 255, and the folder of its drop-ins is named after
+# it.
 Unit: TypeAlias = Annotated[
     str,
-    must(r"[\w:.\\-][\w:.\\@-]{0,242}\.service", "is not the name of a service", 'write one such as "kubelet.service"'),
+    must(
+        r"[\w:.\\-][\w:.\\@-]{0,242}\.service",
+        "is not the name of a service",
+        'write one such as "kubelet.service"',
+    ),
     must(
         lambda unit: not _is_awaited(unit),
-        "is needed for the network, or by the gate itself, so this unit and the gate would wait for each other",
+        "is needed for the network, or by the gate itself, so this unit and the gate would "
+        "wait for each other",
         "name the unit that needs the network, such as kubelet.service",
     ),
     must(
@@ -148,7 +213,11 @@ class StaticRoute(NamedTuple):
     destination: Annotated[
         Network,
         partial(_network, is_exact=True),
-        must(lambda network: network.prefixlen, "is the default route", "list the networks that need a static route"),
+        must(
+            lambda network: network.prefixlen,
+            "is the default route",
+            "list the networks that need a static route",
+        ),
         must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
     ]
     gateway: Router | None = None
@@ -156,7 +225,9 @@ class StaticRoute(NamedTuple):
     dev: Device | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
-    """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
+    """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an
+    IPv6 route.
+    """
 
     @property
     def key(self) -> RouteKey:
@@ -170,7 +241,9 @@ class StaticRoute(NamedTuple):
 
     def __str__(self) -> str:
         fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
-        return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
+        return " ".join(
+            [str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)]
+        )
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """The gateway fits the destination, and has a device if it is link-local."""
@@ -178,7 +251,9 @@ class StaticRoute(NamedTuple):
         if self.destination is None or gateway is None:
             return
         if gateway.version != self.destination.version:
-            yield Fault("gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not")
+            yield Fault(
+                "gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not"
+            )
         elif gateway in LINK_LOCAL and self.dev is None:
             rule = "is link-local, and every link can have this address"
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
@@ -214,13 +289,19 @@ class RouteOverlapConfig(NamedTuple):
     expected_devs: tuple[Device, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[Pattern, ...] = ()
-    """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of known CNIs."""
+    """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of
+    known CNIs.
+    """
     service_cidrs: tuple[Masked, ...] = ()
-    """The networks of services: expected like `expected_cidrs`, and no address of the host may lie in them."""
+    """The networks of services: expected like `expected_cidrs`, and no address of the host may lie
+    in them.
+    """
     pod_cidrs: tuple[Masked, ...] = ()
     """The addresses of pods: what these send is checked, too."""
     intended_rules: tuple[Selection, ...] = ()
-    """The rules that may send some packets elsewhere: their selectors as `ip rule` prints them, without "from all"."""
+    """The rules that may send some packets elsewhere: their selectors as `ip rule` prints them,
+    without "from all".
+    """
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
@@ -234,15 +315,19 @@ class ProbeRewriteConfig(NamedTuple):
 
     enabled: bool = False
     interfaces: tuple[
-        Annotated[Device, must(lambda name: name != "lo", "is the loopback device, where no probe arrives")], ...
+        Annotated[
+            Device,
+            must(lambda name: name != "lo", "is the loopback device, where no probe arrives"),
+        ],
+        ...,
     ] = ()
-    link_local: Annotated[IPv6Address, must(lambda ip: ip in LINK_LOCAL, f"is not in {LINK_LOCAL}")] = IPv6Address(
-        "fe80::1234:5678:9abc"
-    )
+    link_local: Annotated[
+        IPv6Address, must(lambda ip: ip in LINK_LOCAL, f"is not in {LINK_LOCAL}")
+    ] = IPv6Address("fe80::1234:5678:9abc")
     """The source address of the probes; the default is that of Azure's load balancer."""
-    global_address: Annotated[IPv6Address, must(lambda ip: ip in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")] = (
-        IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
-    )
+    global_address: Annotated[
+        IPv6Address, must(lambda ip: ip in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")
+    ] = IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
     """The source address after the rewrite; the default is one that Azure reserves for this."""
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave through the uplink."""
@@ -253,7 +338,12 @@ class ProbeRewriteConfig(NamedTuple):
         if interfaces and enabled is False:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
         if interfaces == () and enabled:
-            yield Fault("interfaces", "", "no interface is given but enabled=true", "name the uplink of the probes")
+            yield Fault(
+                "interfaces",
+                "",
+                "no interface is given but enabled=true",
+                "name the uplink of the probes",
+            )
         if enabled and self.ensure_route and interfaces and len(interfaces) > 1:
             rule = f"true requires exactly one interface, but {len(interfaces)} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
@@ -263,12 +353,17 @@ class ProbeRewriteConfig(NamedTuple):
 class AzureVnetCleanupConfig(NamedTuple):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
-    managed: Annotated[tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the pods' networks")]
+    managed: Annotated[
+        tuple[Pods, ...],
+        must(bool, "is empty, so nothing would be deleted", "name the pods' networks"),
+    ]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
     protect: tuple[Exact, ...] = ()
     """Addresses and networks whose rules and entries are not deleted."""
     uplinks: tuple[Device, ...] = ()
-    """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
+    """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on
+    it.
+    """
     dry_run: bool = True
     """Whether the task only reports; on the command line, --apply turns this off."""
 
@@ -290,7 +385,9 @@ class GateConfig(NamedTuple):
 
 @section
 class HostRoutingConfig(NamedTuple):
-    """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping()) == x`."""
+    """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping())
+    == x`.
+    """
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
     route_overlap: RouteOverlapConfig = RouteOverlapConfig()
@@ -312,38 +409,58 @@ class HostRoutingConfig(NamedTuple):
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, required: bool = False) -> "HostRoutingConfig":
-        """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file as its `source`."""
+        """The configuration in a file or pipe; `-` is standard input. A ConfigError names the file
+        as its `source`.
+        """
         return load(path, partial(cls.from_json, required=required))
 
     @classmethod
     def from_json(cls, text: str | bytes, *, required: bool = False) -> "HostRoutingConfig":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
-        If that key is present, all keys beside it are ignored. A larger document without any key of hostrouting
-        configures nothing. If a configuration is `required`, such a document is a fault, and so is a key of hostrouting
-        beside `hostRouting`. Raises a ConfigError with all faults at once.
+        If that key is present, all keys beside it are ignored. A larger document without any key of
+        hostrouting configures nothing. If a configuration is `required`, such a document is a
+        fault, and so is a key of hostrouting beside `hostRouting`. Raises a ConfigError with all
+        faults at once.
         """
         return cls.from_mapping(parse(text, _REMEDY), required=required)
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object], *, required: bool = False) -> "HostRoutingConfig":
+    def from_mapping(
+        cls, mapping: Mapping[str, object], *, required: bool = False
+    ) -> "HostRoutingConfig":
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
         ours = [*map(camel, cls.__annotations__)]
-        keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours
+        keys = (
+            [key for key in document if document[key] is not None]
+            if isinstance(document, Mapping)
+            else ours
+        )
         if _IN_AGENTS_FILE in keys:
-            rule, remedy = f"is beside {_IN_AGENTS_FILE}, where it would be ignored", f"move it into {_IN_AGENTS_FILE}"
+            rule, remedy = (
+                f"is beside {_IN_AGENTS_FILE}, where it would be ignored",
+                f"move it into {_IN_AGENTS_FILE}",
+            )
             # An agent may have a guard or a gate of its own; a copy of config.json has not.
-            beside = [key for key in keys if key in ours and (not key.islower() or "writtenBy" in keys)]
+            beside = [
+                key for key in keys if key in ours and (not key.islower() or "writtenBy" in keys)
+            ]
             if required and beside:
                 raise ConfigError([Fault(key, "", rule, remedy) for key in beside])
             return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
         if not {*keys}.isdisjoint(ours):
             return read(cls, document)
         near = ((key, nearest(str(key), [*ours, _IN_AGENTS_FILE])) for key in keys)
-        faults = [Fault(path_of(key), "", "unknown key", f"did you mean {word}?") for key, word in near if word]
+        faults = [
+            Fault(path_of(key), "", "unknown key", f"did you mean {word}?")
+            for key, word in near
+            if word
+        ]
         if keys and required and not faults:
-            remedy = f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
+            remedy = (
+                f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
+            )
             faults = [Fault("", "", f"has none of the keys {', '.join(ours)}", remedy)]
         if faults:
             raise ConfigError(faults)
@@ -356,16 +473,22 @@ class HostRoutingConfig(NamedTuple):
     @property
     def has_step(self) -> bool:
         """Whether there is anything to wait for, or to guard."""
-        return bool(self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled)
+        return bool(
+            self.static_routes.routes or self.route_overlap.cidrs or self.probe_rewrite.enabled
+        )
 
     def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
+        """The same, with one section (the name of its attribute) of the other; a guard with nothing
+        to guard goes.
+        """
         bare = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
         return bare._replace(guard=self.guard) if bare.has_step else bare
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """The units that wait for the gate: those of the section, or machines if there is anything to wait for."""
+    """The units that wait for the gate: those of the section, or machines if there is anything to
+    wait for.
+    """
     if config.gate is not None:
         return tuple(sorted({*config.gate.units}))
     return (MACHINES,) if config.has_step else ()

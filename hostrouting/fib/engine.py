@@ -1,21 +1,24 @@
-"""What Linux does with a packet, computed from rules and routes: for one address, or for every address of a prefix.
+"""What Linux does with a packet, computed from rules and routes: for one address, or for every
+address of a prefix.
 
-Theory of operation. A lookup goes through the rules by priority. The first rule that selects the packet and whose
-table has a usable route decides; in a table, the longest prefix wins, then the lowest metric. As a function of the
-destination alone, the decision can change only where a prefix of a route or of a `to` selector begins or ends. So one
-decision in each range between two such borders is the decision for the whole range, and the ranges (cells) of a prefix
-say what happens to all of its addresses.
+Theory of operation. A lookup goes through the rules by priority. The first rule that selects the
+packet and whose table has a usable route decides; in a table, the longest prefix wins, then the
+lowest metric. As a function of the destination alone, the decision can change only where a prefix
+of a route or of a `to` selector begins or ends. So one decision in each range between two such
+borders is the decision for the whole range, and the ranges (cells) of a prefix say what happens to
+all of its addresses.
 
-Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound device or source (IPv4
-compares `from` with 0.0.0.0 then, and IPv6 with nothing). `Packet` can also be a forwarded one, whose source and device
-are known. Every other condition of a rule splits the
-packets: those that it selects end there, and the rest goes on. One pass over the rules collects both, so the possible
-ends of a destination are one list: the plain end, and *other ends*, each with the rule at which its packets differ from
-the plain one. No end is missed, because each such rule contributes its end. The list may contain an end that no packet
-has, which errs on the safe side.
+Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound
+device or source (IPv4 compares `from` with 0.0.0.0 then, and IPv6 with nothing). `Packet` can also
+be a forwarded one, whose source and device are known. Every other condition of a rule splits the
+packets: those that it selects end there, and the rest goes on. One pass over the rules collects
+both, so the possible ends of a destination are one list: the plain end, and *other ends*, each with
+the rule at which its packets differ from the plain one. No end is missed, because each such rule
+contributes its end. The list may contain an end that no packet has, which errs on the safe side.
 
-`not_judged` names what the engine does not look at. Where such a rule or route may decide, the kind of the decision is
-not-judged, because the lookup may not get past it. `check` judges whether a decision is right.
+`not_judged` names what the engine does not look at. Where such a rule or route may decide, the kind
+of the decision is not-judged, because the lookup may not get past it. `check` judges whether a
+decision is right.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int,
 
 
 class Packet(NamedTuple):
-    """What is known about a packet, except its destination. The default is a plain packet that this host sends."""
+    """What is known about a packet, except its destination. The default is a plain packet that this
+    host sends.
+    """
 
     source: Prefix | None = None
     """For a forwarded packet: a block of sources that no `from` selector cuts."""
@@ -68,16 +73,22 @@ class Decision(NamedTuple):
         """The devices by which the packet can leave: those of all next hops in use."""
         if self.route is None or self.kind in REFUSING:
             return ()
-        return tuple({hop.dev: None for hop in self.route.next_hops if hop.dev is not None and not hop.dead})
+        return tuple(
+            {hop.dev: None for hop in self.route.next_hops if hop.dev is not None and not hop.dead}
+        )
 
 
 NO_ROUTE = Decision("no-route")
 NOT_JUDGED = "not-judged"
-"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for some sources."""
+"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for
+some sources.
+"""
 
 
 class End(NamedTuple):
-    """Where other packets to the same destination end, which differ from the plain packet at this rule."""
+    """Where other packets to the same destination end, which differ from the plain packet at this
+    rule.
+    """
 
     rule: Rule
     decision: Decision
@@ -86,7 +97,9 @@ class End(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A range of addresses with no border inside it, so that all have the same decision and the same other ends."""
+    """A range of addresses with no border inside it, so that all have the same decision and the
+    same other ends.
+    """
 
     first: int
     last: int
@@ -98,15 +111,20 @@ class Table:
     """One routing table: its usable routes, the preferred one of each prefix."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        """Leave out what Linux does not use for plain packets: dead and expired routes, and routes for a tos.
+        """Leave out what Linux does not use for plain packets: dead and expired routes, and routes
+        for a tos.
 
-        An IPv6 route for some sources hides the other routes to its prefix: even for packets from other sources, Linux
-        passes over those and goes on with a wider prefix.
+        An IPv6 route for some sources hides the other routes to its prefix: even for packets from
+        other sources, Linux passes over those and goes on with a wider prefix.
         """
         self.defaults: dict[Prefix, list[Route]] = {}
-        """The routes to all addresses, and to either half of them, the preferred one of each prefix first."""
+        """The routes to all addresses, and to either half of them, the preferred one of each prefix
+        first.
+        """
         self._by_length: dict[int, dict[int, Route]] = {}
-        """The routes to use, by the number of free bits, fewest first, and then by the other bits of their prefixes."""
+        """The routes to use, by the number of free bits, fewest first, and then by the other bits
+        of their prefixes.
+        """
         for route in sorted(routes, key=_order):
             is_dead = bool(route.next_hops) and False not in [hop.dead for hop in route.next_hops]
             if not (is_dead or route.tos or route.expired):
@@ -117,7 +135,7 @@ class Table:
                 self._by_length.setdefault(free, {}).setdefault(first >> free, route)
 
     def best(self, address: int) -> Route | None:
-        """The route with the longest prefix that contains this address; None if the table has none."""
+        """The route with the longest prefix that contains this address; None if there is none."""
         for free, routes in self._by_length.items():
             if (route := routes.get(address >> free)) is not None:
                 return route
@@ -125,29 +143,46 @@ class Table:
 
 
 def _order(route: Route) -> tuple[int, bool, int, int]:
-    """The route with the lowest value is used. Sorting is stable, so equal routes stay in the kernel's order."""
-    return -route.prefix.length, route.source is None, route.metric, -PREFERENCES.index(route.preference)
+    """The route with the lowest value is used. Sorting is stable, so equal routes stay in the
+    kernel's order.
+    """
+    return (
+        -route.prefix.length,
+        route.source is None,
+        route.metric,
+        -PREFERENCES.index(route.preference),
+    )
 
 
 class Fib:
     """The rules and tables of one host for one family."""
 
-    def __init__(self, snapshot: Snapshot, family: int, known: Mapping[int, Table] | None = None) -> None:
-        """Make each table that a rule looks up, unless it is in `known`. The other tables are left out.
+    def __init__(
+        self, snapshot: Snapshot, family: int, known: Mapping[int, Table] | None = None
+    ) -> None:
+        """Make each table that a rule looks up, unless it is in `known`. The other tables are left
+        out.
 
         Raises ValueError if the snapshot does not contain this family.
         """
         if family not in (families := [snapshot.family] if snapshot.family else [4, 6]):
-            raise ValueError(f"the snapshot has IPv{' and IPv'.join(map(str, families))}, not IPv{family}")
+            raise ValueError(
+                f"the snapshot has IPv{' and IPv'.join(map(str, families))}, not IPv{family}"
+            )
         self.snapshot, self.family, self.width = snapshot, family, width_of(family)
         rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
         self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
-        by_table: dict[int, list[Route]] = {rule.table: [] for rule in self.rules if rule.action == "to_table"}
+        by_table: dict[int, list[Route]] = {
+            rule.table: [] for rule in self.rules if rule.action == "to_table"
+        }
         for route in snapshot.routes:
             if route.table in by_table and route.prefix.family == family:
                 by_table[route.table].append(route)
         self.routes = tuple(route for routes in by_table.values() for route in routes)
-        self.tables = {number: (known or {}).get(number) or Table(routes) for number, routes in by_table.items()}
+        self.tables = {
+            number: (known or {}).get(number) or Table(routes)
+            for number, routes in by_table.items()
+        }
         self._steps: dict[Packet, tuple[Step, ...]] = {}
 
     def with_routes(self, added: Iterable[Route]) -> Fib:
@@ -158,7 +193,7 @@ class Fib:
         return Fib(snapshot, self.family, same)
 
     def without_routes(self, removed: Iterable[Route]) -> Fib:
-        """The same host without these routes, which it has; tables that stay the same are shared."""
+        """The same host without these routes, which it has; unchanged tables are shared."""
         gone = {id(route): route.table for route in removed}  # an equal route stays
         kept = tuple(route for route in self.snapshot.routes if id(route) not in gone)
         changed = frozenset(gone.values())
@@ -166,11 +201,16 @@ class Fib:
         return Fib(self.snapshot._replace(routes=kept), self.family, same)
 
     def equals(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, it may use any."""
+        """The route, and those that Linux may use instead: of several equal default routes, it may
+        use any.
+        """
         table = None if route.prefix.length else self.tables.get(route.table)
         others = table.defaults.get(route.prefix, []) if table else []
         rank = ("unicast", route.metric, route.preference)
-        return [route, *(other for other in others if (other.type, other.metric, other.preference) == rank)]
+        return [
+            route,
+            *(other for other in others if (other.type, other.metric, other.preference) == rank),
+        ]
 
     def number_of(self, destination: IP | str) -> int:
         """The address as an integer. Raises ValueError for an address of the other family."""
@@ -190,15 +230,21 @@ class Fib:
 
     @cached_property
     def borders(self) -> list[int]:
-        """Where each prefix of a route or of a rule begins, and the address after its last one, in order."""
+        """Where each prefix of a route or of a rule begins, and the address after its last one, in
+        order.
+        """
         prefixes = {route.prefix for route in self.routes}
         return borders_of(prefixes | {rule.dst for rule in self.rules if rule.dst is not None})
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
         """The decision for the plain packet, and the other ends, from one pass over the rules."""
         plain: Decision | None = None
-        left: tuple[Rule, bool] | None = None  # the rule where the plain packet left the others, and if they meet it
-        gone: dict[Conditions, bool] = {}  # which packets have ended: those that meet these conditions, or the rest
+        left: tuple[Rule, bool] | None = (
+            None  # the rule where the plain packet left the others, and if they meet it
+        )
+        gone: dict[
+            Conditions, bool
+        ] = {}  # which packets have ended: those that meet these conditions, or the rest
         others: list[End] = []
         for step in self.steps(packet):
             conditions = step.inside if step.first <= address <= step.last else step.outside
@@ -237,7 +283,9 @@ class Step(NamedTuple):
     first: int
     last: int
     inside: Conditions | None
-    """The conditions that decide if the rule selects a packet to these addresses: empty if always, None if never."""
+    """The conditions that decide if the rule selects a packet to these addresses: empty if always,
+    None if never.
+    """
     outside: Conditions | None
     """The same for all other addresses."""
     table: Table | None
@@ -250,7 +298,15 @@ class Step(NamedTuple):
         unknown = tuple(condition for condition, answer in answers.items() if answer is None)
         inside = never if False in answers.values() else unknown or (None if rule.invert else ())
         table = fib.tables[rule.table] if rule.action == "to_table" else None
-        return cls(rule, not rule.invert, (rule.dst or every).first, (rule.dst or every).last, inside, never, table)
+        return cls(
+            rule,
+            not rule.invert,
+            (rule.dst or every).first,
+            (rule.dst or every).last,
+            inside,
+            never,
+            table,
+        )
 
     def takes_plain(self, conditions: Conditions) -> bool:
         """Whether the rule selects a plain packet, if these are its conditions."""
@@ -284,7 +340,11 @@ class Step(NamedTuple):
                 return None
             if rule.suppress_ifgroup is not None:
                 return Decision(NOT_JUDGED, None, rule)
-        return Decision(route.type, route, rule) if route.source is None else Decision(NOT_JUDGED, None, rule)
+        return (
+            Decision(route.type, route, rule)
+            if route.source is None
+            else Decision(NOT_JUDGED, None, rule)
+        )
 
 
 def conditions_of(rule: Rule) -> Conditions:

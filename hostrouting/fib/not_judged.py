@@ -1,4 +1,5 @@
-"""What the engine does not look at, named one by one, so that readers of a verdict know what it does not cover.
+"""What the engine does not look at, named one by one, so that readers of a verdict know what it
+does not cover.
 
 A rare shape is named, and not modelled. A verdict that such a shape could change is UNDECIDED.
 """
@@ -42,5 +43,7 @@ def _reason(route: Route) -> str:
 
 
 def may_change_destination(route: Route) -> bool:
-    """Whether an encapsulation may give packets another destination, so that the device of the route says nothing."""
+    """Whether an encapsulation may give packets another destination, so that the device of the
+    route says nothing.
+    """
     return any(word.startswith("encap") and word not in BY_DEVICE for word in route.unread)

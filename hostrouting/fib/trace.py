@@ -1,4 +1,6 @@
-"""How one plain packet is routed, rule by rule: for an operator who asks why it leaves where it does."""
+"""How one plain packet is routed, rule by rule: for an operator who asks why it leaves where it
+does.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,19 @@ class Tried(NamedTuple):
     """A rule that was tried, with the result and the route that was found."""
 
     rule: Rule
-    result: Literal["skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"]
-    """The rule does not select the packet; it is not judged; its table has no route; its route is passed over (thrown,
-    suppressed); or the lookup ends, because of the rule itself (refuses) or because of its route (decides)."""
+    result: Literal[
+        "skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"
+    ]
+    """The rule does not select the packet; it is not judged; its table has no route; its route is
+    passed over (thrown, suppressed); or the lookup ends, because of the rule itself (refuses) or
+    because of its route (decides)."""
     route: Route | None = None
 
 
 def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
-    """Each rule that is tried for a plain packet to this address, up to the one that ends the lookup."""
+    """Each rule that is tried for a plain packet to this address, up to the one that ends the
+    lookup.
+    """
     number = fib.number_of(address)
     for step in fib.steps():
         tried = _try(step, number)

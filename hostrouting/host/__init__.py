@@ -1,4 +1,6 @@
-"""A host without its kernel: files, systemd, paths, and the effects of a task. Tasks decide what to do with them."""
+"""A host without its kernel: files, systemd, paths, and the effects of a task. Tasks decide what to
+do with them.
+"""
 
 from hostrouting.host.files import Entry, Files, LocalFiles
 from hostrouting.host.host import Host
@@ -6,4 +8,13 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Rights
 
-__all__ = ["Host", "HostLayout", "Files", "LocalFiles", "Entry", "Manager", "SystemdManager", "Rights"]
+__all__ = [
+    "Host",
+    "HostLayout",
+    "Files",
+    "LocalFiles",
+    "Entry",
+    "Manager",
+    "SystemdManager",
+    "Rights",
+]

@@ -18,7 +18,9 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class Operation(NamedTuple):
-    """One action of a task, done or planned, that is not about static routes or files: in words, with the reason."""
+    """One action of a task, done or planned, that is not about static routes or files: in words,
+    with the reason.
+    """
 
     verb: str
     object: str
@@ -33,7 +35,8 @@ class Operation(NamedTuple):
 class Effects:
     """The effects of a task: the result of most tasks, and the base class of the other results.
 
-    The route changes that the kernel has made, in order; the paths of the changed files; and other operations.
+    The route changes that the kernel has made, in order; the paths of the changed files; and other
+    operations.
     """
 
     changes: tuple[RouteRequest, ...] = ()
@@ -42,11 +45,18 @@ class Effects:
 
     def __str__(self) -> str:
         files = (f"changed {path}" for path in self.files)
-        return "\n".join([*files, *map(str, self.changes), *map(str, self.operations)]) or "nothing was changed"
+        return (
+            "\n".join([*files, *map(str, self.changes), *map(str, self.operations)])
+            or "nothing was changed"
+        )
 
     def log_fields(self) -> dict[str, object]:
         """The number of changes of routes, of operations and of files."""
-        fields = {"routes": len(self.changes), "operations": len(self.operations), "files": len(self.files)}
+        fields = {
+            "routes": len(self.changes),
+            "operations": len(self.operations),
+            "files": len(self.files),
+        }
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
@@ -57,7 +67,11 @@ class Effects:
         }
 
     def __add__(self, other: Effects) -> Effects:
-        return Effects(self.changes + other.changes, self.files + other.files, self.operations + other.operations)
+        return Effects(
+            self.changes + other.changes,
+            self.files + other.files,
+            self.operations + other.operations,
+        )
 
 
 def effects_of(outcome: object) -> Effects:
@@ -68,11 +82,17 @@ def effects_of(outcome: object) -> Effects:
 
 @contextmanager
 def having_changed(
-    changes: Iterable[RouteRequest] = (), files: Iterable[str] = (), operations: Iterable[Operation] = ()
+    changes: Iterable[RouteRequest] = (),
+    files: Iterable[str] = (),
+    operations: Iterable[Operation] = (),
 ) -> Iterator[None]:
-    """Add these effects to any error that leaves the block, even Cancelled, before the effects that the error has."""
+    """Add these effects to any error that leaves the block, even Cancelled, before the effects that
+    the error has.
+    """
     try:
         yield
     except BaseException as error:
-        vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(error)
+        vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(
+            error
+        )
         raise

@@ -1,7 +1,7 @@
 """The files of a host, each written whole or not at all, and the locks of files.
 
-Only this module knows where a host's root folder is: all paths are those that the host itself sees, and
-`LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
+Only this module knows where a host's root folder is: all paths are those that the host itself sees,
+and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from typing import NamedTuple, Protocol
 from hostrouting.errors import HostError
 
 _LINKS = 40  # Linux follows at most this many in one path
-_KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "fifo"}
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFLNK: "link",
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "fifo",
+}
 
 
 class Entry(NamedTuple):
@@ -41,7 +46,8 @@ class Entry(NamedTuple):
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as the host sees them; a HostError names the path and the remedy.
+    """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
+    and the remedy.
 
     No method waits, whatever is at the path.
     """
@@ -49,7 +55,8 @@ class Files(Protocol):
     def read(self, path: str) -> str | None:
         """The text of a file; None if it is absent, or a link to a missing file.
 
-        A link to /dev/null is read as an empty file. Anything else that is not a regular file raises HostError.
+        A link to /dev/null is read as an empty file. Anything else that is not a regular file
+        raises HostError.
         """
 
     def look(self, path: str) -> Entry | None:
@@ -59,13 +66,16 @@ class Files(Protocol):
         """The names in a folder, sorted; empty if the folder is absent."""
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """Replace the file or create it, with the missing folders. Atomic, even if the host loses power.
+        """Replace the file or create it, with the missing folders. Atomic, even if the host loses
+        power.
 
         Raises HostError if anything but a regular file is there: nothing is written through a link.
         """
 
     def link(self, path: str, target: str) -> None:
-        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders are created."""
+        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders
+        are created.
+        """
 
     def remove(self, path: str) -> bool:
         """Remove whatever is at the path; False if it was absent, HostError for a folder."""
@@ -74,20 +84,25 @@ class Files(Protocol):
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 
     def why_unwritable(self, folder: str) -> str:
-        """Why root cannot write into the folder, which may be absent; empty if it can. Only an attempt is certain."""
+        """Why root cannot write into the folder, which may be absent; empty if it can. Only an
+        attempt is certain.
+        """
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """Take the lock of this file, and return a function that releases it; None if another process has the lock.
+        """Take the lock of this file, and return a function that releases it; None if another
+        process has the lock.
 
-        A missing file is created. The path "/" is the lock of the root folder. The end of the process releases a lock.
+        A missing file is created. The path "/" is the lock of the root folder. The end of the
+        process releases a lock.
         """
 
 
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough, because a writer holds the lock of the host. A check that writes a marker does not, so each
-    temporary file in /run has a name of its own, and the next boot removes what a killed check has left there.
+    One name is enough, because a writer holds the lock of the host. A check that writes a marker
+    does not, so each temporary file in /run has a name of its own, and the next boot removes what a
+    killed check has left there.
     """
     return f"{path}.new"
 
@@ -95,12 +110,14 @@ def leftover(path: str) -> str:
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
-    Links are followed as in the booted image: an absolute link starts at the image's root, and none leads out of it. A
-    missing folder is created even if it is the target of a link.
+    Links are followed as in the booted image: an absolute link starts at the image's root, and none
+    leads out of it. A missing folder is created even if it is the target of a link.
     """
 
     def __init__(self, root: str = "/") -> None:
-        """Raise ValueError if the root is not absolute: it would depend on the directory in which a program runs."""
+        """Raise ValueError if the root is not absolute: it would depend on the directory in which a
+        program runs.
+        """
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"root: {root!r} is not an absolute path")
         self._root = root.rstrip("/")
@@ -112,7 +129,8 @@ class LocalFiles:
                 return ""
             require_kind("read", place, _entry(place, os.stat(place)), "file")
             with open(place, "rb") as stream:
-                # A file with invalid UTF-8 is not ours; the rest of its text shows which program wrote it.
+                # A file with invalid UTF-8 is not ours; the rest of its text shows which program
+                # wrote it.
                 return stream.read().decode("utf-8", errors="replace")
         return None
 
@@ -128,14 +146,18 @@ class LocalFiles:
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        temporary = f"{place}.{os.urandom(4).hex()}.new" if path.startswith("/run/") else leftover(place)
+        temporary = (
+            f"{place}.{os.urandom(4).hex()}.new" if path.startswith("/run/") else leftover(place)
+        )
         with _edge("write", place), _replaced(place, temporary):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
                 stream.flush()
                 os.fchmod(descriptor, mode)
-                os.fsync(descriptor)  # before the rename: a power loss leaves the old text or the new one
+                os.fsync(
+                    descriptor
+                )  # before the rename: a power loss leaves the old text or the new one
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
@@ -167,10 +189,13 @@ class LocalFiles:
             return ""
         if os.statvfs(place).f_flag & os.ST_RDONLY:
             return f"{os.strerror(errno.EROFS)}; {_REMEDIES[errno.EROFS]}"
-        return f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; lsattr -d {place}"
+        return (
+            f"{place} does not allow it; for its permissions and attributes: ls -ld {place}; "
+            f"lsattr -d {place}"
+        )
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files. Only root can open the file: every process that can open a file can lock it."""
+        """See Files. Only root can open the file: whoever can open a file can lock it."""
         import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
         place, is_file = self._place(path), path != "/"
@@ -191,12 +216,16 @@ class LocalFiles:
         return partial(os.close, descriptor)
 
     def _place(self, path: str) -> str:
-        """The file's path on this machine, with links in its folder followed; the file itself may be a link."""
+        """The file's path on this machine, with links in its folder followed; the file itself may
+        be a link.
+        """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """The path on this machine, with all links followed: Linux would follow an absolute link out of an image."""
+        """The path on this machine, with all links followed: Linux would follow an absolute link
+        out of an image.
+        """
         parts: list[str] = []
         names = path.split("/")[::-1]
         links = 0
@@ -212,7 +241,11 @@ class LocalFiles:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise HostError(f"{path}: its links form a loop; remove one of them", what="file", target=path)
+                    raise HostError(
+                        f"{path}: its links form a loop; remove one of them",
+                        what="file",
+                        target=path,
+                    )
                 names += target.split("/")[::-1]
                 del parts[0 if target.startswith("/") else -1 :]
         return "/".join((self._root, *parts)) or "/"
@@ -235,12 +268,16 @@ def _entry(place: str, status: os.stat_result) -> Entry:
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
     """Raise HostError if the path exists and is not of one of these kinds."""
     if entry is not None and entry.kind not in kinds:
-        raise HostError(f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place)
+        raise HostError(
+            f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place
+        )
 
 
 @contextmanager
 def _replaced(place: str, temporary: str) -> Iterator[None]:
-    """Replace the file with the one that the block makes under the temporary name, or leave everything as it was."""
+    """Replace the file with the one that the block makes under the temporary name, or leave
+    everything as it was.
+    """
     folder = os.path.dirname(place)
     _make_folder(folder)
     _clear(temporary)
@@ -255,7 +292,9 @@ def _replaced(place: str, temporary: str) -> Iterator[None]:
 
 
 def _make_folder(place: str) -> None:
-    """Make the folder and its parents. Only the owner may write there, and all users may read, whatever the umask."""
+    """Make the folder and its parents. Only the owner may write there, and all users may read,
+    whatever the umask.
+    """
     if os.path.isdir(place):
         return
     _make_folder(os.path.dirname(place))
@@ -266,7 +305,9 @@ def _make_folder(place: str) -> None:
 
 def _clear(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
-    if not os.path.lexists(place):  # on a read-only file system, unlink fails even if the file is absent
+    if not os.path.lexists(
+        place
+    ):  # on a read-only file system, unlink fails even if the file is absent
         return False
     os.unlink(place)
     return True
@@ -300,7 +341,8 @@ def _edge(verb: str, place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # If the error is about another path, such as the temporary file or a folder, the message has both.
+        # If the error is about another path, such as the temporary file or a folder, the message
+        # has both.
         other = error.filename if error.filename not in {None, place} else ""
         reason = f"{other}: {error.strerror}" if other else error.strerror
         remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")

@@ -26,14 +26,18 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything. A file of another owner differs: root runs some of our files."""
+        """Whether `write` would change anything. A file of another owner differs: root runs some of
+        our files.
+        """
         entry = files.look(self.path)
         if self.target:
             return entry is None or entry.target != self.target
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Write the file or link, atomically; False if it is right already. HostError as in `require_room`."""
+        """Write the file or link, atomically; False if it is right already. HostError as in
+        `require_room`.
+        """
         self.require_room(files)
         if not self.differs(files):
             return False
@@ -54,17 +58,27 @@ class File(NamedTuple):
             raise HostError(f"{self.path} {rule}", what="file", target=self.path)
         if not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
-            raise HostError(f"{self.path} {rule}: move the file away, or rename it", what="file", target=self.path)
+            raise HostError(
+                f"{self.path} {rule}: move the file away, or rename it",
+                what="file",
+                target=self.path,
+            )
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether this is one of our files: every file in our own folders is; elsewhere, every file with our mark."""
-    return files.look(path) is not None and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
+    """Whether this is one of our files: every file in our own folders is; elsewhere, every file
+    with our mark.
+    """
+    return files.look(path) is not None and (
+        not path.startswith(_SHARED) or MARK in (files.read(path) or "")
+    )
 
 
 @attrs.frozen
 class FileChanges:
-    """The files that would be written, and the paths that would be removed, in order and without duplicates."""
+    """The files that would be written, and the paths that would be removed, in order and without
+    duplicates.
+    """
 
     files: tuple[File, ...] = ()
     removes: tuple[str, ...] = attrs.field(default=(), converter=each_once)

@@ -1,6 +1,7 @@
 """A host as the tasks see it: kernel, files, service manager and packet filters. No decisions here.
 
-`Host.local()` is this host, `Host.offline(root)` a mounted image, and `hostrouting.testing.FakeHost` a host in memory.
+`Host.local()` is this host, `Host.offline(root)` a mounted image, and
+`hostrouting.testing.FakeHost` a host in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
 
 _RESOLV_CONFS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
-"""The first of these files that exists is read: in its own file, systemd-resolved lists the servers that it asks."""
+"""The first of these files that exists is read: in its own file, systemd-resolved lists the servers
+that it asks.
+"""
 _LOCK_WAIT = 150.0  # seconds: a pass of the guard may hold the lock, or a unit that starts
 
 
@@ -42,7 +45,9 @@ def require_connects(backend: object) -> None:
     """Raise TypeError for a backend that is not a function that connects; an image has none."""
     if backend is not None and not callable(backend):
         connected = "for one that is connected: backend=lambda: contextlib.nullcontext(…)"
-        raise TypeError(f"backend must be a function that connects, not a {type(backend).__name__}; {connected}")
+        raise TypeError(
+            f"backend must be a function that connects, not a {type(backend).__name__}; {connected}"
+        )
 
 
 class Host:
@@ -58,8 +63,9 @@ class Host:
     ) -> None:
         """Take the edges; the defaults are those of this host.
 
-        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what this process may do.
-        An image has no kernel and no manager: enabled units start at its next boot.
+        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what
+        this process may do. An image has no kernel and no manager: enabled units start at its next
+        boot.
         """
         require_connects(backend)
         self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
@@ -71,7 +77,8 @@ class Host:
 
     @classmethod
     def offline(cls, root: str, *, rights: Callable[[], Rights] = own_rights) -> Host:
-        """An image mounted at root: files are written and units are enabled there; no kernel is touched.
+        """An image mounted at root: files are written and units are enabled there; no kernel is
+        touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it.
         """
@@ -89,11 +96,15 @@ class Host:
 
     @property
     def name_servers(self) -> tuple[IP, ...]:
-        """The name servers that this host asks; none if no file lists them, or the file cannot be read."""
+        """The name servers that this host asks; none if no file lists them, or the file cannot be
+        read.
+        """
         servers: list[IP] = []
         with suppress(HostError):
             texts = (text for path in _RESOLV_CONFS if (text := self.files.read(path)) is not None)
-            for line in (line for line in next(texts, "").splitlines() if line.startswith("nameserver")):
+            for line in (
+                line for line in next(texts, "").splitlines() if line.startswith("nameserver")
+            ):
                 with suppress(ValueError, IndexError):
                     servers.append(as_ip(line.split()[1].partition("%")[0]))
         return tuple(servers)
@@ -102,28 +113,34 @@ class Host:
     def may_have_ours(self) -> bool:
         """Whether a file of hostrouting may be on this host; True if this cannot be found out.
 
-        Without such files, a check does not load the code that reads them, which saves a fifth of its processor time.
+        Without such files, a check does not load the code that reads them, which saves a fifth of
+        its processor time.
         """
         files, layout = self.files, HostLayout
         try:
             names = files.names(layout.unit_directory)
             drop_ins = [layout.drop_in_path(name[:-2]) for name in names if name[-2:] == ".d"]
             folders = (layout.config_directory, layout.state_directory)
-            return any(map(files.names, folders)) or any(map(files.look, (layout.networkd_path, *drop_ins)))
+            return any(map(files.names, folders)) or any(
+                map(files.look, (layout.networkd_path, *drop_ins))
+            )
         except HostError:
             return True
 
     def has_program(self, name: str) -> bool:
-        """Whether this program is installed where the boot scripts look: in the image, or else on this machine."""
+        """Whether this program is installed where the boot scripts look: in the image, or else on
+        this machine.
+        """
         files = self.files if self.backend is None else LocalFiles()
         return any(files.look(f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[None]:
-        """Hold the lock on the host during the block, so that no other run changes it and no unit passes the gate.
+        """Hold the lock on the host during the block, so that no other run changes it and no unit
+        passes the gate.
 
-        Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come first. In an image,
-        the root folder is locked, so that no file is left there.
+        Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
+        first. In an image, the root folder is locked, so that no file is left there.
         """
         until = ctx.clock.now() + _LOCK_WAIT
         with ExitStack() as turn:
@@ -140,10 +157,14 @@ class Host:
         while (release := self.files.try_lock(path)) is None:
             who = "another run, or the start of a gated unit, has locked this host"
             if ctx.clock.now() >= until:
-                remedy = "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
+                remedy = (
+                    "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
+                )
                 raise NotReady(f"{who} for more than {_LOCK_WAIT:g} s; {remedy}", kind="busy")
             if is_first:
-                ctx.log.info("%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT)
+                ctx.log.info(
+                    "%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT
+                )
             is_first = False
             ctx.sleep(0.1)
         return release

@@ -5,7 +5,9 @@ from itertools import product
 from hostrouting.config.settings import MACHINES
 
 DROP_IN = "00-host-routing.conf"
-"""The file name of the drop-in that runs the gate before a unit starts. It has to sort before all others."""
+"""The file name of the drop-in that runs the gate before a unit starts. It has to sort before all
+others.
+"""
 
 
 class HostLayout:
@@ -14,7 +16,9 @@ class HostLayout:
     config_directory = "/etc/hostrouting"
     gate_directory = "/etc/hostrouting/gate.d"
     state_directory = "/run/aks-flex-node"
-    """The results of the last check, where the node agent reads them. The agent can remove the folder at any time."""
+    """The results of the last check, where the node agent reads them. The agent can remove the
+    folder at any time.
+    """
     unit_directory = "/etc/systemd/system"
 
     routes_unit = "static-routes.service"
@@ -33,26 +37,36 @@ class HostLayout:
     lock_path = "/run/hostrouting/lock"
     """Held shared by each start of a gated unit, and exclusively by what changes the host."""
     turn_path = "/run/hostrouting/turn"
-    """Held by the process that gets the lock next, so that a series of starts cannot starve a change."""
+    """Held by the process that gets the lock next, so that a series of starts cannot starve a
+    change.
+    """
     opening_path = "/run/hostrouting/gate.open"
-    """Break glass: while this file exists, belongs to root and contains a reason, gated units start unchecked."""
+    """Break glass: while this file exists, belongs to root and contains a reason, gated units start
+    unchecked.
+    """
     ok_path = "/run/aks-flex-node/route-overlap.ok"
     """The marker for a check without findings."""
     detected_path = "/run/aks-flex-node/route-overlap.detected"
     """The marker with the findings of a check that has some."""
     undecided_path = "/run/aks-flex-node/route-overlap.undecided"
-    """The file with the doubts of a check that is undecided. An agent that knows the two markers finds neither."""
+    """The file with the doubts of a check that is undecided. An agent that knows the two markers
+    finds neither.
+    """
     markers = (ok_path, detected_path, undecided_path)
     """The files that the check writes; at most one of them exists."""
 
     _unit_folders = (unit_directory, "/run/systemd/system")
     _link_folders = (f"{MACHINES}.requires", f"{MACHINES}.wants", "multi-user.target.requires")
-    original_links = tuple(map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit))))
+    original_links = tuple(
+        map("/".join, product(_unit_folders, _link_folders, (routes_unit, check_unit)))
+    )
     """The links with which the Go original makes running machines depend on the oneshots."""
 
     @classmethod
     def step_path(cls, step: str) -> str:
-        """The path of the script of this step of the gate. The name lacks `.sh`; ValueError for an invalid name."""
+        """The path of the script of this step of the gate. The name lacks `.sh`; ValueError for an
+        invalid name.
+        """
         if not step or "/" in step or step.startswith(".") or step.endswith(".sh"):
             raise ValueError(f"{step!r} cannot be the name of a step: write one such as 50-licence")
         return f"{cls.gate_directory}/{step}.sh"
@@ -72,5 +86,7 @@ class HostLayout:
 
     @staticmethod
     def undo_file(number: int) -> str:
-        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had left behind."""
+        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had
+        left behind.
+        """
         return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

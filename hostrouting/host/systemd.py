@@ -11,20 +11,26 @@ from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
-# Without ignore-dependencies, a machine that was made to require our unit would be stopped or restarted with the unit.
-# And a start must not wait for a target that may itself be waiting for the caller.
+# Without ignore-dependencies, a machine that was made to require our unit would be stopped or
+# restarted with the unit. And a start must not wait for a target that may itself be waiting for the
+# caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
-# A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
+# A stop job is cancelled if the unit is started at that moment, for example by the start of a
+# machine.
 _STOPS = 10
 _TIMEOUT = 30.0  # seconds, for every command but a start
 _SHOWN = 10  # lines of a unit's log in one message
 
 
 def unit_failed(unit: str, *, result: str, status: str, lines: Iterable[str]) -> HostError:
-    """The error for a unit that failed when it was started: systemd's reason, the exit status, and its log lines."""
+    """The error for a unit that failed when it was started: systemd's reason, the exit status, and
+    its log lines.
+    """
     lines = tuple(lines)
     printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
-    sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
+    sentence = (
+        f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
+    )
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
 
 
@@ -38,19 +44,22 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait; for a oneshot, until its end. HostError gives the reason and the output.
+        """Start the unit and wait; for a oneshot, until its end. HostError gives the reason and the
+        output.
 
-        If the unit is running, that run is ended first. Units that depend on this unit are not touched.
+        If the unit is running, that run is ended first. Units that depend on this unit are not
+        touched.
         """
 
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
+        """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`)
+        means the loaded units.
 
-        If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
-        properties are those of the manager itself, such as Version.
+        If a property has several commands, the value is all of them, separated by spaces. Without a
+        unit, the properties are those of the manager itself, such as Version.
         """
 
 
@@ -61,25 +70,31 @@ class SystemdManager:
         self._program = run
 
     def is_running(self) -> bool:
-        """See Manager. systemctl is not asked, because without a manager it may succeed and do nothing."""
+        """See Manager. systemctl is not asked, because without a manager it may succeed and do
+        nothing.
+        """
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
+        # `systemctl start` would join a run in progress, and would not run a oneshot that remained
+        # active.
         try:
             done = self._run("restart", unit, fine=range(10), timeout=timeout)
         except BaseException:
-            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues the job.
+            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
+            # the job.
             with suppress(HostError):
                 self.stop(unit)
             raise
         if done.code:
             [failed] = self.show(("Result", "ExecMainStatus", "InvocationID"), unit)
             lines = self._journal(failed["InvocationID"]) or (done.complaint.strip(),)
-            raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines)
+            raise unit_failed(
+                unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
+            )
 
     def stop(self, unit: str) -> None:
         for left in reversed(range(_STOPS)):
@@ -105,17 +120,28 @@ class SystemdManager:
     def _journal(self, invocation: str) -> tuple[str, ...]:
         if not invocation:
             return ()
-        with suppress(OSError):  # the last lines may not be in the journal yet; without them if that hangs
+        with suppress(
+            OSError
+        ):  # the last lines may not be in the journal yet; without them if that hangs
             self._program("journalctl", "--sync", timeout=2.0)
-        query = ("--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={invocation}")
+        query = (
+            "--no-pager",
+            "--quiet",
+            "--output=cat",
+            "--lines=20",
+            f"_SYSTEMD_INVOCATION_ID={invocation}",
+        )
         with suppress(OSError):
             text = self._program("journalctl", *query, timeout=_TIMEOUT).out
             return tuple(line for line in text.splitlines() if line.strip())
         return ()
 
     def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
-        # With one of these variables, or if it believes that it is in a chroot, systemctl succeeds and does nothing.
-        environment = {name: value for name, value in tool_environment().items() if name not in _DO_NOTHING}
+        # With one of these variables, or if it believes that it is in a chroot, systemctl succeeds
+        # and does nothing.
+        environment = {
+            name: value for name, value in tool_environment().items() if name not in _DO_NOTHING
+        }
         return run_tool(
             *("systemctl", *_OPTIONS, *words),
             purpose=" ".join(words),

@@ -4,6 +4,24 @@ No decisions are made here. An edge has a contract, which is a Protocol, and an 
 Linux. The fakes are in `hostrouting.testing`; the same tests run on both.
 """
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch, part_of
+from hostrouting.kernel.base import (
+    KIND_OF_ERRNO,
+    Answer,
+    Outcome,
+    RouteBackend,
+    RouteRequest,
+    Verb,
+    Watch,
+    part_of,
+)
 
-__all__ = ["Answer", "KIND_OF_ERRNO", "RouteRequest", "Outcome", "RouteBackend", "Verb", "Watch", "part_of"]
+__all__ = [
+    "Answer",
+    "KIND_OF_ERRNO",
+    "RouteRequest",
+    "Outcome",
+    "RouteBackend",
+    "Verb",
+    "Watch",
+    "part_of",
+]

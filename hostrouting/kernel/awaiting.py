@@ -20,7 +20,9 @@ Attempt: TypeAlias = Callable[[], tuple[T | None, str]]
 _BEFORE_THE_DEADLINE = 0.95
 
 
-def await_result(ctx: phases.Context, backend: RouteBackend, attempt: Attempt[T], *, wait: float) -> T:
+def await_result(
+    ctx: phases.Context, backend: RouteBackend, attempt: Attempt[T], *, wait: float
+) -> T:
     """Call `attempt`, and call it again whenever the kernel reports a change, for `wait` seconds.
 
     NotReady says what was missing at the last attempt. It comes shortly before the deadline of the
@@ -41,7 +43,9 @@ def await_result(ctx: phases.Context, backend: RouteBackend, attempt: Attempt[T]
     return result
 
 
-def _attempt_until(end: float, ctx: phases.Context, watch: Watch, attempt: Attempt[T]) -> tuple[T | None, str]:
+def _attempt_until(
+    end: float, ctx: phases.Context, watch: Watch, attempt: Attempt[T]
+) -> tuple[T | None, str]:
     """The first result, or what the last attempt returned before the time was up.
 
     The first attempt is made at once: the change may have come before listening began.

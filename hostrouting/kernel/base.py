@@ -94,7 +94,11 @@ class RouteBackend(Protocol):
 
     @abstractmethod
     def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes.
 
@@ -211,7 +215,11 @@ def settled(read: Callable[[], Snapshot]) -> Snapshot:
 
 
 def part_of(
-    snapshot: Snapshot, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+    snapshot: Snapshot,
+    *,
+    family: int | None = None,
+    reached: bool = False,
+    near: Collection[Prefix] | None = None,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     families = {IPV4, IPV6} if family is None else {family}
@@ -222,7 +230,9 @@ def part_of(
     if tables is not None:
         routes = [route for route in routes if route.table in tables]
     kept = filter(Near(near).keeps, routes)
-    return snapshot._replace(family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(kept))
+    return snapshot._replace(
+        family=family, addresses=tuple(addresses), rules=tuple(rules), routes=tuple(kept)
+    )
 
 
 class Near:

@@ -36,7 +36,11 @@ class Run(Protocol):
     """Run a program to its end."""
 
     def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        timeout: float,
+        text: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> Ended:
         """The first word is the program, which is looked up in PATH; `text` is its standard input.
 
@@ -46,7 +50,9 @@ class Run(Protocol):
         """
 
 
-def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
+def run_program(
+    *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
     Because of the session, Ctrl-C at the terminal reaches only this process, which decides what to
@@ -83,9 +89,16 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 # Tools of the administrator.
 
 _REFUSALS = (
-    ("Operation not permitted|Permission denied|must be root", "not-permitted", "run it as root with CAP_NET_ADMIN"),
     (
-        ("The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: No such file"),
+        "Operation not permitted|Permission denied|must be root",
+        "not-permitted",
+        "run it as root with CAP_NET_ADMIN",
+    ),
+    (
+        (
+            "The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: "
+            "No such file"
+        ),
         "not-loaded",
         "the kernel has no such tables: load their module, such as ebtable_nat",
     ),

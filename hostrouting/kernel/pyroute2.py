@@ -17,10 +17,30 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of, settled
-from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
+from hostrouting.kernel.base import (
+    KIND_OF_ERRNO,
+    Answer,
+    Outcome,
+    RouteBackend,
+    RouteRequest,
+    Watch,
+    part_of,
+    settled,
+)
+from hostrouting.kernel.netlink.host import (
+    SKIP_STATISTICS,
+    decode_addresses,
+    decode_links,
+    decode_rule,
+)
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, RTNH_F_ONLINK, are_listed, decode, needs_empty_gateway
+from hostrouting.kernel.netlink.routes import (
+    LOOKUP_FLAGS,
+    RTNH_F_ONLINK,
+    are_listed,
+    decode,
+    needs_empty_gateway,
+)
 from hostrouting.kernel.netlink.socket import NLM_F_DUMP_INTR, KernelError, kernel_errors
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -49,7 +69,11 @@ class Pyroute2Backend(RouteBackend):
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
     def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """Links, addresses, rules and routes.
 

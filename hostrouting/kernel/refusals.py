@@ -29,7 +29,10 @@ _REFUSALS: dict[int, tuple[str, str]] = {
     errno.ERANGE: ("invalid", ""),
     errno.EOPNOTSUPP: ("invalid", ""),
     errno.EAFNOSUPPORT: ("invalid", ""),
-    errno.EACCES: ("refused", "IPv6 is disabled on its device, or a rule or route prohibits its gateway"),
+    errno.EACCES: (
+        "refused",
+        "IPv6 is disabled on its device, or a rule or route prohibits its gateway",
+    ),
 }
 """By errno: the kind of the error, and what is wrong with the route."""
 
@@ -58,7 +61,13 @@ def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError
     message = f"cannot {request.verb} {request.route}"
     if problem:
         message += f": {problem}"
-    return BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number), route=str(request.route))
+    return BackendError(
+        message,
+        kind=kind,
+        errno=number,
+        kernel=words or os.strerror(number),
+        route=str(request.route),
+    )
 
 
 def _read_only_field(route: Route) -> str:
@@ -70,7 +79,10 @@ def _read_only_field(route: Route) -> str:
     )
     if not is_as_listed:
         return ""
-    return "a route with sources, a preference, an end or a nexthop object is only read, and cannot be requested"
+    return (
+        "a route with sources, a preference, an end or a nexthop object is only read, and cannot "
+        "be requested"
+    )
 
 
 def _number_out_of_range(route: Route) -> str:

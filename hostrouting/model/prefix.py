@@ -1,4 +1,6 @@
-"""Addresses and prefixes: integers in hot code, `ipaddress` in the public API; and the reserved ranges."""
+"""Addresses and prefixes: integers in hot code, `ipaddress` in the public API; and the reserved
+ranges.
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -19,11 +21,15 @@ def width_of(family: int) -> int:
     return _WIDTH[family]
 
 
-_parsed = lru_cache(maxsize=256)(ip_address)  # equal texts are one object: 10,000 routes are encoded in 4.1 ms, not 5.4
+_parsed = lru_cache(maxsize=256)(
+    ip_address
+)  # equal texts are one object: 10,000 routes are encoded in 4.1 ms, not 5.4
 
 
 def as_ip(value: str | IP) -> IP:
-    """An address, from text or unchanged. A zone ("%eth0") raises ValueError, because routes have devices instead."""
+    """An address, from text or unchanged. A zone ("%eth0") raises ValueError, because routes have
+    devices instead.
+    """
     address = _parsed(value) if isinstance(value, str) else value
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         raise ValueError(f"{str(address)!a} has a zone; write the address without it")
@@ -36,15 +42,18 @@ def ip_at(family: int, number: int) -> IP:
 
 
 class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", int)])):
-    """A block of addresses: `first` is its first address as an integer, `length` the number of fixed bits.
+    """A block of addresses: `first` is its first address as an integer, `length` the number of
+    fixed bits.
 
-    Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it
-    contains.
+    Prefixes sort by family, then by first address, the wider one first: a block comes before the
+    blocks that it contains.
     """
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # with the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members
+    if (
+        TYPE_CHECKING
+    ):  # with the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members
 
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
@@ -58,7 +67,9 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
 
     @classmethod
     def parse(cls, text: str | IPv4Network | IPv6Network) -> "Prefix":
-        """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits raise ValueError."""
+        """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits
+        raise ValueError.
+        """
         return cls.of(ip_network(text))
 
     @classmethod
@@ -88,7 +99,11 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
         free = _WIDTH[self.family] - self.length
-        return block.family == self.family and block.length >= self.length and block.first >> free == self.first >> free
+        return (
+            block.family == self.family
+            and block.length >= self.length
+            and block.first >> free == self.first >> free
+        )
 
     def halves(self) -> "tuple[Prefix, Prefix]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
@@ -120,7 +135,9 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     width = _WIDTH[family]
     while first <= last:
         # As wide as the alignment of `first` and the remaining addresses allow.
-        size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
+        size = min(
+            first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1)
+        )
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
 
@@ -139,7 +156,9 @@ _IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def as_ipv4(block: Prefix) -> Prefix | None:
-    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`); None for every other block."""
+    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`); None for every other
+    block.
+    """
     if block not in Prefix.of(_IPV4_MAPPED):
         return None
     return Prefix.around(IPV4, block.first & 0xFFFFFFFF, block.length - _IPV4_MAPPED.prefixlen)

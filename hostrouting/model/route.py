@@ -33,18 +33,31 @@ SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
 PROTOCOL_KERNEL, PROTOCOL_RA = 2, 9
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
-_SCOPES = {SCOPE_UNIVERSE: "global", 200: "site", SCOPE_LINK: "link", SCOPE_HOST: "host", 255: "nowhere"}
+_SCOPES = {
+    SCOPE_UNIVERSE: "global",
+    200: "site",
+    SCOPE_LINK: "link",
+    SCOPE_HOST: "host",
+    255: "nowhere",
+}
 # From iproute2's rt_protos.
 _NAMED = (
-    "0 unspec, 1 redirect, 2 kernel, 3 boot, 4 static, 8 gated, 9 ra, 10 mrt, 11 zebra, 12 bird, 13 dnrouted, "
-    "14 xorp, 15 ntk, 16 dhcp, 17 kube-router, 18 keepalived, 42 babel, 80 calico, 99 openr, 186 bgp, 187 "
+    "0 unspec, 1 redirect, 2 kernel, 3 boot, 4 static, 8 gated, 9 ra, 10 mrt, 11 zebra, 12 "
+    "bird, 13 dnrouted, "
+    "14 xorp, 15 ntk, 16 dhcp, 17 kube-router, 18 keepalived, 42 babel, 80 calico, 99 openr, "
+    "186 bgp, 187 "
     "isis, 188 ospf, 189 rip, 192 eigrp"
 )
-_PROTOCOLS = {OURS: "hostrouting", **{int(number): name for number, name in map(str.split, _NAMED.split(", "))}}
+_PROTOCOLS = {
+    OURS: "hostrouting",
+    **{int(number): name for number, name in map(str.split, _NAMED.split(", "))},
+}
 
 
 def protocol_name(number: int) -> str:
-    """The name of a route protocol as `ip route` prints it, or `hostrouting`; the number if it has no name."""
+    """The name of a route protocol as `ip route` prints it, or `hostrouting`; the number if it has
+    no name.
+    """
     return _PROTOCOLS.get(number) or str(number)
 
 
@@ -85,7 +98,9 @@ class NextHop(NamedTuple):
 
 
 class RouteKey(NamedTuple):
-    """The fields by which the kernel distinguishes routes: two with the same key exclude each other."""
+    """The fields by which the kernel distinguishes routes: two with the same key exclude each
+    other.
+    """
 
     table: int
     prefix: Prefix
@@ -96,7 +111,9 @@ class RouteKey(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole none."""
+    """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole
+    none.
+    """
 
     prefix: Prefix
     next_hops: tuple[NextHop, ...] = ()
@@ -112,13 +129,17 @@ class Route(NamedTuple):
     nexthop_id: int | None = None
     source: Prefix | None = None
     preference: Preference = "medium"
-    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and `preference` is `pref`."""
+    """IPv6 only: `source` limits the route to packets from these addresses (`from`), and
+    `preference` is `pref`.
+    """
     expired: bool | None = None
-    """Whether the lifetime is over: Linux still lists the route for a while. None if it has no lifetime."""
+    """Whether the lifetime is over: Linux still lists the route for a while. None if it has no
+    lifetime.
+    """
     unread: tuple[str, ...] = ()
-    """What else the kernel lists about the route and its next hops, in the words of `ip`, some without
-    their values ("hoplimit 64", "encap seg6"). A route with such words differs from one without them,
-    and cannot be made again."""
+    """What else the kernel lists about the route and its next hops, in the words of `ip`, some
+    without their values ("hoplimit 64", "encap seg6"). A route with such words differs from one
+    without them, and cannot be made again."""
 
     @classmethod
     def to(
@@ -132,13 +153,19 @@ class Route(NamedTuple):
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
-        """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a gateway is link."""
+        """A route from text, with one next hop or none. In IPv4, the scope of a next hop without a
+        gateway is link.
+        """
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         router = None if gateway is None else as_ip(gateway)
         hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
-        scope = SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        return cls(destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol)
+        scope = (
+            SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
+        )
+        return cls(
+            destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol
+        )
 
     @property
     def devs(self) -> tuple[str, ...]:
@@ -147,22 +174,37 @@ class Route(NamedTuple):
 
     @property
     def has_gateway(self) -> bool:
-        """Whether packets can go to a router; if not, the destination is on the link or is this host."""
+        """Whether packets can go to a router; if not, the destination is on the link or is this
+        host.
+        """
         return any(hop.gateway is not None for hop in self.next_hops)
 
     @property
     def key(self) -> RouteKey:
         """The fields by which the kernel distinguishes routes from each other."""
-        return RouteKey(self.table, self.prefix, self.tos, self.metric, () if self.source is None else (self.source,))
+        return RouteKey(
+            self.table,
+            self.prefix,
+            self.tos,
+            self.metric,
+            () if self.source is None else (self.source,),
+        )
 
     @property
     def way(self) -> str:
         """The next hops, as `ip route` prints them for a route of this family."""
         hops = [str(hop) for hop in self.next_hops]
-        hops = [hop.replace("via inet6 ", "via ") for hop in hops] if self.prefix.family == IPV6 else hops
+        hops = (
+            [hop.replace("via inet6 ", "via ") for hop in hops]
+            if self.prefix.family == IPV6
+            else hops
+        )
         if len(hops) < 2:
             return "".join(hops)
-        return " ".join(f"nexthop {text} weight {hop.weight}" for text, hop in zip(hops, self.next_hops, strict=True))
+        return " ".join(
+            f"nexthop {text} weight {hop.weight}"
+            for text, hop in zip(hops, self.next_hops, strict=True)
+        )
 
     @property
     def name(self) -> str:
@@ -180,7 +222,11 @@ class Route(NamedTuple):
         words += [f"scope {scope_name(self.scope)}"] if self.scope != SCOPE_UNIVERSE else []
         words += [f"src {self.prefsrc}"] if self.prefsrc is not None else []
         words += [f"metric {self.metric}"] if self.metric else []
-        words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
+        words += [
+            f"{name} {value}"
+            for name in ("mtu", "advmss")
+            if (value := getattr(self, name)) is not None
+        ]
         words += [f"nhid {self.nexthop_id}"] if self.nexthop_id is not None else []
         words += ["expires 0sec"] if self.expired else []
         words += self.unread
@@ -190,22 +236,31 @@ class Route(NamedTuple):
 
 
 def entries_of(route: Route) -> tuple[Route, ...]:
-    """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have its own protocol."""
+    """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have
+    its own protocol.
+    """
     if route.prefix.family == IPV4 or len(route.next_hops) < 2 or route.nexthop_id is not None:
         return (route,)
     return tuple(route._replace(next_hops=(hop,)) for hop in route.next_hops)
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, like the first of them.
+    """The entries of one key as Linux lists them: IPv6 entries with a gateway are one route, like
+    the first of them.
 
     Entries between the first and the last of them are not listed.
     """
-    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _is_joined(entry)]
+    joined = [
+        place
+        for place, entry in enumerate(entries)
+        if entry.prefix.family != IPV4 and _is_joined(entry)
+    ]
     if not joined:
         return tuple(entries)
     hops = tuple(entries[place].next_hops[0] for place in joined)
-    first = entries[joined[0]]._replace(next_hops=hops if len(hops) > 1 else (hops[0]._replace(weight=1),))
+    first = entries[joined[0]]._replace(
+        next_hops=hops if len(hops) > 1 else (hops[0]._replace(weight=1),)
+    )
     return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
 
 

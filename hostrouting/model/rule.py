@@ -1,8 +1,8 @@
 """Policy rules: which table is looked up, for which packets, in which order.
 
-A rule is kept as the kernel lists it. The selectors that matter on existing nodes have types: destination, source,
-incoming device and mark. Every other selector is text, in the words of `ip rule`: its rule selects some packets and not
-others, and which ones is not known here.
+A rule is kept as the kernel lists it. The selectors that matter on existing nodes have types:
+destination, source, incoming device and mark. Every other selector is text, in the words of `ip
+rule`: its rule selects some packets and not others, and which ones is not known here.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,19 @@ from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refu
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
-SELECTORS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
+SELECTORS = (
+    "from",
+    "to",
+    "tos",
+    "dscp",
+    "fwmark",
+    "iif",
+    "oif",
+    "uidrange",
+    "ipproto",
+    "sport",
+    "dport",
+)
 """The words of the selectors in the order of `ip rule`; any other comes after these."""
 _WHOLE_MASK = 0xFFFFFFFF
 
@@ -35,9 +47,13 @@ class Rule(NamedTuple):
     fwmark: int = 0
     fwmask: int = 0
     others: tuple[tuple[str, str], ...] = ()
-    """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and ("ipproto", "tcp")."""
+    """Every other selector: its word and its value, such as ("uidrange", "1000-1999") and
+    ("ipproto", "tcp").
+    """
     l3mdev: bool = False
-    """Whether the rule looks up the table of the packet's VRF, and so never matches a packet outside a VRF."""
+    """Whether the rule looks up the table of the packet's VRF, and so never matches a packet
+    outside a VRF.
+    """
     suppress_prefixlength: int | None = None
     suppress_ifgroup: int | None = None
 
@@ -50,7 +66,9 @@ class Rule(NamedTuple):
         elif self.action != "to_table":
             words.append(self.action)
         else:
-            words.append("lookup [l3mdev-table]" if self.l3mdev else f"lookup {table_name(self.table)}")
+            words.append(
+                "lookup [l3mdev-table]" if self.l3mdev else f"lookup {table_name(self.table)}"
+            )
         for name in ("suppress_prefixlength", "suppress_ifgroup"):
             words += [f"{name} {limit}"] if (limit := getattr(self, name)) is not None else []
         return f"{self.priority}: {' '.join(words)}"
@@ -59,12 +77,16 @@ class Rule(NamedTuple):
         """The selectors with their values, as `ip rule` prints them and in its order."""
         single = f"/{width_of(self.family)}"  # which `ip` leaves out
         blocks = (("from", self.src), ("to", self.dst))
-        typed = [(word, str(block).removesuffix(single)) for word, block in blocks if block is not None]
+        typed = [
+            (word, str(block).removesuffix(single)) for word, block in blocks if block is not None
+        ]
         if self.fwmask:
             mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
             typed.append(("fwmark", f"{self.fwmark:#x}{mask}"))
         typed += [("iif", self.iif)] if self.iif else []
-        return tuple(sorted([*typed, *self.others], key=lambda pair: (*SELECTORS, pair[0]).index(pair[0])))
+        return tuple(
+            sorted([*typed, *self.others], key=lambda pair: (*SELECTORS, pair[0]).index(pair[0]))
+        )
 
     @property
     def selection(self) -> str:
@@ -82,12 +104,15 @@ def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
 @cache
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""
-    places = ((0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT))[: 3 if family == IPV4 else 2]
+    places = ((0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT))[
+        : 3 if family == IPV4 else 2
+    ]
     return tuple(Rule(family=family, priority=place, table=table) for place, table in places)
 
 
 def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
-    """The tables that a rule looks up, and always Linux's own tables, which lack a rule only by mistake.
+    """The tables that a rule looks up, and always Linux's own tables, which lack a rule only by
+    mistake.
 
     None means any table: the rule for VRFs looks up the table of a device.
     """

@@ -1,4 +1,5 @@
-"""A host's routing at one moment, with its devices and their addresses; and the JSON form `hostrouting/snapshot/2`.
+"""A host's routing at one moment, with its devices and their addresses; and the JSON form
+`hostrouting/snapshot/2`.
 
 The JSON form follows from the fields, so that no field can be forgotten. `kernel` takes snapshots.
 """
@@ -21,21 +22,26 @@ SAVE = "save one with: hostrouting snapshot > FILE"
 
 
 class Link(NamedTuple):
-    """A network device, identified by its name; its index changes when the device is created again."""
+    """A network device, identified by its name; its index changes when it is created again."""
 
     name: str
     index: int  # type: ignore[assignment]  # the method of tuples is not needed
     kind: str = ""
-    """The kind of the device as in `ip -details link` ("veth", "bridge", "vrf", …); empty for hardware."""
+    """The kind of the device as in `ip -details link` ("veth", "bridge", "vrf", …); empty for
+    hardware.
+    """
     type: int = 1
-    """The ARPHRD number: the type of the link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback)."""
+    """The ARPHRD number: the type of the link-layer addresses (1 Ethernet, 32 InfiniBand, 772
+    loopback).
+    """
     up: bool = True
     master: str | None = None
     xdp: bool = False
     """Whether an XDP program sees packets before Linux routes them."""
     ipv6_disabled: bool = False
-    """Whether the setting disable_ipv6 is on, or the MTU is less than IPv6 needs: Linux then refuses every IPv6 route
-    through the device. Routes and addresses do not show this: a device that never had a carrier may have none."""
+    """Whether the setting disable_ipv6 is on, or the MTU is less than IPv6 needs: Linux then
+    refuses every IPv6 route through the device. Routes and addresses do not show this: a device
+    that never had a carrier may have none."""
 
     @property
     def loopback(self) -> bool:
@@ -54,7 +60,9 @@ class Address(NamedTuple):
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """The length fits the address."""
-        if None not in (self.ip, self.length) and self.length > (bits := (self.peer or self.ip).max_prefixlen):
+        if None not in (self.ip, self.length) and self.length > (
+            bits := (self.peer or self.ip).max_prefixlen
+        ):
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
 
     @property
@@ -67,8 +75,8 @@ class Address(NamedTuple):
 class Snapshot(NamedTuple):
     """Links, addresses, rules and routes of one host at one moment.
 
-    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins. None of these four is
-    left out: a host without rules is not one with the usual rules.
+    Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins.
+    None of these four is left out: a host without rules is not one with the usual rules.
     """
 
     links: tuple[Link, ...]
@@ -76,13 +84,19 @@ class Snapshot(NamedTuple):
     rules: tuple[Rule, ...]
     routes: tuple[Route, ...]
     ipv6_forwarding: bool | None = None
-    """Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known."""
+    """Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not
+    known.
+    """
     name_servers: tuple[IP, ...] = ()
     """The name servers that the host asks; they are in a file, not in the kernel."""
     family: Annotated[int, (IPV4, IPV6)] | None = None
-    """The only family whose addresses, rules and routes were read; None: both. What was not read may be there."""
+    """The only family whose addresses, rules and routes were read; None: both. What was not read
+    may be there.
+    """
     restless: bool = False
-    """Whether the tables changed while they were read: the snapshot may show a state that never existed."""
+    """Whether the tables changed while they were read: the snapshot may show a state that never
+    existed.
+    """
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
         """The same host with further routes, at the end."""
@@ -96,17 +110,25 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Snapshot":
-        """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises ConfigError, which names it."""
+        """The snapshot of a whole host in a file or pipe; `-` is standard input. Raises
+        ConfigError, which names it.
+        """
         return load(path, partial(cls.from_json, is_whole=True))
 
     @classmethod
     def from_json(cls, text: str | bytes, *, is_whole: bool = False) -> "Snapshot":
-        """Read the output of `to_json`; if `is_whole`, it must have both families. A ConfigError lists every fault."""
+        """Read the output of `to_json`; if `is_whole`, it must have both families. A ConfigError
+        lists every fault.
+        """
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
             schema = document.pop("schema", "") if isinstance(document, dict) else ""
             if schema != SCHEMA:
-                rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}" if schema else f"is not {SCHEMA!r}"
+                rule = (
+                    f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
+                    if schema
+                    else f"is not {SCHEMA!r}"
+                )
                 raise ConfigError([Fault("", "", rule, SAVE)])  # noqa: TRY301  one of its faults
             snapshot = read(cls, document)
         except ConfigError as error:

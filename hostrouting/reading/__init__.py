@@ -1,7 +1,9 @@
-"""JSON read into values of a class, for configurations and snapshots; every fault is reported at once.
+"""JSON read into values of a class, for configurations and snapshots; every fault is reported at
+once.
 
 - `documents` reads the text of a file, and JSON in a text.
-- `types` has the way from a type to the function that reads its values, and the faults of these values.
+- `types` has the way from a type to the function that reads its values, and the faults of these
+  values.
 - `sections` reads and writes whole objects, and makes a class a section of a configuration.
 """
 

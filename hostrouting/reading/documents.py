@@ -1,4 +1,6 @@
-"""From a file to its text, and from a text to a JSON value. No fault quotes the text: an agent's file has secrets."""
+"""From a file to its text, and from a text to a JSON value. No fault quotes the text: an agent's
+file has secrets.
+"""
 
 import os
 import sys
@@ -62,7 +64,9 @@ def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
         return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         broken = rule or f"is not JSON: {error}"
-        raise ConfigError([Fault("", "", broken if text.strip() else "is empty", remedy)]) from error
+        raise ConfigError(
+            [Fault("", "", broken if text.strip() else "is empty", remedy)]
+        ) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

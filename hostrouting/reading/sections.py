@@ -1,4 +1,6 @@
-"""Whole objects from JSON and back, and the sections of a configuration, whose constructors read their arguments."""
+"""Whole objects from JSON and back, and the sections of a configuration, whose constructors read
+their arguments.
+"""
 
 from functools import update_wrapper
 from typing import Any, TypeVar, get_type_hints
@@ -10,11 +12,13 @@ T = TypeVar("T")
 
 
 def section(cls: type[T]) -> type[T]:
-    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in camelCase.
+    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in
+    camelCase.
 
-    The constructor and `_replace` read each argument, which is a typed value or a value as in JSON. None stands for the
-    default. If several values can be wrong together, the method `faults_between` of the class returns these faults; a
-    value that has a fault of its own is None there.
+    The constructor and `_replace` read each argument, which is a typed value or a value as in JSON.
+    None stands for the default. If several values can be wrong together, the method
+    `faults_between` of the class returns these faults; a value that has a fault of its own is None
+    there.
     """
     unchecked: Any = cls
 
@@ -43,7 +47,9 @@ def camel(attribute: str) -> str:
 
 
 def read(cls: type[T], document: object, *, key: str | None = None) -> T:
-    """The object of this class from a JSON object; `key` is the key with this value, if any. Raises ConfigError."""
+    """The object of this class from a JSON object; `key` is the key with this value, if any. Raises
+    ConfigError.
+    """
     faults: list[Fault] = []
     result: T = read_member(form_of(cls).read, key, document, faults)
     if faults:

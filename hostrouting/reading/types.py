@@ -1,18 +1,20 @@
-"""The way from a type to the function that reads its values from JSON, and the faults of these values.
+"""The way from a type to the function that reads its values from JSON, and the faults of these
+values.
 
-The reader of a value returns it, or raises `ValueError(rule, remedy)`. The reader of the object or list around it adds
-the path, reads the other values, and raises all their faults. `reader_of` finds the reader of a type:
+The reader of a value returns it, or raises `ValueError(rule, remedy)`. The reader of the object or
+list around it adds the path, reads the other values, and raises all their faults. `reader_of` finds
+the reader of a type:
 
 - a type that was registered (`register`) has the reader that it was registered with;
-- `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a `str` first, and then
-  passes through functions that take the value and return it or another one;
+- `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a
+  `str` first, and then passes through functions that take the value and return it or another one;
 - of `X | None`, and of addresses of either family, the first stands for all;
 - a `Literal` is one of these words, in any case;
 - a `tuple[X, ...]` is a list;
 - any other class is a NamedTuple, which is an object; its annotations say how its values are read.
 
-This is worked out once for each class. Null counts as absent, and so does an empty text where the default is None or a
-word. A key that is unknown or given twice is a fault.
+This is worked out once for each class. Null counts as absent, and so does an empty text where the
+default is None or a word. A key that is unknown or given twice is a fault.
 """
 
 import re
@@ -35,7 +37,9 @@ _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
 
 def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """A rule for one value, for `Annotated`: its pattern or condition, what is said if that fails, and the remedy."""
+    """A rule for one value, for `Annotated`: its pattern or condition, what is said if that fails,
+    and the remedy.
+    """
     is_right = partial(re.fullmatch, holds, flags=re.ASCII) if isinstance(holds, str) else holds
 
     def check(value: Any) -> Any:
@@ -47,7 +51,8 @@ def must(holds: str | Callable[[Any], object], rule: str, remedy: str = "") -> R
 
 
 def text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its text.
+    """A reader that returns what `make` makes of a text; an object of `ipaddress` stands for its
+    text.
 
     Many routes share a few addresses and devices, so the results for the last texts are kept.
     """
@@ -66,7 +71,9 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 def _integer_in(numbers: Any) -> Reader:
     rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
-    return must(lambda value: type(value) is int and value in numbers, rule)  # a bool is an int for Python only
+    return must(
+        lambda value: type(value) is int and value in numbers, rule
+    )  # a bool is an int for Python only
 
 
 def _one_of(words: tuple[str, ...]) -> Reader:
@@ -79,8 +86,9 @@ def _one_of(words: tuple[str, ...]) -> Reader:
 READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _integer_in(range(1 << 32)),  # every integer of the kernel's routing
-    # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of a surrogate pair,
-    # which only JSON can express, cannot be written out again. The longest names are those of units.
+    # The kernel allows nearly any character in a name; code that prints a name escapes it. Half of
+    # a surrogate pair, which only JSON can express, cannot be written out again. The longest names
+    # are those of units.
     str: text_as(must(r"[^\ud800-\udfff]{0,255}", ""), "is not a string of up to 255 characters"),
 }
 """By type: the reader that it was registered with."""
@@ -125,7 +133,9 @@ def _annotated(kind: Any, rules: tuple[Any, ...]) -> Reader:
 
 
 class _FaultyError(ValueError):
-    """The faults of an object or a list; and the list with None for faulty members, for rules about several."""
+    """The faults of an object or a list; and the list with None for faulty members, for rules about
+    several.
+    """
 
 
 def read_member(reader: Reader, key: object, value: object, faults: list[Fault]) -> Any:
@@ -143,7 +153,9 @@ def read_member(reader: Reader, key: object, value: object, faults: list[Fault])
 
 
 def path_of(key: object, below: str = "") -> str:
-    """The path of `below` under a key or a place in a list: `routes[0].dev`. Without a key, it is `below` itself."""
+    """The path of `below` under a key or a place in a list: `routes[0].dev`. Without a key, it is
+    `below` itself.
+    """
     if key is None:
         return below
     is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
@@ -161,7 +173,9 @@ def _list_of(kind: Any, *others: Any) -> Reader:
         if not isinstance(values, list) and type(values) is not tuple:
             raise ValueError("is not a list", "write [...], even around a single item")
         faults: list[Fault] = []
-        items = tuple(read_member(read_item, place, value, faults) for place, value in enumerate(values))
+        items = tuple(
+            read_member(read_item, place, value, faults) for place, value in enumerate(values)
+        )
         if faults:
             raise _FaultyError(faults, items)
         if length not in {None, len(items)}:
@@ -172,7 +186,7 @@ def _list_of(kind: Any, *others: Any) -> Reader:
 
 
 class Form:
-    """How the objects of one class are read: their keys, and for each the attribute and the reader."""
+    """How the objects of one class are read: their keys, each with its attribute and its reader."""
 
     def __init__(self, cls: type[Any]) -> None:
         self.cls = cls
@@ -218,7 +232,9 @@ class Form:
 
     def _unknown(self, key: object) -> Fault:
         near = nearest(str(key), self.members)
-        remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.members)}"
+        remedy = (
+            f"did you mean {near}?" if near else f"the known keys are {', '.join(self.members)}"
+        )
         return Fault(path_of(key), "", "unknown key", remedy)
 
 

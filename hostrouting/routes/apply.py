@@ -1,16 +1,18 @@
 """Carry out a plan: add, read back, delete, read back; if anything fails, take back what was done.
 
-A route is added where its key is free, and appended where others have it. A request to delete names our protocol. So no
-request changes another program's route, whenever that route is added. A route that changes stays
-beside its successor until the successor was read back, so packets do not stop. Where Linux could
-take one for the other, the old route is deleted first (`_is_in_the_way`).
+A route is added where its key is free, and appended where others have it. A request to delete names
+our protocol. So no request changes another program's route, whenever that route is added. A route
+that changes stays beside its successor until the successor was read back, so packets do not stop.
+Where Linux could take one for the other, the old route is deleted first (`_is_in_the_way`).
 
-The table that is read back is right if a plan made from it has nothing left to do. If not, or if Linux refuses a
-request or the run is cancelled, all requests are reversed, the last first. That includes requests without an answer,
-which is harmless. Then the table is read once more, so that the error says what is true now.
+The table that is read back is right if a plan made from it has nothing left to do. If not, or if
+Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
+includes requests without an answer, which is harmless. Then the table is read once more, so that
+the error says what is true now.
 
-If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is another program's.
-If such a next hop is not wanted, the routes cannot be applied, which cannot be known in advance.
+If Linux lists a next hop of an IPv6 route as ours, but does not delete it with our protocol, it is
+another program's. If such a next hop is not wanted, the routes cannot be applied, which cannot be
+known in advance.
 """
 
 from __future__ import annotations
@@ -31,25 +33,35 @@ if TYPE_CHECKING:
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
 """The refusal, by verb, that means that another program has done the same. Reading back decides."""
 
-_RIVAL = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
+_RIVAL = (
+    "another program changes these routes at the same time, or has a next hop in one: configure "
+    "another metric"
+)
 
 
 class Applied(NamedTuple):
-    """What was done: the plan, and the changes that carried it out; empty if there was nothing to do."""
+    """What was done: the plan, and the changes that carried it out; empty if there was nothing to
+    do.
+    """
 
     plan: RoutePlan
     changes: tuple[RouteRequest, ...] = ()
 
 
 def apply_plan(
-    plan: RoutePlan, backend: RouteBackend, *, before: Snapshot, check: Callable[[], object] = lambda: None
+    plan: RoutePlan,
+    backend: RouteBackend,
+    *,
+    before: Snapshot,
+    check: Callable[[], object] = lambda: None,
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises ApplyError if the
-    kernel refuses a change, or if the table does not match the plan afterwards. The changes were then rolled back, and
-    the error says what is true now. `check` is called wherever the run can be cancelled; what it raises is raised again
-    after the rollback. A plan without changes writes nothing.
+    Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
+    ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
+    The changes were then rolled back, and the error says what is true now. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan
+    without changes writes nothing.
     """
     plan.require_possible()
     if plan.pending:
@@ -61,7 +73,9 @@ def apply_plan(
             after = transaction.undo() if problems else ""
         except BaseException as stopped:  # even during a rollback, which then begins again
             what_is_true_now = transaction.undo()
-            vars(stopped).setdefault("__notes__", []).append(what_is_true_now)  # printed after the traceback
+            vars(stopped).setdefault("__notes__", []).append(
+                what_is_true_now
+            )  # printed after the traceback
             raise
         if problems:
             can_retry = all(problem.can_retry for problem in problems)
@@ -75,7 +89,9 @@ class _Transaction:
         self._wanted: dict[RouteKey, list[Route]] = {}
         """The entries of the wanted route, by key; none if our routes are deleted."""
         for step in plan.steps:
-            self._wanted.setdefault(step.route.key, []).extend(() if step.action == "delete" else (step.route,))
+            self._wanted.setdefault(step.route.key, []).extend(
+                () if step.action == "delete" else (step.route,)
+            )
         self._before = self._holders(before)
         self._sent: list[RouteRequest] = []
         """What may have been done, in order."""
@@ -92,7 +108,11 @@ class _Transaction:
         stale: list[RouteRequest] = []
         for step in plan.changes:
             if step.action == "delete":
-                requests = in_the_way if _is_in_the_way(step.route, successors.get(step.route.key, ())) else stale
+                requests = (
+                    in_the_way
+                    if _is_in_the_way(step.route, successors.get(step.route.key, ()))
+                    else stale
+                )
                 requests.append(RouteRequest("delete", step.route))
         held = {key for key, routes in self._before.items() if routes}
         added = [_addition(route, held) for route in additions]
@@ -111,7 +131,9 @@ class _Transaction:
         return []
 
     def _send(self, requests: list[RouteRequest]) -> list[BackendError]:
-        """Make the changes. All of them are tried, so that the failure names every route that the kernel refuses."""
+        """Make the changes. All of them are tried, so that the failure names every route that the
+        kernel refuses.
+        """
         count = len(self._sent)
         self._sent += requests
         outcomes = self._request(requests)
@@ -131,16 +153,26 @@ class _Transaction:
             rest = {step.action for step in steps_for(wanted, now[key])}
             if rest - {"keep"} - ({"delete"} if may_delete else set()):
                 should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
-                differences.append(BackendError(f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"))
+                differences.append(
+                    BackendError(
+                        f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"
+                    )
+                )
         return differences
 
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
-        foreign = {key for key, routes in self._before.items() if any(route.protocol != OURS for route in routes)}
+        foreign = {
+            key
+            for key, routes in self._before.items()
+            if any(route.protocol != OURS for route in routes)
+        }
         held = foreign | {key for key, wanted in self._wanted.items() if wanted}
         requests = (
-            _addition(request.route, held) if request.verb == "delete" else RouteRequest("delete", request.route)
+            _addition(request.route, held)
+            if request.verb == "delete"
+            else RouteRequest("delete", request.route)
             for request in reversed(self._sent)
         )
         try:
@@ -154,7 +186,9 @@ class _Transaction:
         left = [key for key, routes in self._before.items() if now[key] != routes]
         if not left:
             return "every change was rolled back: the route table is as it was before"
-        pairs = "; ".join(f"{_words(now[key])} instead of {_words(self._before[key])}" for key in left)
+        pairs = "; ".join(
+            f"{_words(now[key])} instead of {_words(self._before[key])}" for key in left
+        )
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
     def _read(self) -> dict[RouteKey, list[Route]]:
@@ -168,7 +202,8 @@ class _Transaction:
 def _is_in_the_way(old: Route, successors: Iterable[Route]) -> bool:
     """Whether a request to delete one of the successors could take the old route.
 
-    It can if they begin with the same next hops. In IPv6, a route cannot even have one next hop twice.
+    It can if they begin with the same next hops. In IPv6, a route cannot even have one next hop
+    twice.
     """
     way = _way(old)
     return any(way and way == _way(successor)[: len(way)] for successor in successors)
@@ -179,7 +214,9 @@ def _way(route: Route) -> list[tuple[str | None, IP | None]]:
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
-    """The request that adds this route, after those that hold its key; from then on, the key is held."""
+    """The request that adds this route, after those that hold its key; from then on, the key is
+    held.
+    """
     verb: Verb = "append" if route.key in held else "add"
     held.add(route.key)
     return RouteRequest(verb, route)

@@ -1,15 +1,19 @@
-"""The plan: the ordered steps from the present routes of a host to the configured ones, each with its reason.
+"""The plan: the ordered steps from the present routes of a host to the configured ones, each with
+its reason.
 
-All functions here go from values to values: a printed plan is the dry run, and `apply` carries out its steps.
+All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
+its steps.
 
-Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours (protocol 213), or
-another program's. No step changes a route that is not ours: if it holds the key of a wanted one, that is a conflict.
-What changes nothing about where packets go is not compared (`_compared`). While a wanted route lacks
-something, the present one of ours is the wanted one if it is usable (`uplink`).
+Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours
+(protocol 213), or another program's. No step changes a route that is not ours: if it holds the key
+of a wanted one, that is a conflict. What changes nothing about where packets go is not compared
+(`_compared`). While a wanted route lacks something, the present one of ours is the wanted one if it
+is usable (`uplink`).
 
-In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
-one route with the protocol of the first. So the plan has a step for each next hop. If the first is ours, all count as
-ours. If one is not ours, the plan cannot be applied: `apply` deletes with our protocol, so that next hop stays.
+In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
+those with gateways as one route with the protocol of the first. So the plan has a step for each
+next hop. If the first is ours, all count as ours. If one is not ours, the plan cannot be applied:
+`apply` deletes with our protocol, so that next hop stays.
 """
 
 from __future__ import annotations
@@ -21,7 +25,15 @@ from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, Prefix, width_of
-from hostrouting.model.route import OURS, NextHop, Route, RouteKey, as_listed, entries_of, protocol_name
+from hostrouting.model.route import (
+    OURS,
+    NextHop,
+    Route,
+    RouteKey,
+    as_listed,
+    entries_of,
+    protocol_name,
+)
 from hostrouting.routes.uplink import Uplink, bare_hop
 
 if TYPE_CHECKING:
@@ -55,7 +67,9 @@ class Step(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """How to have a route to this prefix although another program holds its key; empty without a conflict."""
+        """How to have a route to this prefix although another program holds its key; empty without
+        a conflict.
+        """
         prefix = self.route.prefix
         if self.held is None:
             return ""
@@ -99,7 +113,9 @@ class RoutePlan(NamedTuple):
     steps: tuple[Step, ...] = ()
     pending: tuple[Pending, ...] = ()
     left_out: tuple[Finding, ...] = ()
-    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits for it."""
+    """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
+    for it.
+    """
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -108,7 +124,9 @@ class RoutePlan(NamedTuple):
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
-        """The steps for routes that cannot be added because a route that is not ours holds their key."""
+        """The steps for routes that cannot be added because a route that is not ours holds their
+        key.
+        """
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def require_possible(self) -> None:
@@ -137,12 +155,16 @@ class RoutePlan(NamedTuple):
         tables: dict[RouteKey, list[Route]] = {key: [] for key in keys}
         for route in snapshot.routes:
             if route.key in keys:
-                tables[route.key] += (entry for entry in entries_of(route) if bare(entry) not in deleted)
+                tables[route.key] += (
+                    entry for entry in entries_of(route) if bare(entry) not in deleted
+                )
         for step in self.changes:
             if step.action == "add":
                 tables[step.route.key].append(step.route)
         others = (route for route in snapshot.routes if route.key not in keys)
-        return snapshot._replace(routes=(*others, *(route for key in tables for route in as_listed(tables[key]))))
+        return snapshot._replace(
+            routes=(*others, *(route for key in tables for route in as_listed(tables[key])))
+        )
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -150,7 +172,8 @@ class RoutePlan(NamedTuple):
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
-    """The route for replies to probes, whose destination is on the link, if a configuration wants it.
+    """The route for replies to probes, whose destination is on the link, if a configuration wants
+    it.
 
     A configured route with its key takes its place.
     """
@@ -163,7 +186,9 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
 
 
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-    """Plan how to get from the snapshot to the routes of a configuration; our other routes are deleted."""
+    """Plan how to get from the snapshot to the routes of a configuration; our other routes are
+    deleted.
+    """
     replies = reply_routes(config)
     wanted = {route.key: route for route in (*config.static_routes.routes, *replies)}
     uplinks = {family: Uplink(snapshot, family) for family in {key.prefix.family for key in wanted}}
@@ -175,7 +200,9 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
         present = holders.pop(key)
         is_reply = static in replies
         uplink = uplinks[key.prefix.family]
-        way = uplink.route_to(key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply)
+        way = uplink.route_to(
+            key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
+        )
         if isinstance(way, str):
             standing = _standing(static, present, uplink)
             if standing is not None:
@@ -198,7 +225,9 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 
 
 def _standing(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """The route of ours that Linux uses for this key, if it is right although the configured one waits."""
+    """The route of ours that Linux uses for this key, if it is right although the configured one
+    waits.
+    """
     if not present or present[0].protocol != OURS:
         return None
     if not uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway):
@@ -219,11 +248,20 @@ def _waits(waiting: Sequence[Pending]) -> Finding:
     (first, missing), more = waiting[0], len(waiting) - 1
     need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
     remedy = "add it, or correct the configuration"
-    return Finding("route-waits", "warning", f"{need} {missing}", str(first.destination), remedy, can_retry=True)
+    return Finding(
+        "route-waits",
+        "warning",
+        f"{need} {missing}",
+        str(first.destination),
+        remedy,
+        can_retry=True,
+    )
 
 
 def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes that hold these keys, and our other routes, made `bare`; the kernel uses the first of a key."""
+    """The routes that hold these keys, and our other routes, made `bare`; the kernel uses the first
+    of a key.
+    """
     holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     firsts = {key.prefix.first for key in holders}
     for route in snapshot.routes:
@@ -235,11 +273,18 @@ def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, l
 
 
 def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
-    """The steps for one key, from the entries of the wanted route (none: delete ours) and what holds the key now."""
+    """The steps for one key, from the entries of the wanted route (none: delete ours) and what
+    holds the key now.
+    """
     needed = {_compared(entry): entry for entry in wanted}
     entries = [entry for route in present for entry in entries_of(route)]
-    # The last entry goes first: the first is in use until the end, and is first again if `apply` rolls back.
-    stale = [entry for entry in reversed(entries) if entry.protocol == OURS and _compared(entry) not in needed]
+    # The last entry goes first: the first is in use until the end, and is first again if `apply`
+    # rolls back.
+    stale = [
+        entry
+        for entry in reversed(entries)
+        if entry.protocol == OURS and _compared(entry) not in needed
+    ]
     # But a request to delete several next hops also takes a route with the first of them.
     stale.sort(key=lambda entry: len(entry.next_hops))
     if wanted:
@@ -254,12 +299,20 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
         elif holder.protocol == OURS:
             steps.append(Step("keep", holder, "exists"))
         else:
-            steps.append(Step("keep", holder, f"exists (proto {protocol_name(holder.protocol)}), and is not changed"))
+            steps.append(
+                Step(
+                    "keep",
+                    holder,
+                    f"exists (proto {protocol_name(holder.protocol)}), and is not changed",
+                )
+            )
     steps += (Step("delete", entry, "no longer configured") for entry in stale)
     return steps
 
 
-def _conflict(wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]) -> Step | None:
+def _conflict(
+    wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
+) -> Step | None:
     """The conflict, if the first route that stays is another program's, and is not as wanted."""
     for route in present:
         if set(entries_of(route)) <= set(stale):
@@ -287,11 +340,14 @@ def _compared(route: Route) -> Route:
 def bare(route: Route) -> Route:
     """The route without the state of its next hops.
 
-    IPv6 next hops are separate entries without an order; Linux drops `onlink`, and the weight of a single one.
+    IPv6 next hops are separate entries without an order; Linux drops `onlink`, and the weight of a
+    single one.
     """
     if len(route.next_hops) == 1 and route.next_hops[0][2:] == _PLAIN:
         return route  # most routes: a plan of 10,000 takes half the time
     next_hops = tuple(map(bare_hop, route.next_hops))
     if route.prefix.family != IPV4:
-        next_hops = tuple(sorted((NextHop(hop.dev, gateway=hop.gateway) for hop in next_hops), key=str))
+        next_hops = tuple(
+            sorted((NextHop(hop.dev, gateway=hop.gateway) for hop in next_hops), key=str)
+        )
     return route._replace(next_hops=next_hops)

@@ -1,4 +1,5 @@
-"""The uplink of a host: its default route, and the next hops of routes that do not name their device or gateway.
+"""The uplink of a host: its default route, and the next hops of routes that do not name their
+device or gateway.
 
 Theory of operation. A configured route takes what it does not name from a default route: without a
 device, from the best one of table main; with a device, its gateway from the best one through that
@@ -44,7 +45,9 @@ _Way: TypeAlias = tuple[NextHop, ...] | str
 """The next hops of a route, or a phrase for what is missing."""
 
 DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
-"""Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own table."""
+"""Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own
+table.
+"""
 TAP = "tun"
 """The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
 LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
@@ -62,7 +65,8 @@ NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration, such as {devs}: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration, such as {devs}: [{route}] is one of several equal default routes",
+    "equal": "a dev in the configuration, such as {devs}: [{route}] is one of several equal "
+    "default routes",
     "absent": "the device {dev}, which this host does not have",
     "down": "the device {dev} to be up",
 }
@@ -70,8 +74,15 @@ NEEDS = {
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device can lead to the network; an InfiniBand device has to be named."""
-    return link is not None and link.type != ARPHRD_INFINIBAND and not link.loopback and link.kind not in DEAD_ENDS
+    """Whether a default route through this device can lead to the network; an InfiniBand device has
+    to be named.
+    """
+    return (
+        link is not None
+        and link.type != ARPHRD_INFINIBAND
+        and not link.loopback
+        and link.kind not in DEAD_ENDS
+    )
 
 
 def is_tunnel(link: Link | None) -> bool:
@@ -133,12 +144,19 @@ class Uplink:
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
-        others = [route for route in snapshot.routes if route.protocol != OURS and route.prefix.family == family]
+        others = [
+            route
+            for route in snapshot.routes
+            if route.protocol != OURS and route.prefix.family == family
+        ]
         self._family, self._links = family, {link.name: link for link in snapshot.links}
         self._defaults = sorted(_usable_defaults(others), key=_rank)
-        """The default routes of all tables, the best first: by table (main, then the lowest), metric and preference."""
+        """The default routes of all tables, the best first: by table (main, then the lowest),
+        metric and preference.
+        """
         self._direct = [route for route in others if not route.has_gateway]
-        """The routes without any gateway, which say what is on a link, and what is this host's own."""
+        """The routes without any gateway, which say what is on a link, and what is this host's own.
+        """
         self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
         """The next hops by device, gateway and `on_link`, which many routes share."""
 
@@ -161,15 +179,26 @@ class Uplink:
             way = self._ways[fields] = self._way(dev, gateway, on_link=on_link)
         if isinstance(way, str):
             return way
-        scope = SCOPE_LINK if self._family == IPV4 and not any(hop.gateway for hop in way) else SCOPE_UNIVERSE
-        return Route(destination, way, metric=metric or DEFAULT_METRIC[self._family], scope=scope, protocol=OURS)
+        scope = (
+            SCOPE_LINK
+            if self._family == IPV4 and not any(hop.gateway for hop in way)
+            else SCOPE_UNIVERSE
+        )
+        return Route(
+            destination,
+            way,
+            metric=metric or DEFAULT_METRIC[self._family],
+            scope=scope,
+            protocol=OURS,
+        )
 
     def _way(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _Way:
         way = (NextHop(dev),) if on_link else self._next_hops(dev, gateway)
         return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
-        """Whether a route of ours with the wanted key is right while the wanted one lacks something.
+        """Whether a route of ours with the wanted key is right while the wanted one lacks
+        something.
 
         Its devices are up, and it has the device and the gateway that are wanted. Without a wanted
         device, each of its devices is one that can have the default route.
@@ -190,7 +219,8 @@ class Uplink:
         if dev is None and self._doubt:
             return self._doubt
         defaults = self._default_hops(dev)
-        # A gateway that the default route also has is treated as it is there: on-link if that next hop is.
+        # A gateway that the default route also has is treated as it is there: on-link if that next
+        # hop is.
         same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
         if same:  # Linux keeps a weight only if there are several
             return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
@@ -217,7 +247,9 @@ class Uplink:
         """The default routes of table main, with the next hops that lead out of the host."""
         routes: list[Route] = []
         for route in self._defaults:
-            hops = tuple(hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or "")))
+            hops = tuple(
+                hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or ""))
+            )
             if hops and route.table == TABLE_MAIN:
                 routes.append(route._replace(next_hops=hops))
         return routes
@@ -268,7 +300,9 @@ class Uplink:
         return frozenset()
 
     def _missing(self, hop: NextHop) -> str:
-        """A phrase for what Linux needs before it accepts a route with this next hop; empty if nothing is missing."""
+        """A phrase for what Linux needs before it accepts a route with this next hop; empty if
+        nothing is missing.
+        """
         link, gateway = self._links.get(hop.dev or ""), hop.gateway
         if link is None:
             return NEEDS["absent"].format(dev=hop.dev)
@@ -283,7 +317,9 @@ class Uplink:
             return f"a gateway other than {gateway}, this host's own address"
         there = Prefix.of(gateway)
         covering = [route for route in self._direct if there in route.prefix]
-        if hop.onlink or any(route.table == TABLE_MAIN and hop.dev in route.devs for route in covering):
+        if hop.onlink or any(
+            route.table == TABLE_MAIN and hop.dev in route.devs for route in covering
+        ):
             return ""
         return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
 
@@ -299,7 +335,13 @@ class Uplink:
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
     """The default routes for all packets, with only the next hops that Linux uses."""
     for route in routes:
-        if route.prefix.length or route.source or route.tos or route.expired or route.type != "unicast":
+        if (
+            route.prefix.length
+            or route.source
+            or route.tos
+            or route.expired
+            or route.type != "unicast"
+        ):
             continue
         hops = tuple(bare_hop(hop) for hop in route.next_hops if not hop.dead)
         if hops:
@@ -307,4 +349,9 @@ def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:
-    return route.table != TABLE_MAIN, route.table, route.metric, -PREFERENCES.index(route.preference)
+    return (
+        route.table != TABLE_MAIN,
+        route.table,
+        route.metric,
+        -PREFERENCES.index(route.preference),
+    )

@@ -1,19 +1,23 @@
-"""How a configuration is installed on a host: the same comparison, writer and order of steps for every task.
+"""How a configuration is installed on a host: the same comparison, writer and order of steps for
+every task.
 
-A host is compared with what `boot.files.files_of` returns for the configuration. The dry run prints the difference,
-`install` carries it out, and `status` prints it again. `Configure` uses its own configuration, a single task uses the
-installed one with its section replaced, and `Remove` uses one that asks for nothing. The steps of an `InstallTask`:
+A host is compared with what `boot.files.files_of` returns for the configuration. The dry run prints
+the difference, `install` carries it out, and `status` prints it again. `Configure` uses its own
+configuration, a single task uses the installed one with its section replaced, and `Remove` uses one
+that asks for nothing. The steps of an `InstallTask`:
 
-1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
-   routes: whatever must fail, fails before the first write.
-2. Under the lock, which waits for units that are starting, the links of the Go original are removed first, then the
-   drop-ins and units that are not wanted any more, and systemd reads its files again. Then the other files are written
-   or removed, and systemd reads again. From here on the gate holds.
-3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the lock again, and
-   goes on only if the configuration is still the installed one.
+1. What is installed is read from config.json. Requirements are checked and, if something is
+   installed, conflicts of routes: whatever must fail, fails before the first write.
+2. Under the lock, which waits for units that are starting, the links of the Go original are removed
+   first, then the drop-ins and units that are not wanted any more, and systemd reads its files
+   again. Then the other files are written or removed, and systemd reads again. From here on the
+   gate holds.
+3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the
+   lock again, and goes on only if the configuration is still the installed one.
 
-If a task fails, the files are not removed: the gate holds units back until its steps succeed, and the error says so. A
-run that is killed anywhere leaves a host that the next run completes: config.json is written first and removed last.
+If a task fails, the files are not removed: the gate holds units back until its steps succeed, and
+the error says so. A run that is killed anywhere leaves a host that the next run completes:
+config.json is written first and removed last.
 """
 
 from __future__ import annotations
@@ -28,7 +32,14 @@ import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
+from hostrouting.errors import (
+    ConfigError,
+    Fault,
+    HostError,
+    HostRoutingError,
+    NotReady,
+    RequirementError,
+)
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
@@ -54,25 +65,37 @@ _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds unt
 def read_installed(host: Host) -> HostRoutingConfig | None:
     """The configuration that is installed on this host; None if nothing is.
 
-    Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty configuration would be
-    wrong then: `install` would remove all that is installed.
+    Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty
+    configuration would be wrong then: `install` would remove all that is installed.
     """
     path = HostLayout.config_path
-    remedy = "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: hostrouting remove"
+    remedy = (
+        "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: "
+        "hostrouting remove"
+    )
     if (text := host.files.read(path)) is None:
         if not (ours := owned_paths(host.files)):
             return None
-        if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
-            rule = f"is missing, although {ours[0]} is still there, so the installed configuration is unknown"
+        if (
+            text := host.files.read(path)
+        ) is None:  # another run may have installed it meanwhile, as the first file
+            rule = (
+                f"is missing, although {ours[0]} is still there, so the installed configuration "
+                "is unknown"
+            )
             raise ConfigError([Fault("", "", rule, remedy)], path)
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        raise ConfigError([*error.faults[:-1], error.faults[-1]._replace(remedy=remedy)], path) from error
+        raise ConfigError(
+            [*error.faults[:-1], error.faults[-1]._replace(remedy=remedy)], path
+        ) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
-    """The installed configuration, an empty one if nothing is installed, or None if it cannot be read."""
+    """The installed configuration, an empty one if nothing is installed, or None if it cannot be
+    read.
+    """
     with suppress(HostRoutingError):
         return read_installed(host) or HostRoutingConfig()
     return None
@@ -96,19 +119,23 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
     """Make the files of the host match the configuration; the host has to be locked.
 
-    `former` is what was installed. The first failure is raised, with the effects so far. Another call does the rest.
+    `former` is what was installed. The first failure is raised, with the effects so far. Another
+    call does the rest.
     """
     changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
     loaded = [path for path in changes.removes if _LOADED in path]
     rest = [path for path in changes.removes if path not in loaded]
     starts, read = _starts(manager, config, changes), 0
-    is_opening = HostLayout.gate_path in rest or any(path.endswith(f"/{DROP_IN}") for path in loaded)
+    is_opening = HostLayout.gate_path in rest or any(
+        path.endswith(f"/{DROP_IN}") for path in loaded
+    )
     with having_changed(files=paths):
         for unit in UNITS:
             if manager is not None and HostLayout.unit_path(unit) in loaded:
                 manager.stop(unit)
         _remove(host, loaded, paths)
-        # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json names the unit.
+        # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json
+        # names the unit.
         if manager is not None and (is_opening or is_unread(manager, config, former)):
             manager.reload()
             read = len(paths)
@@ -127,7 +154,8 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
-        # A marker that cannot be removed stops nothing: only the routes decide, and the next boot removes it.
+        # A marker that cannot be removed stops nothing: only the routes decide, and the next boot
+        # removes it.
         with suppress(HostError) if path in HostLayout.markers else nullcontext():
             removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]
@@ -147,10 +175,15 @@ def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
     """Whether a file of ours has changed or gone since systemd last read it."""
     units = {unit for config in configs for unit in gated_units(config)}
     names = [unit.replace("@.", "@*.") for unit in sorted(units)]
-    return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *UNITS, *names))
+    return any(
+        shown["NeedDaemonReload"] == "yes"
+        for shown in manager.show(("NeedDaemonReload",), *UNITS, *names)
+    )
 
 
-def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileChanges) -> tuple[Operation, ...]:
+def _starts(
+    manager: Manager | None, config: HostRoutingConfig, changes: FileChanges
+) -> tuple[Operation, ...]:
     unit = HostLayout.guard_unit
     if manager is None or not config.guard.enabled:
         return ()
@@ -166,18 +199,24 @@ def planned(parts: Parts) -> Plan:
     changes, manager = file_changes(host, config), host.running_manager
     findings = (*find_requirements(host, config, changes), *find_ungated(config, host))
     needs_reload = manager is not None and is_unread(manager, config, parts[0].former)
-    plan = Plan(changes, needs_reload, operations=_starts(manager, config, changes), findings=findings)
+    plan = Plan(
+        changes, needs_reload, operations=_starts(manager, config, changes), findings=findings
+    )
     for part in parts:
         plan += part.planned()
     return plan
 
 
 def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
-    """A validator that raises TypeError for a value of another kind: the task would fail later, and not say why."""
+    """A validator that raises TypeError for a value of another kind: the task would fail later, and
+    not say why.
+    """
 
     def validate(_task: object, _field: object, value: Any) -> None:
         if not isinstance(value, kind):
-            raise TypeError(f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}")
+            raise TypeError(
+                f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}"
+            )
 
     return validate
 
@@ -198,13 +237,21 @@ class InstallTask:
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
     wait: float = attrs.field(
-        default=60.0, validator=lambda _task, _field, value: in_range(value, "wait", least=0, most=86_400), kw_only=True
+        default=60.0,
+        validator=lambda _task, _field, value: in_range(value, "wait", least=0, most=86_400),
+        kw_only=True,
     )
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, validator=_IS_FLAG, kw_only=True)
-    """Whether the configuration may take away what protects the host now; if not, a ConfigError names it."""
-    _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
-    """What was installed before the first run of this task, for undo(); None if it could not be read."""
+    """Whether the configuration may take away what protects the host now; if not, a ConfigError
+    names it.
+    """
+    _replaced: list[HostRoutingConfig | None] = attrs.field(
+        factory=list, init=False, eq=False, repr=False
+    )
+    """What was installed before the first run of this task, for undo(); None if it could not be
+    read.
+    """
 
     def parts(self) -> Parts:
         """The tasks that do the work, in order, each with the whole wanted configuration."""
@@ -231,21 +278,26 @@ class InstallTask:
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first ran, or remove everything if nothing was.
 
-        A task about one section restores that section. HostError if what was there could not be read.
+        A task about one section restores that section. HostError if what was there could not be
+        read.
         """
         if not self._replaced:
             return phases.Skip("it did not run")
         if (former := self._replaced[0]) is None:
-            sentence = "what was installed before could not be read, so it cannot be installed again"
+            sentence = (
+                "what was installed before could not be read, so it cannot be installed again"
+            )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
         result = attrs.evolve(self, config=former, wait=0, allow_removal=True).do(ctx)
         self._replaced.clear()
         return result
 
     def begin(self, ctx: phases.Context) -> tuple[Effects, Parts] | None:
-        """The steps before the kernel is changed: what must fail fails, then the files are installed.
+        """The steps before the kernel is changed: what must fail fails, then the files are
+        installed.
 
-        Returns the effects so far, and the parts. None if nothing is to be done, and nothing of ours is there.
+        Returns the effects so far, and the parts. None if nothing is to be done, and nothing of
+        ours is there.
         """
         host, path = self.host, HostLayout.config_path
         if not self._replaced:
@@ -257,7 +309,11 @@ class InstallTask:
         for finding in plan.findings:
             if finding.name == "unit-not-gated":
                 ctx.log.warning("%s", finding, extra={"finding": finding.name})
-        if not (plan.files or plan.needs_reload or any(operation.verb == "start" for operation in plan.operations)):
+        if not (
+            plan.files
+            or plan.needs_reload
+            or any(operation.verb == "start" for operation in plan.operations)
+        ):
             return Effects(), parts
         with host.locked(ctx):
             if host.files.read(path) != before:  # another run was faster: use its sections
@@ -267,7 +323,9 @@ class InstallTask:
             return install(host, parts[0].config, parts[0].former), parts
 
     def _possible_plan(self, parts: Parts) -> Plan | None:
-        """The plan of these parts; None if there is nothing to do. Raises the error of a run that must fail."""
+        """The plan of these parts; None if there is nothing to do. Raises the error of a run that
+        must fail.
+        """
         host, config = self.host, parts[0].config
         plan, is_installed = planned(parts), bool(owned_paths(host.files))
         if not (is_installed or plan.files or plan.changes_kernel):
@@ -294,10 +352,11 @@ def _removal(loss: Fault) -> Finding:
 
 @attrs.frozen
 class SectionTask(InstallTask):
-    """A task about one section of the configuration. Alone, it keeps all other sections as they are installed.
+    """A task about one section of the configuration. Alone, it keeps all other sections as they are
+    installed.
 
-    A subclass says what its work on the kernel is: `planned` says what would change, and `carry_out` changes it. For
-    both, `config` is the whole configuration.
+    A subclass says what its work on the kernel is: `planned` says what would change, and
+    `carry_out` changes it. For both, `config` is the whole configuration.
     """
 
     section: ClassVar[str]
@@ -305,13 +364,19 @@ class SectionTask(InstallTask):
     step: ClassVar[str]
     """The step of the gate that does the same work at boot."""
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
-    """The tasks whose work is part of this task's work: when this task runs alone, it does their work first."""
+    """The tasks whose work is part of this task's work: when this task runs alone, it does their
+    work first.
+    """
 
-    former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
+    former: HostRoutingConfig = attrs.field(
+        factory=HostRoutingConfig, kw_only=True, eq=False, repr=False
+    )
     """The configuration that was installed before, if known: the work may have to undo it."""
 
     def planned(self) -> Plan:
-        """What would be done to the kernel now: nothing, unless the task says otherwise. An image has no kernel."""
+        """What would be done to the kernel now: nothing, unless the task says otherwise. An image
+        has no kernel.
+        """
         return Plan()
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
@@ -319,7 +384,9 @@ class SectionTask(InstallTask):
         raise NotImplementedError
 
     def parts(self) -> Parts:
-        """See InstallTask. The wanted configuration is the installed one with this section replaced."""
+        """See InstallTask. The wanted configuration is the installed one with this section
+        replaced.
+        """
         former = read_installed(self.host) or HostRoutingConfig()
         whole = former.replaced(self.section, self.config)
         kinds = (*self.needed, type(self))
@@ -335,7 +402,9 @@ class SectionTask(InstallTask):
                 result = part.work(ctx)
             effects += effects_of(result)
         if isinstance(result, Effects):
-            return attrs.evolve(result, changes=effects.changes, files=effects.files, operations=effects.operations)
+            return attrs.evolve(
+                result, changes=effects.changes, files=effects.files, operations=effects.operations
+            )
         return result if effects == Effects() else effects
 
     def work(self, ctx: phases.Context) -> Effects | phases.Skip:
@@ -343,23 +412,35 @@ class SectionTask(InstallTask):
         try:
             return self.carry_out(ctx)
         except HostRoutingError as error:
-            units, (_, is_required) = gated_units(self.config), dict(steps_of(self.config)).get(self.step, ("", False))
+            units, (_, is_required) = (
+                gated_units(self.config),
+                dict(steps_of(self.config)).get(self.step, ("", False)),
+            )
             if is_required and units and self.host.running_manager is not None:
-                kept = f"the files are installed: {spoken(units)} will not start until the steps of the gate succeed"
+                kept = (
+                    f"the files are installed: {spoken(units)} will not start until the steps of "
+                    "the gate succeed"
+                )
                 error.args = (f"{error}; {kept}",)
             raise
 
     @contextmanager
     def changing(self, ctx: phases.Context) -> Iterator[HostRoutingConfig]:
-        """Hold the lock while the kernel is changed; yields the configuration that is installed then."""
+        """Hold the lock while the kernel is changed; yields the configuration that is installed
+        then.
+        """
         with self.host.locked(ctx):
             yield self.require_installed()
 
     def require_installed(self) -> HostRoutingConfig:
         """The installed configuration; NotReady if another run has replaced this section of it."""
         installed = read_installed(self.host)
-        is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
+        is_same = not installed or getattr(installed, self.section) == getattr(
+            self.config, self.section
+        )
         if not is_same or (installed is None and not is_nothing(self.config)):
             sentence = "another run has installed a different configuration in the meantime"
-            raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
+            raise NotReady(
+                f"{sentence}; run this again if this configuration is the right one", kind="busy"
+            )
         return installed or HostRoutingConfig()

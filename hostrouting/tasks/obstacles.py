@@ -1,4 +1,5 @@
-"""What else on a host keeps a configuration from working, although its files, routes and table are there.
+"""What else on a host keeps a configuration from working, although its files, routes and table are
+there.
 
 Our files and routes do not show these obstacles: what takes probes before they are rewritten, what
 keeps replies on the host, systemd-networkd, which deletes the routes of other programs, and a
@@ -24,13 +25,25 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 _LINKS = "/run/systemd/netif/links"
-"""While systemd-networkd runs, this folder has a file about each device; the folder itself is made at every boot."""
+"""While systemd-networkd runs, this folder has a file about each device; the folder itself is made
+at every boot.
+"""
 _IS_MANAGED = re.compile(r"^ADMIN_STATE=(configuring|configured|failed)$", re.MULTILINE)
-"""The states of a device for which a .network file has been found: networkd deletes routes for no other device."""
+"""The states of a device for which a .network file has been found: networkd deletes routes for no
+other device.
+"""
 _SETTINGS = "/etc/systemd/networkd.conf"
-_IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
+_IS_KEEPING = re.compile(
+    r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE
+)
 
-_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
+_KUBELETS = (
+    "kubelet.service",
+    "k3s.service",
+    "k3s-agent.service",
+    "rke2-server.service",
+    "rke2-agent.service",
+)
 """The services that run the pods of a node."""
 
 
@@ -70,18 +83,30 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
     probe = config.probe_rewrite
     if not probe.enabled:
         return
-    for address in (address for address in snapshot.addresses if address.ip == probe.global_address):
-        sentence = f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
+    for address in (
+        address for address in snapshot.addresses if address.ip == probe.global_address
+    ):
+        sentence = (
+            f"{address.ip} is an address of this host, on {address.dev}: replies to probes would "
+            "not leave it"
+        )
         path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
         yield Finding("probe-rewrite", "error", sentence, path, remedy)
     for link in (link for link in snapshot.links if link.name in probe.interfaces):
         if link.master is not None:
-            sentence = f"{link.name} is a port of {link.master}, where its packets arrive, so no rule matches them"
+            sentence = (
+                f"{link.name} is a port of {link.master}, where its packets arrive, so no rule "
+                "matches them"
+            )
             remedy = f"name {link.master} in probeRewrite.interfaces"
             yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
         if link.xdp:
-            sentence = f"{link.name} has an XDP program, which may take packets before nftables sees them"
-            remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+            sentence = (
+                f"{link.name} has an XDP program, which may take packets before nftables sees them"
+            )
+            remedy = (
+                f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+            )
             yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
     if snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
@@ -95,7 +120,9 @@ def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
         return
     if not _manages_a_device(files) or _is_told_to_keep(files):
         return
-    sentence = "systemd-networkd manages devices of this host, and can delete the routes of other programs"
+    sentence = (
+        "systemd-networkd manages devices of this host, and can delete the routes of other programs"
+    )
     remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
     yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
 

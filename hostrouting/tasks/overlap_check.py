@@ -1,4 +1,6 @@
-"""CheckRouteOverlap: the check that every address of the expected CIDRs leaves through an expected device."""
+"""CheckRouteOverlap: the check that every address of the expected CIDRs leaves through an expected
+device.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
 class CheckRouteOverlap(SectionTask):
-    """Check that every address of the expected CIDRs leaves through an expected device, now and at gated starts.
+    """Check that every address of the expected CIDRs leaves through an expected device, now and at
+    gated starts.
 
-    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell other programs; if
-    no marker can be written, this is logged as a warning, because only the routes decide.
+    In WARN an overlap is logged; in STRICT it raises RouteOverlapError. The markers under /run tell
+    other programs; if no marker can be written, this is logged as a warning, because only the
+    routes decide.
     """
 
     name = "check-route-overlap"
@@ -43,7 +47,9 @@ class CheckRouteOverlap(SectionTask):
         try:
             with self.host.backend() as backend:
                 servers = self.host.name_servers
-                report = check_kernel(backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers)
+                report = check_kernel(
+                    backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers
+                )
         except BaseException:
             with suppress(HostError):
                 self._mark(None, ())  # the present ones would be about another state
@@ -54,7 +60,11 @@ class CheckRouteOverlap(SectionTask):
         wrong = [finding for finding in findings if finding.name in WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*WRONG, *_REMEDIES)]
-        lines = [text for kind in (wrong, remedies) for text in first_of([finding.line for finding in kind], _SHOWN)]
+        lines = [
+            text
+            for kind in (wrong, remedies)
+            for text in first_of([finding.line for finding in kind], _SHOWN)
+        ]
         open_families = [family for family in report.families if family.verdict == "undecided"]
         marks: dict[str, tuple[str, Iterable[str]]] = {
             "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),
@@ -71,7 +81,9 @@ class CheckRouteOverlap(SectionTask):
                 ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
         if wrong and check.mode == "STRICT":  # whoever catches it reports what it names
             document = check_document(report, mode=check.mode, findings=findings)
-            raise RouteOverlapError("; ".join(lines), findings=findings, report=report, check=document)
+            raise RouteOverlapError(
+                "; ".join(lines), findings=findings, report=report, check=document
+            )
         for line in lines:
             ctx.log.warning("%s", line, extra={"verdict": report.verdict})
         return CheckResult(report=report)

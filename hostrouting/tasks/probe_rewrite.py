@@ -1,4 +1,4 @@
-"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods. `boot.probe_table` says how."""
+"""RewriteProbeSource: load-balancer probes over IPv6 reach the pods; see `boot.probe_table`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _TITLE = f"nftables table ip6 {TABLE}"
 
 
 class RewriteProbeSource(SectionTask):
-    """Load the table that rewrites the source of probes, now, at every boot and before any gated unit starts.
+    """Load the table that rewrites the source of probes, now, at every boot and before any gated
+    unit starts.
 
-    The table is stateless and loaded in one transaction; other tables are not touched. The route for the replies is one
-    of the static routes, which this task also sets. A unit never waits for probes: if the table cannot be loaded at
-    boot, this is logged as a warning.
+    The table is stateless and loaded in one transaction; other tables are not touched. The route
+    for the replies is one of the static routes, which this task also sets. A unit never waits for
+    probes: if the table cannot be loaded at boot, this is logged as a warning.
     """
 
     name = "rewrite-probe-source"
@@ -38,19 +39,32 @@ class RewriteProbeSource(SectionTask):
         if self.host.backend is None:
             return Plan()
         if not self.host.has_program("nft"):  # if the table is wanted, `find_requirements` says it
-            sentence, remedy = f"{_TITLE} stays until the next boot", "to delete it now, install the package nftables"
-            left = Finding("probe-rewrite", "warning", f"{sentence}: the program nft is not installed", "nft", remedy)
+            sentence, remedy = (
+                f"{_TITLE} stays until the next boot",
+                "to delete it now, install the package nftables",
+            )
+            left = Finding(
+                "probe-rewrite",
+                "warning",
+                f"{sentence}: the program nft is not installed",
+                "nft",
+                remedy,
+            )
             return Plan(findings=(left,) if was_wanted and not is_wanted else ())
         try:
             operations = tuple(self._operations(self.host.nftables.listing(TABLE)))
         except HostError:
             if is_wanted or was_wanted:
                 raise
-            return Plan()  # this process may not list it, or this kernel has no nftables: nobody has asked for a table
+            # This process may not list it, or Linux has no nftables: nobody asked for a table.
+            return Plan()
         if not is_wanted:
             return Plan(operations=operations)
         with self.host.backend() as backend:
-            return Plan(operations=operations, findings=tuple(find_probe_obstacles(self.config, backend.snapshot())))
+            return Plan(
+                operations=operations,
+                findings=tuple(find_probe_obstacles(self.config, backend.snapshot())),
+            )
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         plan, is_wanted = self.planned(), self.config.probe_rewrite.enabled
@@ -60,7 +74,9 @@ class RewriteProbeSource(SectionTask):
             return Effects() if is_wanted else phases.Skip(self.nothing)
         nftables = self.host.nftables
         with self.changing(ctx):
-            nftables.load(render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION)
+            nftables.load(
+                render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION
+            )
             with having_changed(operations=plan.operations):
                 if any(self._operations(nftables.listing(TABLE))):
                     sentence = f"{_TITLE} is not as it was loaded: another program is changing it"
@@ -75,5 +91,7 @@ class RewriteProbeSource(SectionTask):
                 yield Operation("delete", _TITLE, "it is no longer wanted")
         elif listing is None:
             yield Operation("create", _TITLE, "it is missing")
-        elif "flags dormant" in listing or any(comment not in listing for comment in probe_comments(config)):
+        elif "flags dormant" in listing or any(
+            comment not in listing for comment in probe_comments(config)
+        ):
             yield Operation("replace", _TITLE, "it differs from this configuration")

@@ -49,7 +49,9 @@ class Plan:
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once nothing is missing any more."""
+        """Whether routes or other state of the kernel would change, now or once nothing is missing
+        any more.
+        """
         return bool(self.operations or self.routes.changes or self.routes.pending)
 
     @property
@@ -80,7 +82,9 @@ class Plan:
     def __add__(self, other: Plan) -> Plan:
         """Both together; at most one of them may have steps for routes, and at most one a check."""
         return Plan(
-            FileChanges((*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)),
+            FileChanges(
+                (*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)
+            ),
             self.needs_reload or other.needs_reload,
             other.routes if self.routes == RoutePlan() else self.routes,
             (*self.operations, *other.operations),
@@ -102,7 +106,10 @@ class Plan:
         steps, report = self.routes.steps, self.report
         return {
             "wouldFail": self.would_fail,
-            "steps": [{"action": step.action, "route": str(step.route), "reason": step.why} for step in steps],
+            "steps": [
+                {"action": step.action, "route": str(step.route), "reason": step.why}
+                for step in steps
+            ],
             "operations": [operation._asdict() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
@@ -133,7 +140,9 @@ class CheckResult(Effects):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's `--node-ip`."""
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
+        `--node-ip`.
+        """
         return {} if self.report is None else self.report.node_ips
 
     def __str__(self) -> str:
@@ -141,10 +150,15 @@ class CheckResult(Effects):
 
     def log_fields(self) -> dict[str, object]:
         report = self.report
-        fields = {} if report is None else {"verdict": report.verdict, "findings": len(report.escapes)}
+        fields = (
+            {} if report is None else {"verdict": report.verdict, "findings": len(report.escapes)}
+        )
         return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
         check = {} if self.report is None else check_document(self.report, mode="WARN")
-        return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}
+        return {
+            **super().to_mapping(),
+            **{key: check[key] for key in check if key not in {"schema", "mode"}},
+        }

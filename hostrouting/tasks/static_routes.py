@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 
 class ConfigureStaticRoutes(SectionTask):
-    """Set the static routes of the configuration, now and at every boot, before any gated unit starts.
+    """Set the static routes of the configuration, now and at every boot, before any gated unit
+    starts.
 
-    A route without a gateway or a device uses those of the default route, for which the task waits. Either all routes
-    are set or none. If another program has a route with the same destination and metric, RouteConflict is raised, and
-    the route is not changed. Routes of hostrouting (protocol 213) that are not configured any more are deleted.
+    A route without a gateway or a device uses those of the default route, for which the task waits.
+    Either all routes are set or none. If another program has a route with the same destination and
+    metric, RouteConflict is raised, and the route is not changed. Routes of hostrouting (protocol
+    213) that are not configured any more are deleted.
     """
 
     name = "configure-static-routes"
@@ -60,8 +62,16 @@ class ConfigureStaticRoutes(SectionTask):
 
         def attempt() -> tuple[RoutePlan | None, str]:
             plan = plan_static_routes(self.config, backend.snapshot())
-            waits[:] = (lack._replace(severity="error") for lack in plan.findings() if lack.name == "route-waits")
-            return (None, "; ".join(finding.sentence for finding in waits)) if plan.pending else (plan, "")
+            waits[:] = (
+                lack._replace(severity="error")
+                for lack in plan.findings()
+                if lack.name == "route-waits"
+            )
+            return (
+                (None, "; ".join(finding.sentence for finding in waits))
+                if plan.pending
+                else (plan, "")
+            )
 
         try:
             return await_result(ctx, backend, attempt, wait=wait)
@@ -71,10 +81,16 @@ class ConfigureStaticRoutes(SectionTask):
     def _apply(self, ctx: phases.Context, backend: RouteBackend) -> Applied | None:
         """Apply the plan of this moment; None if something is missing again.
 
-        Under the lock, the plan is made anew: others may have changed routes while this run waited for the lock.
+        Under the lock, the plan is made anew: others may have changed routes while this run waited
+        for the lock.
         """
-        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and the changes are taken back.
+        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and the
+        # changes are taken back.
         with self.changing(ctx) as config, ctx.shielded():
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
-            return None if plan.pending else apply_plan(plan, backend, before=snapshot, check=ctx.check)
+            return (
+                None
+                if plan.pending
+                else apply_plan(plan, backend, before=snapshot, check=ctx.check)
+            )

@@ -2,12 +2,12 @@
 
     FakeKernel         a fake kernel in memory that behaves like Linux
     FaultyBackend      any backend, with the faults that a test sets
-    FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer), with faults
-    FakeHost           the fake kernel with files and a service manager, or an image: `FakeHost.image()`
-    topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
+    FakeNftables …     fake nftables, ebtables (FakeEbtables) and MAC addresses (FakeLinkLayer)
+    FakeHost           the fake kernel with files and a service manager; `.image()` is an image
+    topologies         ready-made hosts: plain_vm(), h200(), vpn_node(), ecmp_node(), cni_node()
     strategies         hypothesis strategies for configurations, routes and hosts
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
-    plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
+    plugin             pytest fixtures: `pytest_plugins = ["hostrouting.testing.plugin"]`
 
 pytest and hypothesis are not dependencies. Only `plugin` and `strategies` import them.
 """
@@ -18,6 +18,18 @@ from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
-__all__ = ["FakeKernel", "FakeNftables", "FakeEbtables", "FakeLinkLayer", "FaultyBackend"]  # kernels, with faults
+__all__ = [
+    "FakeKernel",
+    "FakeNftables",
+    "FakeEbtables",
+    "FakeLinkLayer",
+    "FaultyBackend",
+]  # kernels, with faults
 __all__ += ["FakeHost", "FakeFiles", "FakeManager"]  # a host in memory, and its parts
-__all__ += ["plain_vm", "h200", "vpn_node", "ecmp_node", "cni_node"]  # the kernels of ready-made hosts
+__all__ += [
+    "plain_vm",
+    "h200",
+    "vpn_node",
+    "ecmp_node",
+    "cni_node",
+]  # the kernels of ready-made hosts

@@ -1,7 +1,7 @@
 """The contract suite of RouteBackend, for any backend: one for a kernel, the fake, or your own.
 
-The suite has a test for each promise of `hostrouting.kernel.base`; a failure is a sentence about the promise.
-Subclass the suite in a module that pytest collects, and override `make`::
+The suite has a test for each promise of `hostrouting.kernel.base`; a failure is a sentence about
+the promise. Subclass the suite in a module that pytest collects, and override `make`::
 
     class TestMine(BackendContract):
         @contextmanager
@@ -43,7 +43,12 @@ from phases import Clock
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-ADDRESSES = (("eth0", "10.0.0.4/24"), ("eth0", "2001:db8::4/64"), ("ib0", "172.16.1.10/16"), ("dark0", "10.9.0.1/24"))
+ADDRESSES = (
+    ("eth0", "10.0.0.4/24"),
+    ("eth0", "2001:db8::4/64"),
+    ("ib0", "172.16.1.10/16"),
+    ("dark0", "10.9.0.1/24"),
+)
 """The addresses of the host that the suite requires, beside those of lo."""
 RULES = (
     Rule(
@@ -58,12 +63,25 @@ RULES = (
         fwmask=0xFF,
         suppress_prefixlength=0,
     ),
-    Rule(family=4, priority=101, table=2000, others=(("uidrange", "1000-1999"), ("ipproto", "tcp"), ("dport", "443"))),
+    Rule(
+        family=4,
+        priority=101,
+        table=2000,
+        others=(("uidrange", "1000-1999"), ("ipproto", "tcp"), ("dport", "443")),
+    ),
     Rule(family=4, priority=102, action="prohibit", dst=Prefix.parse("203.0.113.64/26")),
     Rule(family=4, priority=103, action="goto", target=32766, fwmark=0x2, fwmask=0xFFFFFFFF),
-    Rule(family=6, priority=100, table=2000, src=Prefix.parse("2001:db8:7::/48"), others=(("oif", "ib0"),)),
+    Rule(
+        family=6,
+        priority=100,
+        table=2000,
+        src=Prefix.parse("2001:db8:7::/48"),
+        others=(("oif", "ib0"),),
+    ),
 )
-"""The rules of that host, beside the kernel's own. To a plain packet, only the rule that prohibits matters."""
+"""The rules of that host, beside the kernel's own. To a plain packet, only the rule that prohibits
+matters.
+"""
 
 
 def contract_host() -> FakeKernel:
@@ -85,23 +103,37 @@ def contract_host() -> FakeKernel:
 
 
 def _equal(seen: object, promised: object, promise: str) -> None:
-    """Fail with the promise, and what was seen instead; for snapshots, with the first field that differs."""
+    """Fail with the promise, and what was seen instead; for snapshots, with the first field that
+    differs.
+    """
     if isinstance(seen, Snapshot) and isinstance(promised, Snapshot) and seen != promised:
-        name, seen, promised = next(row for row in zip(seen._fields, seen, promised, strict=True) if row[1] != row[2])
+        name, seen, promised = next(
+            row for row in zip(seen._fields, seen, promised, strict=True) if row[1] != row[2]
+        )
         promise = f"{promise} ({name})"
-    if isinstance(seen, tuple | list) and isinstance(promised, tuple | list) and {*seen} != {*promised}:
+    if (
+        isinstance(seen, tuple | list)
+        and isinstance(promised, tuple | list)
+        and {*seen} != {*promised}
+    ):
         both = {*seen} & {*promised}
-        seen, promised = ([str(value) for value in values if value not in both] for values in (seen, promised))
+        seen, promised = (
+            [str(value) for value in values if value not in both] for values in (seen, promised)
+        )
     if seen != promised:
         raise AssertionError(f"{promise}; seen: {seen}; promised: {promised}")
 
 
-def _ours(prefix: str, *, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0) -> Route:
+def _ours(
+    prefix: str, *, gateway: str | None = "10.0.0.1", dev: str = "eth0", metric: int = 0
+) -> Route:
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
 
 
 def _six(*, gateway: str = "2001:db8::1", metric: int = 1024, protocol: int = OURS) -> Route:
-    return Route.to("2001:db8:1::/64", dev="eth0", gateway=gateway, metric=metric, protocol=protocol)
+    return Route.to(
+        "2001:db8:1::/64", dev="eth0", gateway=gateway, metric=metric, protocol=protocol
+    )
 
 
 def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
@@ -112,7 +144,11 @@ def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
 
 def _add(backend: RouteBackend, *routes: Route) -> None:
     for route in routes:
-        _equal(_do(backend, "add", route), None, f"`add` adds {route} if nothing holds its destination and metric")
+        _equal(
+            _do(backend, "add", route),
+            None,
+            f"`add` adds {route} if nothing holds its destination and metric",
+        )
 
 
 def _on_link(route: Route) -> Route:
@@ -136,13 +172,17 @@ class BackendContract:
     """Seconds for what another thread does: what has not come by then never comes."""
 
     def make(self) -> AbstractContextManager[Any]:
-        """Create a backend for the host that this module describes, and close it at the end of the `with` block."""
+        """Create a backend for the host that this module describes, and close it at the end of the
+        `with` block.
+        """
         raise NotImplementedError("override make() so that it yields your backend")
 
     # snapshot
 
     def test_snapshot_holds_the_host(self) -> None:
-        """A snapshot contains the devices and their states, the addresses, the routes added for them, and the rules."""
+        """A snapshot contains the devices and their states, the addresses, the routes added for
+        them, and the rules.
+        """
         with self.make() as backend:
             snapshot = backend.snapshot()
         links = {link.name: link for link in snapshot.links}
@@ -151,18 +191,37 @@ class BackendContract:
         _equal(states, promised, "a snapshot has each device with its state")
         for name, fields in _LINKS.items():
             for field, value in fields.items():
-                _equal(getattr(links[name], field), value, f"a snapshot has the {field} of each device: {name}")
+                _equal(
+                    getattr(links[name], field),
+                    value,
+                    f"a snapshot has the {field} of each device: {name}",
+                )
         indexes = {link.index for link in snapshot.links}
         _equal(len(indexes), len(snapshot.links), "each device has a number of its own")
-        own = {(address.dev, f"{address.ip}/{address.length}", address.scope) for address in snapshot.addresses}
+        own = {
+            (address.dev, f"{address.ip}/{address.length}", address.scope)
+            for address in snapshot.addresses
+        }
         _equal(own & _OWN, _OWN, "a snapshot has each address with its device and scope")
-        brought = {(str(route.prefix), route.table, route.type) for route in snapshot.routes if route.devs == ("eth0",)}
-        _equal(brought & _BROUGHT, _BROUGHT, "a snapshot has the routes that the kernel adds for an address")
+        brought = {
+            (str(route.prefix), route.table, route.type)
+            for route in snapshot.routes
+            if route.devs == ("eth0",)
+        }
+        _equal(
+            brought & _BROUGHT,
+            _BROUGHT,
+            "a snapshot has the routes that the kernel adds for an address",
+        )
         for family in (4, 6):
             added = [*default_rules(family), *(rule for rule in RULES if rule.family == family)]
             rules = [rule for rule in snapshot.rules if rule.family == family]
             by_priority = sorted(added, key=lambda rule: rule.priority)
-            _equal(rules, by_priority, "a snapshot has the rules of a family by priority, with all selectors")
+            _equal(
+                rules,
+                by_priority,
+                "a snapshot has the rules of a family by priority, with all selectors",
+            )
         families = [rule.family for rule in snapshot.rules]
         _equal(families, sorted(families), "a snapshot has the rules of IPv4 first")
 
@@ -179,24 +238,47 @@ class BackendContract:
                 part = backend.snapshot(family=family)
                 promised = whole._replace(
                     family=family,
-                    addresses=tuple(address for address in whole.addresses if address.ip.version == family),
+                    addresses=tuple(
+                        address for address in whole.addresses if address.ip.version == family
+                    ),
                     rules=tuple(rule for rule in whole.rules if rule.family == family),
                     routes=tuple(route for route in whole.routes if route.prefix.family == family),
                 )
-                _equal(part, promised, "`family` leaves out what is of the other family, and says so")
-        _equal(set(whole.routes) - set(reached.routes), {aside}, "`reached` leaves out what no rule looks up")
-        _equal(reached._replace(routes=whole.routes), whole, "`reached` leaves out nothing but routes")
-        left_out = {str(route.prefix) for route in whole.routes} - {str(route.prefix) for route in near.routes}
-        _equal(left_out, {"100.80.0.0/12"}, "`near` leaves out what is far away, except for the first of its kind")
+                _equal(
+                    part, promised, "`family` leaves out what is of the other family, and says so"
+                )
+        _equal(
+            set(whole.routes) - set(reached.routes),
+            {aside},
+            "`reached` leaves out what no rule looks up",
+        )
+        _equal(
+            reached._replace(routes=whole.routes), whole, "`reached` leaves out nothing but routes"
+        )
+        left_out = {str(route.prefix) for route in whole.routes} - {
+            str(route.prefix) for route in near.routes
+        }
+        _equal(
+            left_out,
+            {"100.80.0.0/12"},
+            "`near` leaves out what is far away, except for the first of its kind",
+        )
 
     # change
 
     def test_add_is_read_back(self) -> None:
-        """A route that was added is in the next snapshot: all attributes, and next hops in order with their weights."""
-        next_hops = (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2), NextHop("ib0", gateway=as_ip("172.16.0.1")))
+        """A route that was added is in the next snapshot: all attributes, and next hops in order
+        with their weights.
+        """
+        next_hops = (
+            NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
+            NextHop("ib0", gateway=as_ip("172.16.0.1")),
+        )
         routes = [
             Route(Prefix.parse("192.0.3.0/24"), next_hops, protocol=OURS),
-            _ours("192.0.2.0/24", metric=7)._replace(table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")),
+            _ours("192.0.2.0/24", metric=7)._replace(
+                table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")
+            ),
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
             _six(),
@@ -208,18 +290,30 @@ class BackendContract:
             _equal(set(_installed(backend)), set(routes), "a route is read back as it was added")
 
     def test_the_state_of_a_next_hop_is_the_kernels(self) -> None:
-        """A snapshot has it, so that a repair can be judged; a request is about the route, in whatever state it is."""
+        """A snapshot has it, so that a repair can be judged; a request is about the route, in
+        whatever state it is.
+        """
         route = _ours("192.0.2.0/24", gateway="10.9.0.2", dev="dark0")
         (hop,) = route.next_hops
         dark = route._replace(next_hops=(hop._replace(linkdown=True),))
         asked = route._replace(next_hops=(hop._replace(dead=True),))
         with self.make() as backend:
-            _equal(_do(backend, "add", asked), None, "the state of a next hop in a request is ignored")
-            _equal(_installed(backend), [dark], "a next hop is linkdown if its device has no carrier")
-            _equal(_do(backend, "delete", dark), None, "the state of a next hop in a request is ignored")
+            _equal(
+                _do(backend, "add", asked), None, "the state of a next hop in a request is ignored"
+            )
+            _equal(
+                _installed(backend), [dark], "a next hop is linkdown if its device has no carrier"
+            )
+            _equal(
+                _do(backend, "delete", dark),
+                None,
+                "the state of a next hop in a request is ignored",
+            )
 
     def test_add_refuses_a_key_that_is_held(self) -> None:
-        """`add` is refused (exists) if any route has the destination and metric; another metric is another place."""
+        """`add` is refused (exists) if any route has the destination and metric; another metric is
+        another place.
+        """
         with self.make() as backend:
             _add(backend, _ours("192.0.2.0/24"), _six())
             held = [
@@ -229,60 +323,135 @@ class BackendContract:
                 _six(gateway="2001:db8::2"),
             ]
             for route in held:
-                _equal(_do(backend, "add", route), "exists", "`add` is refused if the destination and metric are held")
+                _equal(
+                    _do(backend, "add", route),
+                    "exists",
+                    "`add` is refused if the destination and metric are held",
+                )
             _add(backend, _ours("192.0.2.0/24", metric=9), _six(metric=9))
             metrics = sorted(route.metric for route in _installed(backend))
-            _equal(metrics, [0, 9, 9, 1024], "routes with different metrics stand beside each other")
+            _equal(
+                metrics, [0, 9, 9, 1024], "routes with different metrics stand beside each other"
+            )
 
     def test_append_stands_behind_the_holder(self) -> None:
-        """`append` adds a route after those with its destination and metric; it is refused (exists) if it is there."""
+        """`append` adds a route after those with its destination and metric; it is refused (exists)
+        if it is there.
+        """
         with self.make() as backend:
             route = _ours("172.16.0.0/16")
-            before = [held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix]
+            before = [
+                held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix
+            ]
             for outcome in (None, "exists"):
-                _equal(_do(backend, "append", route), outcome, "`append` is refused only if the route is there")
-            after = [held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix]
-            _equal(after, [*before, route], "`append` puts the route behind the present one, which stays")
+                _equal(
+                    _do(backend, "append", route),
+                    outcome,
+                    "`append` is refused only if the route is there",
+                )
+            after = [
+                held for held in backend.snapshot(family=4).routes if held.prefix == route.prefix
+            ]
+            _equal(
+                after,
+                [*before, route],
+                "`append` puts the route behind the present one, which stays",
+            )
 
     def test_append_adds_a_next_hop(self) -> None:
-        """In IPv6, `append` adds a next hop to any program's, and `delete` deletes the one with the right protocol."""
+        """In IPv6, `append` adds a next hop to any program's, and `delete` deletes the one with the
+        right protocol.
+        """
         theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
         on_link = ours._replace(next_hops=(NextHop("eth0"),))
         with self.make() as backend:
             for route in (theirs, ours, on_link):
-                _equal(_do(backend, "append", route), None, "`append` is not refused, whoever has the next hops")
-                _equal(_do(backend, "append", route), "exists", "`append` is refused if the next hop is there")
+                _equal(
+                    _do(backend, "append", route),
+                    None,
+                    "`append` is not refused, whoever has the next hops",
+                )
+                _equal(
+                    _do(backend, "append", route),
+                    "exists",
+                    "`append` is refused if the next hop is there",
+                )
             joined = theirs._replace(next_hops=theirs.next_hops + ours.next_hops)
-            _equal(_installed(backend), [joined, on_link], "next hops with a gateway are listed as one route")
-            _equal(_do(backend, "delete", theirs._replace(protocol=OURS)), "no-such-route", "the protocol differs")
-            _equal(_do(backend, "delete", on_link), None, "`delete` deletes the route without a gateway")
-            _equal(_installed(backend), [joined], "`delete` leaves the next hops on the same device")
+            _equal(
+                _installed(backend),
+                [joined, on_link],
+                "next hops with a gateway are listed as one route",
+            )
+            _equal(
+                _do(backend, "delete", theirs._replace(protocol=OURS)),
+                "no-such-route",
+                "the protocol differs",
+            )
+            _equal(
+                _do(backend, "delete", on_link),
+                None,
+                "`delete` deletes the route without a gateway",
+            )
+            _equal(
+                _installed(backend), [joined], "`delete` leaves the next hops on the same device"
+            )
             left = _do(backend, "delete", joined)
             _equal(left, "no-such-route", "`delete` is refused if one of the hops is not there")
             _equal(_installed(backend), [ours], "`delete` deletes those that are there")
 
     def test_delete_takes_what_was_read_back(self) -> None:
-        """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there is none."""
-        hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0", gateway=as_ip("172.16.0.1")))
+        """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there
+        is none.
+        """
+        hops = (
+            NextHop("eth0", gateway=as_ip("10.0.0.1")),
+            NextHop("ib0", gateway=as_ip("172.16.0.1")),
+        )
         with self.make() as backend:
-            _add(backend, _ours("192.0.2.0/24"), _six(), Route(Prefix.parse("203.0.113.0/24"), hops, protocol=OURS))
+            _add(
+                backend,
+                _ours("192.0.2.0/24"),
+                _six(),
+                Route(Prefix.parse("203.0.113.0/24"), hops, protocol=OURS),
+            )
             for route in _installed(backend):
-                _equal(_do(backend, "delete", route), None, f"`delete` deletes what a snapshot shows: {route}")
-                _equal(_do(backend, "delete", route), "no-such-route", "`delete` of what is gone is refused")
+                _equal(
+                    _do(backend, "delete", route),
+                    None,
+                    f"`delete` deletes what a snapshot shows: {route}",
+                )
+                _equal(
+                    _do(backend, "delete", route),
+                    "no-such-route",
+                    "`delete` of what is gone is refused",
+                )
             _equal(_installed(backend), [], "what was deleted is gone")
 
     def test_delete_by_one_next_hop(self) -> None:
-        """`delete` of an IPv4 route with one next hop leaves the one before it, which has that next hop and others."""
+        """`delete` of an IPv4 route with one next hop leaves the one before it, which has that next
+        hop and others.
+        """
         one, two = (NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
-        single, several = (Route(Prefix.parse("192.0.2.0/24"), hops, protocol=OURS) for hops in ((one,), (one, two)))
+        single, several = (
+            Route(Prefix.parse("192.0.2.0/24"), hops, protocol=OURS)
+            for hops in ((one,), (one, two))
+        )
         with self.make() as backend:
             for route in (several, single):
-                _equal(_do(backend, "append", route), None, "routes that differ in their next hops stand side by side")
-            _equal(_do(backend, "delete", single), None, "`delete` deletes the route with this next hop only")
+                _equal(
+                    _do(backend, "append", route),
+                    None,
+                    "routes that differ in their next hops stand side by side",
+                )
+            _equal(
+                _do(backend, "delete", single),
+                None,
+                "`delete` deletes the route with this next hop only",
+            )
             _equal(_installed(backend), [several], "`delete` leaves a route with more next hops")
 
     def test_delete_does_not_take_another_programs(self) -> None:
-        """`delete` is refused (no-such-route) if protocol, metric, type, device or gateway differ."""
+        """`delete` is refused (no-such-route) if protocol, metric, type, dev or gateway differ."""
         present = [_ours("192.0.2.0/24", metric=5), _six()]
         others = [
             present[0]._replace(protocol=4),
@@ -298,7 +467,11 @@ class BackendContract:
         with self.make() as backend:
             _add(backend, *present)
             for other in others:
-                _equal(_do(backend, "delete", other), "no-such-route", f"`delete` of {other} takes no other route")
+                _equal(
+                    _do(backend, "delete", other),
+                    "no-such-route",
+                    f"`delete` of {other} takes no other route",
+                )
             _equal(set(_installed(backend)), set(present), "`delete` takes no other route")
 
     def test_refusals_are_told_apart(self) -> None:
@@ -315,16 +488,28 @@ class BackendContract:
                 [outcome] = backend.change([RouteRequest("add", route)])
                 error = outcome.error
                 seen = error and (error.kind, error.route, bool(error.errno), bool(error.kernel))
-                _equal(seen, (kind, str(route), True, True), f"the refusal of {route} says what it is")
+                _equal(
+                    seen, (kind, str(route), True, True), f"the refusal of {route} says what it is"
+                )
             gone = _ours("192.0.2.0/24", dev="gone0")
-            _equal(_do(backend, "add", gone), "no-such-device", "a device that does not exist is a refusal")
+            _equal(
+                _do(backend, "add", gone),
+                "no-such-device",
+                "a device that does not exist is a refusal",
+            )
             _equal(_installed(backend), [], "a refused route is not there")
 
     def test_a_refused_change_does_not_stop_the_next(self) -> None:
-        """Every change is tried, in order, and has an outcome; a number that fits into no message is invalid."""
+        """Every change is tried, in order, and has an outcome; a number that fits into no message
+        is invalid.
+        """
         first, large = _ours("192.0.2.0/24"), 1 << 40
         last = first._replace(metric=9)
-        wrong = [first._replace(metric=large), first._replace(protocol=large), first._replace(table=large)]
+        wrong = [
+            first._replace(metric=large),
+            first._replace(protocol=large),
+            first._replace(table=large),
+        ]
         wrong.append(_ours("198.51.100.0/24", gateway="203.0.113.1"))
         with self.make() as backend:
             outcomes = backend.change(RouteRequest("add", route) for route in (first, *wrong, last))
@@ -332,13 +517,17 @@ class BackendContract:
             promised = [None, "invalid", "invalid", "invalid", "gateway-not-on-link", None]
             _equal(kinds, promised, "each change has an outcome, in order")
             _equal(outcomes[0], Outcome(RouteRequest("add", first)), "an outcome has its request")
-            _equal(set(_installed(backend)), {first, last}, "a refusal does not stop the next change")
+            _equal(
+                set(_installed(backend)), {first, last}, "a refusal does not stop the next change"
+            )
             _equal(backend.change([]), (), "no changes have no outcomes")
 
     # lookup
 
     def test_lookup_answers_in_order(self) -> None:
-        """Each destination has an answer: the route that decides, with all next hops, or how the lookup ends."""
+        """Each destination has an answer: the route that decides, with all next hops, or how the
+        lookup ends.
+        """
         next_hops = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2))
         route = Route(Prefix.parse("192.0.2.0/24"), next_hops, protocol=OURS)
         with self.make() as backend:
@@ -355,15 +544,25 @@ class BackendContract:
             }
             answers = backend.lookup([as_ip(address) for address in asked])
             kinds = [answer.kind for answer in answers]
-            _equal(kinds, [*asked.values()], "answers are in the order of the destinations, of any family")
-            _equal((answers[0], answers[7]), (Answer("unicast", route),) * 2, "an answer has the route that decides")
+            _equal(
+                kinds,
+                [*asked.values()],
+                "answers are in the order of the destinations, of any family",
+            )
+            _equal(
+                (answers[0], answers[7]),
+                (Answer("unicast", route),) * 2,
+                "an answer has the route that decides",
+            )
             _equal([answer.route for answer in answers[4:7]], [None] * 3, "an error has no route")
             _equal(backend.lookup([]), (), "no destinations have no answers")
 
     # watch
 
     def test_watch_reports_a_change(self) -> None:
-        """`wait` is True after a change since the watch began, even before the call; then False until the next."""
+        """`wait` is True after a change since the watch began, even before the call; then False
+        until the next.
+        """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
             _add(backend, _ours("192.0.2.0/24"))
@@ -373,7 +572,9 @@ class BackendContract:
             _equal(watch.wait(5), True, "the next change is reported as well")
 
     def test_watch_is_woken(self) -> None:
-        """`wake`, called from any thread, makes one `wait` return False: the present one or the next."""
+        """`wake`, called from any thread, makes one `wait` return False: the present one or the
+        next.
+        """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
             watch.wake()
@@ -442,5 +643,14 @@ _BROUGHT = {
     ("2001:db8::4/128", TABLE_LOCAL, "local"),
 }
 """Routes that the kernel adds for the addresses of eth0."""
-_FAR = ("192.0.2.128/25", "192.0.0.0/16", "0.0.0.0/0", "128.0.0.0/1", "100.64.0.0/12", "100.80.0.0/12")
-"""Another program's routes: in and around the prefix of the test of `near`, far from it, and to half the addresses."""
+_FAR = (
+    "192.0.2.128/25",
+    "192.0.0.0/16",
+    "0.0.0.0/0",
+    "128.0.0.0/1",
+    "100.64.0.0/12",
+    "100.80.0.0/12",
+)
+"""Another program's routes: in and around the prefix of the test of `near`, far from it, and to
+half the addresses.
+"""

@@ -1,6 +1,7 @@
 """Faults for tests: an error at a call, or an act of another program just before it.
 
-`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` does the same for the other fakes.
+`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` does the same for the
+other fakes.
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ class Faulty(Generic[E]):
         return len(self._errors) + len(self._happenings)
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this error; with `done`, after its work, as in a timeout."""
+        """Make the nth call from now raise this error; with `done`, after its work, as in a
+        timeout.
+        """
         self._errors[self._call(nth)] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
         if not callable(happening):
-            raise TypeError(f"meanwhile takes a function, such as lambda: kernel.delete_link('ib0'), not {happening!r}")
+            raise TypeError(
+                "meanwhile takes a function, such as lambda: kernel.delete_link('ib0'), not "
+                f"{happening!r}"
+            )
         self._happenings.setdefault(self._call(nth), []).append(happening)
 
     def _call(self, nth: int) -> int:
@@ -52,7 +58,9 @@ class Faulty(Generic[E]):
         return self._calls + nth
 
     def meet(self) -> tuple[E | None, bool]:
-        """Count the call, and run what is due before it. Returns its error, and whether the call works all the same."""
+        """Count the call, and run what is due before it. Returns its error, and whether the call
+        works all the same.
+        """
         self._calls += 1
         call = self._calls
         for happening in self._happenings.pop(call, ()):
@@ -61,7 +69,9 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count a call that does its work in the block, and raise the fault for it: before, or after the work."""
+        """Count a call that does its work in the block, and raise the fault for it: before, or
+        after the work.
+        """
         error, is_done = self.meet()
         if isinstance(error, Exception) and not is_done:
             raise error
@@ -71,7 +81,8 @@ class Faulty(Generic[E]):
 
 
 class FaultyBackend(RouteBackend):
-    """A backend that passes everything on to another one, and fails as a test requires. Each fault happens once.
+    """A backend that passes everything on to another one, and fails as a test requires. Each fault
+    happens once.
 
     `nth` counts from the call that sets the fault: 1 is the next moment::
 
@@ -85,22 +96,31 @@ class FaultyBackend(RouteBackend):
         self.inner = inner
         self.is_restless = False
         """Set it, and every snapshot says that the tables changed while they were read."""
-        self._moments: dict[str, Faulty[BackendError | int]] = {moment: Faulty() for moment in get_args(Moment)}
+        self._moments: dict[str, Faulty[BackendError | int]] = {
+            moment: Faulty() for moment in get_args(Moment)
+        }
 
-    def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False) -> None:
-        """Fail with this error; nothing is changed, unless it is `done` all the same, as in a timeout.
+    def fail(
+        self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
+    ) -> None:
+        """Fail with this error; nothing is changed, unless it is `done` all the same, as in a
+        timeout.
 
-        An errno, or an error with a route, is the outcome of one route of a change, as if the kernel had refused it.
-        Any other error is raised, and the routes after it are not tried.
+        An errno, or an error with a route, is the outcome of one route of a change, as if the
+        kernel had refused it. Any other error is raised, and the routes after it are not tried.
         """
         if not isinstance(error, int | BackendError):
-            raise TypeError(f"a fault is an errno, such as errno.ENOBUFS, or a BackendError, not {error!r}")
+            raise TypeError(
+                f"a fault is an errno, such as errno.ENOBUFS, or a BackendError, not {error!r}"
+            )
         if moment != "change" and isinstance(error, int):
             error = BackendError(f"the kernel refused a {moment}", errno=error)
         self._faults(moment).fail(error, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Call this just before the moment: to change a route as another program would, or to delete a device."""
+        """Call this just before the moment: to change a route as another program would, or to
+        delete a device.
+        """
         self._faults(moment).meanwhile(happening, nth=nth)
 
     def _faults(self, moment: str) -> Faulty[BackendError | int]:
@@ -110,7 +130,9 @@ class FaultyBackend(RouteBackend):
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet: a test that ends with some left did not test them."""
+        """The number of faults that have not happened yet: a test that ends with some left did not
+        test them.
+        """
         return sum(faults.waiting for faults in self._moments.values())
 
     # The contract of RouteBackend

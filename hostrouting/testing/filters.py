@@ -1,4 +1,5 @@
-"""nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that a test injects.
+"""nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that
+a test injects.
 
 A table of nftables is listed as it was written, not as nft would print it.
 """
@@ -15,7 +16,9 @@ from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.testing.faults import Faulty
 
-_COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
+_COMMAND = re.compile(
+    r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n"
+)
 
 
 class FakeNftables(Faulty[HostError]):
@@ -42,7 +45,9 @@ class FakeNftables(Faulty[HostError]):
             verb, name, table, created = command.groups() if command else ("", "", "", "")
             if command is None or (verb == "delete" and name not in tables):
                 output = f"Error: in {text[at:].splitlines()[0]!r}"
-                raise HostError("nft could not load a table", what="nft", kind="refused", output=output)
+                raise HostError(
+                    "nft could not load a table", what="nft", kind="refused", output=output
+                )
             if verb == "add":
                 tables.setdefault(name, f"table ip6 {name} {{\n}}\n")
             elif verb == "delete":
@@ -79,7 +84,9 @@ class FakeEbtables(Faulty[HostError]):
         numbers: dict[str, count[int]] = defaultdict(lambda: count(1))
         chains = ((text.partition(" ")[0], text) for text in self.rules)
         ordered = sorted(chains, key=lambda pair: _CHAINS.find(pair[0]))
-        return tuple(BridgeRule("ebtables-nft", next(numbers[chain]), text) for chain, text in ordered)
+        return tuple(
+            BridgeRule("ebtables-nft", next(numbers[chain]), text) for chain, text in ordered
+        )
 
 
 class FakeLinkLayer(Faulty[BackendError]):

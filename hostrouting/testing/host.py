@@ -1,7 +1,8 @@
-"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that records calls.
+"""FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager
+that records calls.
 
-The fake manager shows the properties of a unit as systemd would: only the few that hostrouting reads, from the unit
-files and drop-ins in /etc/systemd/system.
+The fake manager shows the properties of a unit as systemd would: only the few that hostrouting
+reads, from the unit files and drop-ins in /etc/systemd/system.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 class FakeFiles:
     """Files and links in dictionaries, which tests can read and set.
 
-    A folder exists while something is in it. A link is followed once, by `read`, and no folder is a link.
+    A folder exists while something is in it. A link is followed once, by `read`, and no folder is a
+    link.
     """
 
     texts: dict[str, str] = attrs.field(factory=dict)
@@ -89,7 +91,10 @@ class FakeFiles:
 
     def why_unwritable(self, folder: str) -> str:
         """See Files. A folder that is `broken`, or is in one, refuses files."""
-        return next((reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")), "")
+        return next(
+            (reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")),
+            "",
+        )
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
         if path in self.locked:
@@ -107,7 +112,9 @@ class FakeFiles:
 
 @attrs.define
 class FakeManager:
-    """A service manager that records what it starts and stops in `calls`. The units in `failing` fail to start."""
+    """A service manager that records what it starts and stops in `calls`. The units in `failing`
+    fail to start.
+    """
 
     running: bool = True
     calls: list[str] = attrs.field(factory=list)
@@ -151,20 +158,31 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is "yes" if a file
-        of the unit has changed since.
+        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
+        "yes" if a file of the unit has changed since.
         """
         if not units:
             return ({name: self.version if name == "Version" else "" for name in names},)
         for template in (unit for unit in units if "@." in unit):
             reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
-            raise HostError(f"systemctl could not show {template}: {reason}", what="systemd", kind="refused")
+            raise HostError(
+                f"systemctl could not show {template}: {reason}", what="systemd", kind="refused"
+            )
         shown, there = [], self._units()
-        matching = [fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units]
+        matching = [
+            fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units
+        ]
         for unit in itertools.chain.from_iterable(matching):
             unread = _texts_of(unit, there) != _texts_of(unit, self.read)
-            known = {"Id": unit, "ActiveState": self.states.get(unit, "inactive"), **_shown(unit, self.read)}
-            known |= {"NeedDaemonReload": "yes" if unread else "no", **self.properties.get(unit, {})}
+            known = {
+                "Id": unit,
+                "ActiveState": self.states.get(unit, "inactive"),
+                **_shown(unit, self.read),
+            }
+            known |= {
+                "NeedDaemonReload": "yes" if unread else "no",
+                **self.properties.get(unit, {}),
+            }
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
 
@@ -191,11 +209,15 @@ class FakeHost(Host):
     faults: FaultyBackend = attrs.field(
         default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
     )
-    """The kernel as tasks see it, with the faults that a test sets: `host.faults.fail("change", errno.ENOBUFS)`."""
+    """The kernel as tasks see it, with the faults that a test sets: `host.faults.fail("change",
+    errno.ENOBUFS)`.
+    """
     backend: Callable[[], AbstractContextManager[RouteBackend]] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
-    """To test a backend of yours, with faults below it: `faults=faults, backend=lambda: nullcontext(Mine(faults))`."""
+    """To test a backend of yours, with faults below it: `faults=faults, backend=lambda:
+    nullcontext(Mine(faults))`.
+    """
     files: FakeFiles = attrs.field(factory=FakeFiles, repr=False)
     manager: FakeManager | None = attrs.field(factory=FakeManager, repr=False)
     nftables: FakeNftables = attrs.field(factory=FakeNftables)
@@ -214,10 +236,13 @@ class FakeHost(Host):
     def __attrs_post_init__(self) -> None:
         require_connects(self.backend)
         if not hasattr(self.kernel, "snapshot"):
-            raise TypeError(f"kernel must be a fake kernel, such as h200(), not {self.kernel!r:.40}")
+            raise TypeError(
+                f"kernel must be a fake kernel, such as h200(), not {self.kernel!r:.40}"
+            )
         if not hasattr(self.files, "texts"):
             raise TypeError(
-                "files must be FakeFiles; FakeHost.image() is an image in memory, Host.offline(…) one on disk"
+                "files must be FakeFiles; FakeHost.image() is an image in memory, "
+                "Host.offline(…) one on disk"
             )
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
@@ -251,7 +276,9 @@ def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The files that define a unit, by path: its own or its template's, and drop-ins, where its own take precedence."""
+    """The files that define a unit, by path: its own or its template's, and drop-ins, where its own
+    take precedence.
+    """
     before, at, rest = unit.partition("@")
     names = dict.fromkeys((unit, f"{before}@.{rest.rpartition('.')[2]}" if at else unit))
     fragments = [path for name in names if (path := f"{_FOLDER}{name}") in read][:1]
@@ -260,4 +287,6 @@ def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
         for path in read:
             if path.startswith(folder) and path.endswith(".conf"):
                 drop_ins.setdefault(path.removeprefix(folder), path)
-    return {path: read[path] for path in (*fragments, *(path for _, path in sorted(drop_ins.items())))}
+    return {
+        path: read[path] for path in (*fragments, *(path for _, path in sorted(drop_ins.items())))
+    }

@@ -1,24 +1,29 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
-The fake kernel does what Linux does when devices are added, set up and deleted; when addresses are added, with the
-routes that Linux adds for them; when rules are added; and when routes are added, appended or deleted. A property test
-compares it with Linux after each event.
+The fake kernel does what Linux does when devices are added, set up and deleted; when addresses are
+added, with the routes that Linux adds for them; when rules are added; and when routes are added,
+appended or deleted. A property test compares it with Linux after each event.
 
 The rest is left out, as follows; a test that relies on it is not warned:
 
 - a device that is set up has a carrier until a test takes it away for good, and is never set down;
 - an address goes only with its device;
-- an address has no peer, broadcast address, metric or scope of its own, and a second address of a device in the same
-  network is refused, because what Linux does when the first is deleted depends on a setting;
-- link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them, IPv6 is disabled on no
-  device, and no router advertises anything;
-- scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
+- an address has no peer, broadcast address, metric or scope of its own, and a second address of a
+  device in the same network is refused, because what Linux does when the first is deleted depends
+  on a setting;
+- link-local addresses and IPv6 routes to multicast addresses are only there if a test adds them,
+  IPv6 is disabled on no device, and no router advertises anything;
+- scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither
+  checked nor used;
 - a route never expires, and a route that refuses packets has no next hop;
-- a gateway is looked up in the tables local and main and in the table of its route, whatever the rules say. For an IPv6
-  gateway without a device, Linux may choose another device, or none;
-- a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop that it uses first;
-- lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not judged here either;
-- tables are listed by number, and the routes of a table by prefix. Routes to one prefix are in Linux's order.
+- a gateway is looked up in the tables local and main and in the table of its route, whatever the
+  rules say. For an IPv6 gateway without a device, Linux may choose another device, or none;
+- a lookup returns an IPv6 route with several next hops as it is listed; Linux puts the next hop
+  that it uses first;
+- lookups are those of `hostrouting.fib` for a plain packet, so what `fib` does not judge is not
+  judged here either;
+- tables are listed by number, and the routes of a table by prefix. Routes to one prefix are in
+  Linux's order.
 """
 
 from __future__ import annotations
@@ -32,7 +37,15 @@ from typing import TYPE_CHECKING, get_args
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch, part_of
+from hostrouting.kernel.base import (
+    Answer,
+    Outcome,
+    RouteBackend,
+    RouteRequest,
+    Verb,
+    Watch,
+    part_of,
+)
 from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at, width_of
@@ -66,13 +79,15 @@ _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 class FakeKernel(RouteBackend):
     """A RouteBackend without a kernel, and the methods with which a test changes its host.
 
-    `str()` lists rules and routes. Each method that changes the host raises BackendError where Linux would refuse.
+    `str()` lists rules and routes. Each method that changes the host raises BackendError where
+    Linux would refuse.
     """
 
     def __init__(self, *, ipv6_forwarding: bool = False) -> None:
         """Start like a new network namespace: with lo, which is down, and the default rules.
 
-        `ipv6_forwarding` is the setting net.ipv6.conf.all.forwarding, which nodes of Kubernetes have.
+        `ipv6_forwarding` is the setting net.ipv6.conf.all.forwarding, which nodes of Kubernetes
+        have.
         """
         self._ipv6_forwarding = ipv6_forwarding
         self._links: dict[str, Link] = {}
@@ -81,7 +96,8 @@ class FakeKernel(RouteBackend):
         """The devices that have lost their carrier."""
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop."""
+        """The entries by table and prefix, sorted by metric; in IPv6, each entry has one next hop.
+        """
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
@@ -92,7 +108,11 @@ class FakeKernel(RouteBackend):
     # The contract of RouteBackend
 
     def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """See RouteBackend. It is never restless: `FaultyBackend` can make it so."""
         self._require_open()
@@ -102,7 +122,9 @@ class FakeKernel(RouteBackend):
         self._require_open()
         for family in {destination.version for destination in destinations} - self._fibs.keys():
             self._fibs[family] = Fib(self._now(), family)
-        return tuple(_answer(self._fibs[destination.version], destination) for destination in destinations)
+        return tuple(
+            _answer(self._fibs[destination.version], destination) for destination in destinations
+        )
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         self._require_open()
@@ -127,19 +149,23 @@ class FakeKernel(RouteBackend):
     # What a test does with the host
 
     def add_link(self, name: str | Link, *, up: bool = True) -> Link:
-        """Add a device, given by name or as a Link; an index of 0 is replaced by the next free one."""
+        """Add a device, given by name or as a Link; an index of 0 stands for the next free one."""
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
             if link.name in self._links:
                 raise KernelError(errno.EEXIST, "the device exists already")
-            index = link.index or max((other.index for other in self._links.values()), default=0) + 1
+            index = (
+                link.index or max((other.index for other in self._links.values()), default=0) + 1
+            )
             self._links[link.name] = link._replace(index=index, up=False)
         if link.up:
             self.set_up(link.name)
         return self._links[link.name]
 
     def delete_link(self, name: str) -> None:
-        """Delete a device, with its addresses and routes; rules that name it stay, and select nothing."""
+        """Delete a device, with its addresses and routes; rules that name it stay, and select
+        nothing.
+        """
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
                 raise KernelError(errno.EACCES, "lo cannot be deleted")
@@ -166,22 +192,30 @@ class FakeKernel(RouteBackend):
                 self._bring(address)
 
     def lose_carrier(self, name: str) -> None:
-        """Take the carrier from a device that is up: its routes stay, and Linux still uses them (`linkdown`)."""
+        """Take the carrier from a device that is up: its routes stay, and Linux still uses them
+        (`linkdown`).
+        """
         with self._changing(f"take the carrier from {name}"):
             if not self._link(name).up:
                 raise KernelError(errno.ENETDOWN, f"{name} is down")
             self._dark.add(name)
 
     def add_address(self, dev: str, interface: str) -> Address:
-        """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is usable at once."""
+        """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is
+        usable at once.
+        """
         address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
             self._link(dev)
             for other in self._on(dev, address.ip.version):
-                if other.ip == address.ip and (other.network == address.network or address.ip.version == IPV6):
+                if other.ip == address.ip and (
+                    other.network == address.network or address.ip.version == IPV6
+                ):
                     raise KernelError(errno.EEXIST, "the address is assigned already")
                 if other.network == address.network and address.ip.version == IPV4:
-                    raise KernelError(errno.EINVAL, "FakeKernel knows one address for each network of a device")
+                    raise KernelError(
+                        errno.EINVAL, "FakeKernel knows one address for each network of a device"
+                    )
             self._addresses.append(address)
             self._bring(address)
         return address
@@ -199,7 +233,9 @@ class FakeKernel(RouteBackend):
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Call the function during a wait for a change. Each wait calls such functions until one changes something."""
+        """Call the function during a wait for a change. Each wait calls such functions until one
+        changes something.
+        """
         self._happenings.append(happening)
 
     def __str__(self) -> str:
@@ -227,7 +263,9 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _with_carriers(self, route: Route) -> Route:
-        """The route, whose next hops are linkdown where the device has no carrier; a local route needs none."""
+        """The route, whose next hops are linkdown where the device has no carrier; a local route
+        needs none.
+        """
         if route.type == "local" or self._dark.isdisjoint(route.devs):
             return route
         hops = [hop._replace(linkdown=hop.dev in self._dark) for hop in route.next_hops]
@@ -277,12 +315,18 @@ class FakeKernel(RouteBackend):
         return self._links[name]
 
     def _on(self, name: str, family: int | None = None) -> list[Address]:
-        return [address for address in self._addresses if address.dev == name and family in {None, address.ip.version}]
+        return [
+            address
+            for address in self._addresses
+            if address.dev == name and family in {None, address.ip.version}
+        ]
 
     def _bring(self, address: Address) -> None:
         """Add the routes of an address; those to its network only while the device is up."""
         for route in self._brought(address):
-            if (route.type == "local" and route.prefix == Prefix.of(address.ip)) or self._links[address.dev].up:
+            if (route.type == "local" and route.prefix == Prefix.of(address.ip)) or self._links[
+                address.dev
+            ].up:
                 self._append(route)
 
     def _brought(self, address: Address) -> list[Route]:
@@ -290,7 +334,9 @@ class FakeKernel(RouteBackend):
         own, network, next_hops = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
         if address.ip.version == IPV6:
             local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-            connected = Route(network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL)
+            connected = Route(
+                network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
+            )
             return [local] if address.ip.is_loopback else [local, connected]
         kinds: list[tuple[RouteType, Prefix]] = [("local", own)]
         if network != own:
@@ -316,19 +362,29 @@ class FakeKernel(RouteBackend):
         if route.type in PATHLESS:
             next_hops: tuple[NextHop, ...] = ()
         else:
-            next_hops = tuple(self._accepted_hop(hop, route) for hop in route.next_hops or (NextHop(),))
+            next_hops = tuple(
+                self._accepted_hop(hop, route) for hop in route.next_hops or (NextHop(),)
+            )
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
-            raise KernelError(errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host")
+            raise KernelError(
+                errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
+            )
         if route.prefix.family == IPV4:
             return route._replace(next_hops=next_hops)
         protocol, metric = route.protocol or _PROTOCOL_BOOT, route.metric or DEFAULT_METRIC[IPV6]
         return route._replace(next_hops=next_hops, protocol=protocol, metric=metric, scope=0)
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
-        hop = hop._replace(linkdown=False, dead=False, weight=hop.weight if len(route.next_hops) > 1 else 1)
+        hop = hop._replace(
+            linkdown=False, dead=False, weight=hop.weight if len(route.next_hops) > 1 else 1
+        )
         if hop.dev is None and hop.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")
-        if hop.gateway is not None and not hop.onlink and hop.gateway.version == route.prefix.family:
+        if (
+            hop.gateway is not None
+            and not hop.onlink
+            and hop.gateway.version == route.prefix.family
+        ):
             hop = hop._replace(dev=self._device_of_gateway(hop.gateway, hop, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and hop.dev is not None and not self._links[hop.dev].up:
@@ -371,7 +427,9 @@ class FakeKernel(RouteBackend):
         is_there = any(_is_same(there, entry) for there in rivals for entry in entries_of(route))
         if is_there or (rivals and must_be_first):
             problem = "this route" if is_there else "another route"
-            raise KernelError(errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]")
+            raise KernelError(
+                errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]"
+            )
         for entry in entries_of(route):
             self._append(entry)
 
@@ -384,7 +442,9 @@ class FakeKernel(RouteBackend):
         routes = self._routes.get((route.table, route.prefix), [])
         places = []
         for entry in entries_of(route):
-            place = next((place for place, there in enumerate(routes) if _is_meant(there, entry)), None)
+            place = next(
+                (place for place, there in enumerate(routes) if _is_meant(there, entry)), None
+            )
             places.append(place)
             if place is not None:
                 del routes[place]
@@ -393,10 +453,14 @@ class FakeKernel(RouteBackend):
 
 
 class FakeWatch(Watch):
-    """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns at once."""
+    """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns
+    at once.
+    """
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """Take the functions that a wait without a report calls until one of them changes something."""
+        """Take the functions that a wait without a report calls until one of them changes
+        something.
+        """
         self._happenings = happenings
         self._is_reported = self._is_woken = self._is_closed = False
         self._clock: Clock | None = None
@@ -406,7 +470,7 @@ class FakeWatch(Watch):
         self._end_wait()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch. Without planned changes, it waits on the clock for a change by another thread."""
+        """See Watch. Without planned changes, it waits on the clock for another thread's change."""
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
         while self._happenings and not self._is_over():
@@ -441,21 +505,32 @@ def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
 
 
 def _is_same(there: Route, route: Route) -> bool:
-    """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next hop."""
+    """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next
+    hop.
+    """
     if there.prefix.family == IPV6:
-        hops = [(hop.dev, hop.gateway) for entry in (there, route) for hop in entry.next_hops or _NOWHERE]
+        hops = [
+            (hop.dev, hop.gateway)
+            for entry in (there, route)
+            for hop in entry.next_hops or _NOWHERE
+        ]
         return there.metric == route.metric and hops[0] == hops[1]
     return there == route
 
 
 def _is_meant(there: Route, route: Route) -> bool:
-    """Whether a request to delete `route` matches this route: a field that it leaves open matches anything."""
+    """Whether a request to delete `route` matches this route: a field that it leaves open matches
+    anything.
+    """
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
     hops = there.next_hops or _NOWHERE
     any_gateway: tuple[None, ...] = ()
     if route.prefix.family == IPV4:
-        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {None, there.prefsrc}:
+        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {
+            None,
+            there.prefsrc,
+        }:
             return False
         if route.next_hops and len(hops) > len(route.next_hops):
             return False
@@ -469,7 +544,9 @@ def _is_meant(there: Route, route: Route) -> bool:
 def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
     """Whether a route is deleted with this device, which had these addresses."""
     # IPv6 keeps the source of other devices' routes, even if the address is gone.
-    is_from_lost = route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
+    is_from_lost = (
+        route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
+    )
     return is_from_lost or name in route.devs
 
 
@@ -477,5 +554,12 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
     if route is None:
         # Linux gives the same error for a rule's "unreachable" and for no route.
-        return Answer("blackhole" if kind == "blackhole" else "prohibit" if kind == "prohibit" else "no-route", None)
+        return Answer(
+            "blackhole"
+            if kind == "blackhole"
+            else "prohibit"
+            if kind == "prohibit"
+            else "no-route",
+            None,
+        )
     return Answer(route.type, None if route.type in REFUSING else route)

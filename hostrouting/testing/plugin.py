@@ -1,4 +1,5 @@
-"""pytest fixtures: `fake_kernel`, a kernel like that of a new network namespace, and one for each ready-made host.
+"""pytest fixtures: `fake_kernel`, a kernel like that of a new network namespace, and one for each
+ready-made host.
 
 Enable them in a conftest.py::
 

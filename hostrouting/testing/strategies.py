@@ -5,11 +5,13 @@ Code that renders a configuration into another program's file can be tested with
     @given(configs())
     def test_no_value_becomes_a_line(config): ...
 
-`static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts of a configuration.
+`static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts
+of a configuration.
 
-`blocks().flatmap(snapshots)` makes hosts whose routes and rules often overlap. All prefixes are in one small block, so
-they nest, halve and repeat each other, and a scan of every address is cheap. The parts of such a host are
-`prefixes(block)`, `routes(block)`, `rules(block)` and `next_hop(family)`.
+`blocks().flatmap(snapshots)` makes hosts whose routes and rules often overlap. All prefixes are in
+one small block, so they nest, halve and repeat each other, and a scan of every address is cheap.
+The parts of such a host are `prefixes(block)`, `routes(block)`, `rules(block)` and
+`next_hop(family)`.
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_UNITS = ("k3s.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
+_UNITS = (
+    "k3s.service",
+    "kubelet.service",
+    "systemd-nspawn@.service",
+    "systemd-nspawn@kube1.service",
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
@@ -91,15 +98,23 @@ def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     # A route to a single address could be to its own gateway, which is refused.
     to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
-    automatic = st.builds(config.StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric)
+    automatic = st.builds(
+        config.StaticRoute, to, st.none(), dev=st.none() | device_names(), metric=metric
+    )
     return automatic | st.builds(config.StaticRoute, to, gateways(family), device_names(), metric)
 
 
 def configs() -> SearchStrategy[config.HostRoutingConfig]:
     """Any configuration."""
-    routes = st.lists(static_routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
+    routes = st.lists(
+        static_routes(),
+        max_size=4,
+        unique_by=lambda route: (route.destination, route.metric or 1024),
+    )
     section = st.builds(config.StaticRoutesConfig, st.just(value=True), routes)
-    globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
+    globs = st.builds(
+        lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"])
+    )
     route_overlap = st.builds(
         config.RouteOverlapConfig,
         st.lists(networks(), max_size=4),
@@ -108,7 +123,9 @@ def configs() -> SearchStrategy[config.HostRoutingConfig]:
         st.lists(globs, max_size=3),
         pod_cidrs=st.lists(networks(), max_size=3),
         service_cidrs=st.lists(networks(), max_size=2),
-        intended_rules=st.lists(st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), max_size=2),
+        intended_rules=st.lists(
+            st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), max_size=2
+        ),
     )
     return st.builds(
         _config,
@@ -117,13 +134,18 @@ def configs() -> SearchStrategy[config.HostRoutingConfig]:
         route_overlap=route_overlap,
         probe_rewrite=st.just(config.ProbeRewriteConfig()) | _probe_rewrites(),
         azure_vnet_cleanup=st.none() | _cleanups(),
-        gate=st.none() | st.builds(config.GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
+        gate=st.none()
+        | st.builds(config.GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         manage_foreign=st.sampled_from(["leave", "keep"]),
     )
 
 
-def _config(*, is_guarded: bool, route_overlap: config.RouteOverlapConfig, **sections: Any) -> config.HostRoutingConfig:
-    guard = config.GuardConfig(enabled=is_guarded and bool(route_overlap.expected_cidrs))  # it needs something to guard
+def _config(
+    *, is_guarded: bool, route_overlap: config.RouteOverlapConfig, **sections: Any
+) -> config.HostRoutingConfig:
+    guard = config.GuardConfig(
+        enabled=is_guarded and bool(route_overlap.expected_cidrs)
+    )  # it needs something to guard
     return config.HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
 
 
@@ -148,9 +170,13 @@ def _probe_rewrites() -> SearchStrategy[config.ProbeRewriteConfig]:
     )
 
 
-def _probe_rewrite(uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address) -> config.ProbeRewriteConfig:
+def _probe_rewrite(
+    uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address
+) -> config.ProbeRewriteConfig:
     is_one = len(uplinks) <= 1  # a route has one uplink
-    return config.ProbeRewriteConfig(bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses)
+    return config.ProbeRewriteConfig(
+        bool(uplinks), tuple(uplinks), ensure_route=ensure_route and is_one, **addresses
+    )
 
 
 # Hosts
@@ -161,8 +187,20 @@ _OWN: list[RouteType] = ["local", "broadcast", "anycast"]
 _USUAL: list[RouteType] = ["unicast"] * 12
 _LOOKUPS: list[RuleAction] = ["to_table"] * 6
 _OTHERS = [
-    *(("tos", "0x10"), ("dscp", "0x4"), ("dscp", "0/0x38"), ("uidrange", "0-0"), ("uidrange", "1000-1999")),
-    *(("ipproto", "tcp"), ("ipproto", "udp"), ("sport", "1-1023"), ("dport", "53"), *(("oif", dev) for dev in DEVICES)),
+    *(
+        ("tos", "0x10"),
+        ("dscp", "0x4"),
+        ("dscp", "0/0x38"),
+        ("uidrange", "0-0"),
+        ("uidrange", "1000-1999"),
+    ),
+    *(
+        ("ipproto", "tcp"),
+        ("ipproto", "udp"),
+        ("sport", "1-1023"),
+        ("dport", "53"),
+        *(("oif", dev) for dev in DEVICES),
+    ),
 ]
 """The selectors that a Rule has as text, with some values."""
 
@@ -183,7 +221,9 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     """Prefixes in the block; if `wider`, also some that contain the block."""
     family = within.family
     lengths = st.integers(within.length, width_of(family))
-    inside = st.builds(partial(Prefix.around, family), st.integers(within.first, within.last), lengths)
+    inside = st.builds(
+        partial(Prefix.around, family), st.integers(within.first, within.last), lengths
+    )
     # Many are default routes, because Linux has special rules for choosing among default routes.
     around = st.just(0) | st.integers(0, within.length)
     return inside | around.map(partial(Prefix.around, family, within.first)) if wider else inside
@@ -200,7 +240,11 @@ def next_hop(family: int) -> SearchStrategy[NextHop]:
     gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
     seldom = st.sampled_from([False] * 9 + [True])
     return _made(
-        NextHop, dev=st.sampled_from(DEVICES), gateway=st.sampled_from([None, gateway]), dead=seldom, linkdown=seldom
+        NextHop,
+        dev=st.sampled_from(DEVICES),
+        gateway=st.sampled_from([None, gateway]),
+        dead=seldom,
+        linkdown=seldom,
     )
 
 
@@ -208,7 +252,8 @@ def next_hop(family: int) -> SearchStrategy[NextHop]:
 def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     """Any route to a prefix in the block or around it: of every type, in several tables.
 
-    With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an end.
+    With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an
+    end.
     """
     family = within.family
     return st.builds(
@@ -237,7 +282,9 @@ def _fields_of_ipv6(within: Prefix) -> dict[str, SearchStrategy[Any]]:
     }
 
 
-def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any) -> Route:
+def _route(
+    prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any
+) -> Route:
     kind = own if fields["table"] == TABLE_LOCAL else usual
     if kind in PATHLESS:
         return Route(prefix, type=kind, **{**fields, "unread": ()})
@@ -246,7 +293,9 @@ def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType
 
 @cache
 def _sources(within: Prefix) -> SearchStrategy[Prefix]:
-    """Sources of a rule: in the block, or around 0.0.0.0, which a packet has before it has a source."""
+    """Sources of a rule: in the block, or around 0.0.0.0, which a packet has before it has a
+    source.
+    """
     width = width_of(within.family)
     unbound = st.sampled_from([Prefix(within.family, 0, length) for length in (width, 8)])
     return prefixes(within) | unbound
@@ -273,7 +322,9 @@ def rules(within: Prefix) -> SearchStrategy[Rule]:
     )
 
 
-def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], **fields: Any) -> Rule:
+def _rule(
+    *, target: int, mark: tuple[int, int], others: list[tuple[str, str]], **fields: Any
+) -> Rule:
     fields["table"] *= fields["action"] == "to_table"
     fields["target"] = max(target, fields["priority"] + 1) if fields["action"] == "goto" else None
     return Rule(fwmark=mark[0], fwmask=mark[1], others=tuple(others), **fields)
@@ -281,10 +332,14 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 
 @cache
 def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
-    """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the default rules."""
+    """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the
+    default rules.
+    """
     family = within.family
     standing, several = default_rules(family), st.lists(rules(within), max_size=4)
-    custom = several.map(lambda extra: tuple(sorted((*standing, *extra), key=lambda rule: rule.priority)))
+    custom = several.map(
+        lambda extra: tuple(sorted((*standing, *extra), key=lambda rule: rule.priority))
+    )
     address = _made(
         Address,
         ip=st.just(ip_at(family, within.first + 1)),
@@ -293,7 +348,9 @@ def snapshots(within: Prefix) -> SearchStrategy[Snapshot]:
     )
     return _made(
         Snapshot,
-        links=st.just(tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))),
+        links=st.just(
+            tuple(Link(name=name, index=index) for index, name in enumerate(DEVICES, start=2))
+        ),
         addresses=st.tuples(address),
         rules=st.just(standing) | custom,
         routes=st.lists(routes(within, only_ipv6=True), max_size=12).map(tuple),

@@ -1,10 +1,12 @@
-"""`make bench`: what a user feels of the speed, beside other programs in the same run, each row with its goal.
+"""`make bench`: what a user feels of the speed, beside other programs in the same run, each row
+with its goal.
 
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
-ROW is one of check, gate, boot, h200, install, read, cidrs, fleet and suite; without one, all are measured. All of it
-happens in a private network namespace, the boot scripts with a /run of their own. Methods that are compared take turns
-(A B A B …), so that a machine that slows down slows all of them down; a ratio is the median of the rounds' ratios.
+ROW is one of check, gate, boot, h200, install, read, cidrs, fleet and suite; without one, all are
+measured. All of it happens in a private network namespace, the boot scripts with a /run of their
+own. Methods that are compared take turns (A B A B …), so that a machine that slows down slows all
+of them down; a ratio is the median of the rounds' ratios.
 """
 
 import argparse
@@ -29,7 +31,12 @@ import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.check.check import check_kernel, check_snapshot
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -60,7 +67,9 @@ class Bench:
     def times(
         self, methods: Mapping[str, Method], *, rounds: int, before: Method = lambda: None
     ) -> dict[str, list[float]]:
-        """The seconds that each method took in each round, after one that is not counted; `before` is nobody's time."""
+        """The seconds that each method took in each round, after one that is not counted; `before`
+        is nobody's time.
+        """
         times: dict[str, list[float]] = {name: [] for name in methods}
         for number in range((max(3, rounds // 4) if self.is_quick else rounds) + 1):
             for name, method in methods.items():
@@ -90,7 +99,13 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
     medians = [statistics.median(times[name]) for name in (ours, other)]
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
-    goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster" if limit < 1 else "not slower"
+    goal = (
+        f"≤ {limit:g} ×"
+        if limit > 1
+        else f"≥ {1 / limit:.3g} × faster"
+        if limit < 1
+        else "not slower"
+    )
     measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
     return f"{work}, beside {other}", measured, goal, bar(ratio / limit)
 
@@ -105,9 +120,13 @@ def alone(work: str, values: list[float], limit: float) -> Row:
 def run(*words: str, code: int = 0, text: str = "") -> str:
     """The output of a program that ends with this code; `text` is its input."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env, input=text, timeout=1200)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env=env, input=text, timeout=1200
+    )
     if done.returncode != code:
-        raise RuntimeError(f"{' '.join(words)[:200]} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(
+            f"{' '.join(words)[:200]} ended with {done.returncode}: {done.stderr[-2000:]}"
+        )
     return done.stdout
 
 
@@ -118,7 +137,11 @@ def ip(*lines: str) -> None:
 
 def empty() -> None:
     """Delete every route by eth0 at once, except those that the host was furnished with."""
-    ip("link set eth0 down", "link set eth0 up", f"route add default via {GATEWAY} dev eth0 metric 100")
+    ip(
+        "link set eth0 down",
+        "link set eth0 up",
+        f"route add default via {GATEWAY} dev eth0 metric 100",
+    )
 
 
 # One function a row.
@@ -134,7 +157,8 @@ def check_row(bench: Bench) -> Iterator[Row]:
     yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 6)
 
 
-# In the booted system: what systemctl takes for each machine, round by round. The machine is a program that does nothing.
+# In the booted system: what systemctl takes for each machine, round by round. The machine is a
+# program that does nothing.
 START_TIMES = """
 for ((round = 0; round < $0; round++)); do for name in bare gated; do
   begin=$EPOCHREALTIME && systemctl start "systemd-nspawn@$name.service" || exit
@@ -155,19 +179,31 @@ def gate_row(bench: Bench) -> Iterator[Row]:
         system.must("systemctl", "daemon-reload")
         version = system.must("systemctl", "--version").split()[1]
         times = [
-            int(line) / 1e6 for line in system.must("bash", "-c", START_TIMES, "7" if bench.is_quick else "26").split()
+            int(line) / 1e6
+            for line in system.must(
+                "bash", "-c", START_TIMES, "7" if bench.is_quick else "26"
+            ).split()
         ]
     added = [gated - bare for bare, gated in zip(times[2::2], times[3::2], strict=True)]
     yield alone(f"what the gate adds to a start, systemd {version}", added, 0.025)
 
 
 # What a boot script starts, and the arguments with which that does nothing.
-IDLE = {"ip": "-V", "sed": "p </dev/null", "mawk": "'BEGIN {}'", "sort": "</dev/null", "mv": "--help", "rm": "-f"}
+IDLE = {
+    "ip": "-V",
+    "sed": "p </dev/null",
+    "mawk": "'BEGIN {}'",
+    "sort": "</dev/null",
+    "mv": "--help",
+    "rm": "-f",
+}
 TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREALTIME/./} - ${begin/./})); exit $status'
 
 
 def boot_row(bench: Bench) -> Iterator[Row]:
-    """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing to do."""
+    """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing
+    to do.
+    """
     networks = tuple(ip_network(f"172.16.{16 * number}.0/20") for number in range(10))
     config = HostRoutingConfig(
         StaticRoutesConfig(True, tuple(map(StaticRoute, networks))), RouteOverlapConfig(networks)
@@ -184,7 +220,11 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         before()
         script(name, put_before(text, bench.folder, tools))()
         idle = "\n".join(
-            ["#!/bin/bash", *(f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()), ""]
+            [
+                "#!/bin/bash",
+                *(f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()),
+                "",
+            ]
         )
         other = "its programs alone"
         methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
@@ -232,16 +272,24 @@ def install_row(bench: Bench) -> Iterator[Row]:
     with (bench.folder / "messages").open("wb") as file:
         for number, network in enumerate(networks, 1):
             address, _, length = network.partition("/")
-            file.write(struct.pack("=IHHII", 60, 24, 0x601, number, 0))  # RTM_NEWROUTE, to be created, and new
-            file.write(struct.pack("=BBBBBBBBI", socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0))
+            file.write(
+                struct.pack("=IHHII", 60, 24, 0x601, number, 0)
+            )  # RTM_NEWROUTE, to be created, and new
+            file.write(
+                struct.pack("=BBBBBBBBI", socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0)
+            )
             file.write(struct.pack("=HH4s", 8, 1, socket.inet_aton(address)))
             file.write(struct.pack("=HH4sHHIHHI", 8, 5, gateway, 8, 4, index, 8, 6, 100))
-    lines = (f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213\n" for network in networks)
+    lines = (
+        f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213\n" for network in networks
+    )
     (bench.folder / "batch").write_text("".join(lines))
     ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:
         changes = [
-            RouteRequest("add", Route.to(network, dev="eth0", gateway=GATEWAY, metric=100, protocol=213))
+            RouteRequest(
+                "add", Route.to(network, dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
+            )
             for network in networks
         ]
 
@@ -283,29 +331,43 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     def some(count: int, *lengths: int) -> list[Prefix]:
         prefixes: set[Prefix] = set()
         while len(prefixes) < count:
-            prefixes.add(Prefix.around(IPV4, rng.randrange(space.first, space.last), rng.choice(lengths)))
+            prefixes.add(
+                Prefix.around(IPV4, rng.randrange(space.first, space.last), rng.choice(lengths))
+            )
         return sorted(prefixes)
 
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
-    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto {rng.choice(['bgp', 'bird'])}" for prefix in routes))
+    ip(
+        *(
+            f"route add {prefix} via {GATEWAY} dev eth0 proto {rng.choice(['bgp', 'bird'])}"
+            for prefix in routes
+        )
+    )
     cidrs = some(100, 24)
     loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
     addresses = [str(cidr.ip) for cidr in cidrs]
     ours, other = "the check", "ip route get for each"
-    config = HostRoutingConfig(route_overlap=RouteOverlapConfig(tuple(map(Prefix.to_network, cidrs))))
+    config = HostRoutingConfig(
+        route_overlap=RouteOverlapConfig(tuple(map(Prefix.to_network, cidrs)))
+    )
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
             check_snapshot(backend.snapshot(near=cidrs, family=4, reached=True), config)
 
-        methods: dict[str, Method] = {ours: check, other: lambda: run("bash", "-c", loop, "", *addresses)}
+        methods: dict[str, Method] = {
+            ours: check,
+            other: lambda: run("bash", "-c", loop, "", *addresses),
+        }
         times = bench.times(methods, rounds=9)
     empty()
     yield beside("check 100 CIDRs among 100,000 routes, with the snapshot", times, ours, other, 1)
 
 
 def fleet_row(bench: Bench) -> Iterator[Row]:
-    """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two processors."""
+    """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two
+    processors.
+    """
     count, nodes = 1_000 if bench.is_quick else 10_000, bench.folder / "nodes"
     nodes.mkdir()
     text = h200().snapshot().to_json()
@@ -314,7 +376,18 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
         (nodes / f"node-{number:05}.json").write_text(
             own.replace("172.16.1.10", f"172.16.{number >> 8}.{number & 255}")
         )
-    command = ["taskset", "-c", "0,1", sys.executable, "-m", "hostrouting", "check", "--snapshots", str(nodes), FABRIC]
+    command = [
+        "taskset",
+        "-c",
+        "0,1",
+        sys.executable,
+        "-m",
+        "hostrouting",
+        "check",
+        "--snapshots",
+        str(nodes),
+        FABRIC,
+    ]
     times = bench.times({"": lambda: run(*command, code=1)}, rounds=3)[""]
     yield alone(f"{count:,} snapshots of nodes, 2 processes", times, 20.0 * count / 10_000)
 
@@ -328,14 +401,18 @@ def suite_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"the suite on {os.cpu_count()} cores", [time.perf_counter() - began], 110)
 
 
-ROWS = {name.removesuffix("_row"): row for name, row in list(globals().items()) if name.endswith("_row")}
+ROWS = {
+    name.removesuffix("_row"): row for name, row in list(globals().items()) if name.endswith("_row")
+}
 
 
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite"
+    )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if not asked.inside:  # as a new process, which has one thread, in a namespace of its own
@@ -354,7 +431,10 @@ def main() -> None:
             sys.stderr.write(f"{name} is done\n")
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+        sys.stdout.write(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

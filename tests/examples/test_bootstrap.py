@@ -20,11 +20,16 @@ def test_it_starts_the_machine() -> None:
 
 
 def test_a_bootstrap_without_the_repair() -> None:
-    """Without the repair, the bootstrap fails, its report contains the repair, and the machine is not started."""
+    """Without the repair, the bootstrap fails, its report contains the repair, and the machine is
+    not started.
+    """
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1
     assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in done.stdout
-    assert 'ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"destination": "172.1' in done.stdout
+    assert (
+        'ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"destination": "172.1'
+        in done.stdout
+    )
     assert "kube1 runs" not in done.stderr
     assert "not reached after configure" in done.stdout
 
@@ -32,14 +37,18 @@ def test_a_bootstrap_without_the_repair() -> None:
 def test_plan() -> None:
     """The dry run lists routes and files, and changes nothing."""
     done = example("bootstrap.py", "--plan")
-    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing" in done.stdout
+    assert (
+        "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing" in done.stdout
+    )
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
     assert "would start the machine kube1" in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_plan_of_a_run_that_would_fail() -> None:
-    """The dry run of a bootstrap that would fail says why, lists what would be done all the same, and exits with 1."""
+    """The dry run of a bootstrap that would fail says why, lists what would be done all the same,
+    and exits with 1.
+    """
     done = example("bootstrap.py", "--plan", "--broken")
     assert (done.returncode, done.stderr) == (1, "")
     assert "WouldFail: 172.16.0.0/16 leaves through ib0" in done.stdout
@@ -47,7 +56,9 @@ def test_plan_of_a_run_that_would_fail() -> None:
 
 
 def test_one_step_alone() -> None:
-    """A step can be run alone; an unknown name is refused, and the message lists the existing steps."""
+    """A step can be run alone; an unknown name is refused, and the message lists the existing
+    steps.
+    """
     done = example("bootstrap.py", "configure-static-routes")
     assert done.returncode == 0
     assert "left out by only" in done.stdout
@@ -58,9 +69,13 @@ def test_one_step_alone() -> None:
 
 @pytest.mark.needs("root")
 def test_on_a_host(tmp_path: Path) -> None:
-    """With --host the configuration of a file is used; a fault in it is reported before anything is changed."""
+    """With --host the configuration of a file is used; a fault in it is reported before anything is
+    changed.
+    """
     config = tmp_path / "agent.json"
-    config.write_text('{"hostRouting": {"staticRoutes": {"routes": [{"destination": "10.0.0.1/8"}]}}}')
+    config.write_text(
+        '{"hostRouting": {"staticRoutes": {"routes": [{"destination": "10.0.0.1/8"}]}}}'
+    )
     with private_machine() as machine:
         listed = "find /etc /run -mindepth 1"
         before = machine.shell(listed)

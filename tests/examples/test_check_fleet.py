@@ -12,7 +12,9 @@ pytestmark = pytest.mark.linux
 
 
 def test_by_itself() -> None:
-    """The example invents a fleet, and prints its problems, such as a file that is not a snapshot, and the repair."""
+    """The example invents a fleet, and prints its problems, such as a file that is not a snapshot,
+    and the repair.
+    """
     done = example("check_fleet.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -40,5 +42,10 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "cluster.py").write_text(CLUSTER)
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "node.json").write_text(cni_node().snapshot().to_json())
-    command = [sys.executable, str(tmp_path / "cluster.py"), str(EXAMPLES / "check_fleet.py"), str(tmp_path / "nodes")]
+    command = [
+        sys.executable,
+        str(tmp_path / "cluster.py"),
+        str(EXAMPLES / "check_fleet.py"),
+        str(tmp_path / "nodes"),
+    ]
     assert completed(command).stdout == "1 ok: nothing is wrong\n"

@@ -8,7 +8,9 @@ pytestmark = pytest.mark.linux
 
 
 def test_a_custom_pipeline() -> None:
-    """The download is retried, the parallel group has one of our tasks and a user's, and the check passes."""
+    """The download is retried, the parallel group has one of our tasks and a user's, and the check
+    passes.
+    """
     done = example("custom_pipeline.py")
     assert done.returncode == 0, done.stderr
     assert "2 attempts" in done.stdout
@@ -19,7 +21,9 @@ def test_a_custom_pipeline() -> None:
 
 
 def test_taken_back() -> None:
-    """If the last step fails, everything is undone: files, routes, and the change of the user's task."""
+    """If the last step fails, everything is undone: files, routes, and the change of the user's
+    task.
+    """
     done = example("custom_pipeline.py", "--fail")
     assert done.returncode == 1
     assert "RuntimeError: machine kube1 exited with code 1" in done.stdout

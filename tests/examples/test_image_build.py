@@ -10,7 +10,9 @@ pytestmark = pytest.mark.linux
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """The image has the scripts, units and links; a second run has nothing to do. Without a path it is a temporary one."""
+    """The image has the scripts, units and links; a second run has nothing to do. Without a path it
+    is a temporary one.
+    """
     done = example("image_build.py", str(tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -14,9 +14,7 @@ from tests.support.programs import EXAMPLES, completed
 from tests.support.tasks import config, run
 
 FOLDER = EXAMPLES / "fleet/npd"
-UNKNOWN = (
-    "UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status"
-)
+UNKNOWN = "UNKNOWN: no check has run since this host booted, or the last one has failed; on the host, run: hostrouting status"
 DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave through eth0 or eth1"
 
 
@@ -24,10 +22,20 @@ DOUBT = "UNDECIDED: it is unclear whether packets to 10.0.0.0/8 should leave thr
 @pytest.mark.parametrize(
     ("marker", "text", "code", "line"),
     [
-        ("ok", "ok\nNOTE: a route is not ours\n", 0, "OK: every expected CIDR leaves through an expected device"),
+        (
+            "ok",
+            "ok\nNOTE: a route is not ours\n",
+            0,
+            "OK: every expected CIDR leaves through an expected device",
+        ),
         ("ok", "", 3, UNKNOWN),
         ("undecided", f"{DOUBT}\nUNDECIDED: more\n", 3, DOUBT),
-        ("detected", "OVERLAP: 10.9.0.0–10.9.0.9 by ib0\nOVERLAP: more\n", 1, "OVERLAP: 10.9.0.0-10.9.0.9 by ib0"),  # noqa: RUF001  as the check writes it
+        (
+            "detected",
+            "OVERLAP: 10.9.0.0\N{EN DASH}10.9.0.9 by ib0\nOVERLAP: more\n",
+            1,
+            "OVERLAP: 10.9.0.0-10.9.0.9 by ib0",
+        ),
         ("detected", "no-default-route\n", 1, "no-default-route"),
         ("other", "ok\n", 3, UNKNOWN),
     ],
@@ -47,7 +55,9 @@ def said_in(folder: Path) -> tuple[int, str]:
 
 @pytest.mark.linux
 def test_an_undecided_check(tmp_path: Path) -> None:
-    """After a check of the library that is undecided, the plugin says UNDECIDED and what the doubt is."""
+    """After a check of the library that is undecided, the plugin says UNDECIDED and what the doubt
+    is.
+    """
     host = FakeHost(kernel=plain_vm())
     host.faults.is_restless = True  # the tables keep changing while they are read
     run(CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host))

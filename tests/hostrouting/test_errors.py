@@ -26,7 +26,9 @@ EVERY = [
     errors.NotReady("process 7 has the lock", kind="busy"),
     errors.HostError("cannot be read", what="file", target="/etc/x", errno=28),
     errors.HostError("no", what="nft", kind="refused", output="it cannot", lines=["-j DROP"]),
-    errors.BackendError("no", kind="exists", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists"),
+    errors.BackendError(
+        "no", kind="exists", route="10.0.0.0/8 dev eth0", errno=17, kernel="File exists"
+    ),
 ]
 
 
@@ -46,17 +48,27 @@ def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: st
 
 
 def test_the_tree_is_drawn_as_it_is() -> None:
-    """The docstring of the module draws every class, and there are eight below the root, which all catch."""
-    classes = {cls.__name__ for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, Exception)}
+    """The docstring of the module draws every class, and there are eight below the root, which all
+    catch.
+    """
+    classes = {
+        cls.__name__
+        for cls in vars(errors).values()
+        if isinstance(cls, type) and issubclass(cls, Exception)
+    }
     assert classes == {word for word in (errors.__doc__ or "").split() if word in classes}
-    assert {cls.__name__ for cls in errors.HostRoutingError.__subclasses__()} == classes - {"HostRoutingError"}
+    assert {cls.__name__ for cls in errors.HostRoutingError.__subclasses__()} == classes - {
+        "HostRoutingError"
+    }
     assert len(classes) == 9
     assert {type(error).__name__ for error in EVERY} == classes
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
 def test_every_error_is_data(error: errors.HostRoutingError) -> None:
-    """An error survives the way to another process; its document has its class and each plain fact that it carries."""
+    """An error survives the way to another process; its document has its class and each plain fact
+    that it carries.
+    """
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     assert type(copied) is type(error)
     assert (str(copied), vars(copied)) == (str(error), vars(error))
@@ -92,24 +104,41 @@ def test_an_error_as_a_finding() -> None:
     assert errors.BackendError("late", kind="timeout").findings == (late,)
     assert "no; after" in errors.ApplyError("no", after="after").findings[0].sentence
     refused = errors.HostError("no", what="nft", output="it cannot").findings[0]
-    assert (refused.name, refused.sentence, refused.target) == ("requirement", "no (nft: it cannot)", "nft")
+    assert (refused.name, refused.sentence, refused.target) == (
+        "requirement",
+        "no (nft: it cannot)",
+        "nft",
+    )
     assert str(errors.BackendError("no", kernel="File exists")) == "no (kernel: File exists)"
     assert errors.NotReady("held", kind="busy").findings[0].name == "lock"
     assert errors.ConfigError([MODE]).findings == ()
 
 
 def test_findings_say_whether_to_try_again() -> None:
-    """The error can be retried if all findings that are errors can; the findings have the routes of the repair."""
+    """The error can be retried if all findings that are errors can; the findings have the routes of
+    the repair.
+    """
     cls = errors.RouteOverlapError
-    late, lost = cls("late", findings=FINDINGS), cls("lost", findings=[*FINDINGS, Finding("overlap", "error", "x")])
-    assert (late.can_retry, lost.can_retry, cls("x", findings=FINDINGS[1:]).can_retry) == (True, False, False)
+    late, lost = (
+        cls("late", findings=FINDINGS),
+        cls("lost", findings=[*FINDINGS, Finding("overlap", "error", "x")]),
+    )
+    assert (late.can_retry, lost.can_retry, cls("x", findings=FINDINGS[1:]).can_retry) == (
+        True,
+        False,
+        False,
+    )
     assert late.repair == ({"destination": "10.0.0.0/8"},)
     assert cls("none").repair == ()
 
 
 def test_many_reasons() -> None:
-    """The first ten reasons are in the sentence, with the number of the others; each is also on its own."""
-    error = errors.ApplyError(*(f"route {number}" for number in range(12)), after="nothing was changed")
+    """The first ten reasons are in the sentence, with the number of the others; each is also on its
+    own.
+    """
+    error = errors.ApplyError(
+        *(f"route {number}" for number in range(12)), after="nothing was changed"
+    )
     assert "route 8; route 9; and 2 more; nothing was changed" in str(error)
     assert len(error.reasons) == 12
 

@@ -1,4 +1,6 @@
-"""Many nodes: each has the result of `check --snapshot`, and nodes with the same problem are one group."""
+"""Many nodes: each has the result of `check --snapshot`, and nodes with the same problem are one
+group.
+"""
 
 import json
 import os
@@ -38,13 +40,27 @@ def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Path:
-    """Nodes of every kind: on two of them, another InfiniBand device has the route that captures the CIDR."""
+    """Nodes of every kind: on two of them, another InfiniBand device has the route that captures
+    the CIDR.
+    """
     sick = h200().snapshot().to_json()
     other = sick.replace('"ib0"', '"ibX"').replace('"ib3"', '"ib0"').replace('"ibX"', '"ib3"')
-    named: dict[str, Snapshot | str] = {"gpu-0": sick, "gpu-1": other, "gpu-2": other, "broken": "{"}
-    kernels = {"refusing": refusing(), "bare": FakeKernel(), "marked": marked_vm(), "vm": plain_vm()}
+    named: dict[str, Snapshot | str] = {
+        "gpu-0": sick,
+        "gpu-1": other,
+        "gpu-2": other,
+        "broken": "{",
+    }
+    kernels = {
+        "refusing": refusing(),
+        "bare": FakeKernel(),
+        "marked": marked_vm(),
+        "vm": plain_vm(),
+    }
     named |= {name: kernel.snapshot() for name, kernel in kernels.items()}
-    named["refusing"] = kernels["refusing"].snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
+    named["refusing"] = (
+        kernels["refusing"].snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
+    )
     return save(tmp_path / "nodes", named)
 
 
@@ -61,7 +77,9 @@ def groups_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> tuple[fleet.No
 
 
 def test_groups(nodes: Path, snapshot: object) -> None:
-    """The worst come first; devices that differ in their numbers are one problem; a broken file is a row."""
+    """The worst come first; devices that differ in their numbers are one problem; a broken file is
+    a row.
+    """
     assert snapshot == "\n".join(json.dumps(group.to_mapping()) for group in groups_of(nodes))
 
 
@@ -71,7 +89,9 @@ def test_each_is_as_check_says(nodes: Path) -> None:
         for result in group.results:
             alone = say("check", CIDR, "--snapshot", result.path, "--json").json
             assert alone.get("verdict", "no verdict") == result.verdict
-            wanted = HostRoutingConfig.from_mapping({"staticRoutes": {"enabled": True, "routes": alone.get("repair")}})
+            wanted = HostRoutingConfig.from_mapping(
+                {"staticRoutes": {"enabled": True, "routes": alone.get("repair")}}
+            )
             assert result.repair in {(), wanted.static_routes.routes}
 
 
@@ -79,19 +99,37 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
     """With its routes in the configuration, a plan for each node ends with OK."""
     group = groups_of(nodes)[0]
     routes = [route.to_mapping() for route in group.repair]
-    whole = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
+    whole = {
+        "staticRoutes": {"enabled": True, "routes": routes},
+        "routeOverlap": {"expectedCidrs": [CIDR]},
+    }
     for result in group.results:
-        plan = say("plan", "--config", "-", "--snapshot", result.path, "--json", stdin=json.dumps(whole).encode())
+        plan = say(
+            "plan",
+            "--config",
+            "-",
+            "--snapshot",
+            result.path,
+            "--json",
+            stdin=json.dumps(whole).encode(),
+        )
         assert plan.json["check"]["verdict"] == "ok"
     # What is in the configuration already is not asked for again.
     assert groups_of(nodes, HostRoutingConfig.from_mapping(whole))[0].repair == ()
 
 
 def test_the_command(nodes: Path) -> None:
-    """The page has the numbers, then each problem with its nodes and the repair; the document has the same groups."""
-    here = FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))  # what is installed here does not matter
+    """The page has the numbers, then each problem with its nodes and the repair; the document has
+    the same groups.
+    """
+    here = FakeHost(
+        files=FakeFiles({HostLayout.config_path: "{"})
+    )  # what is installed here does not matter
     with in_this_process():
-        said, document = (say("check", "--snapshots", str(nodes), CIDR, *form, host=here) for form in ([], ["--json"]))
+        said, document = (
+            say("check", "--snapshots", str(nodes), CIDR, *form, host=here)
+            for form in ([], ["--json"])
+        )
         assert (said.code, document.code) == (1, 1), said.err
         assert said.lines[:7] == [
             "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
@@ -104,11 +142,20 @@ def test_the_command(nodes: Path) -> None:
         ]
         assert f"  see: hostrouting check {CIDR} --snapshot {nodes}/marked.json" in said.lines
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
-        codes = {("vm",): 0, ("vm", "marked"): 3, ("vm", "marked", "broken"): 2, ("broken", "gpu-0"): 1}
+        codes = {
+            ("vm",): 0,
+            ("vm", "marked"): 3,
+            ("vm", "marked", "broken"): 2,
+            ("broken", "gpu-0"): 1,
+        }
         for names, code in codes.items():
-            paths = [word for name in names for word in ("--snapshots", str(nodes / f"{name}.json"))]
+            paths = [
+                word for name in names for word in ("--snapshots", str(nodes / f"{name}.json"))
+            ]
             assert say("check", CIDR, *paths).code == code
-        shown = say("check", CIDR, "--snapshots", str(nodes), FORCE_COLOR="1", TERM="xterm")  # as on a terminal
+        shown = say(
+            "check", CIDR, "--snapshots", str(nodes), FORCE_COLOR="1", TERM="xterm"
+        )  # as on a terminal
         assert (said.err, shown.out, "checking" in shown.err) == ("", said.out, True)
         for option in (("--ignore", "overlap"), ("--fail-on", "warning"), ("--snapshot", "x")):
             assert say("check", CIDR, "--snapshots", str(nodes), *option).code == 2
@@ -121,7 +168,10 @@ def test_the_command(nodes: Path) -> None:
 
 def test_what_is_not_a_snapshot_is_a_row(tmp_path: Path) -> None:
     """Whatever a *.json in a folder is, it has a result that says so, and the others are judged."""
-    save(tmp_path, {"vm": plain_vm().snapshot(), "cut": plain_vm().snapshot().to_json()[:200], "empty": ""})
+    save(
+        tmp_path,
+        {"vm": plain_vm().snapshot(), "cut": plain_vm().snapshot().to_json()[:200], "empty": ""},
+    )
     (tmp_path / "dangling.json").symlink_to("nowhere")
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "endless.json").symlink_to("/dev/zero")
@@ -158,10 +208,17 @@ def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot that cannot be judged because of a bug does not keep the others from being judged."""
 
     def judge(node: Snapshot, config: HostRoutingConfig) -> CheckReport:
-        return check_snapshot(node, config) if len(node.links) < 6 else check_snapshot(node, "a bug")  # type: ignore[arg-type]  # on purpose
+        if len(node.links) < 6:
+            return check_snapshot(node, config)
+        return check_snapshot(node, "a bug")  # type: ignore[arg-type]  # on purpose
 
     monkeypatch.setattr(fleet, "check_snapshot", judge)
-    assert {group.verdict for group in groups_of(nodes)} == {"no verdict", "no-default-route", "undecided", "ok"}
+    assert {group.verdict for group in groups_of(nodes)} == {
+        "no verdict",
+        "no-default-route",
+        "undecided",
+        "ok",
+    }
 
 
 def kill(*_: object, **__: object) -> None:
@@ -183,7 +240,10 @@ def test_a_killed_worker(tmp_path: Path) -> None:
     """The error says so, and how many were judged before."""
     save(tmp_path, {f"{number:02}": plain_vm().snapshot() for number in range(40)})
     results: list[fleet.NodeResult] = []
-    with Deadly(1, mp_context=get_context("spawn")) as executor, pytest.raises(HostError, match="a worker was killed"):
+    with (
+        Deadly(1, mp_context=get_context("spawn")) as executor,
+        pytest.raises(HostError, match="a worker was killed"),
+    ):
         results += iter(fleet.check_snapshots([tmp_path], CONFIG, executor))
     assert not results or len(results) == 16
 
@@ -200,6 +260,8 @@ def test_paths_without_snapshots(tmp_path: Path) -> None:
 @pytest.mark.linux
 def test_processes_of_its_own(nodes: Path) -> None:
     """The program judges in processes, and its answer is that of one process."""
-    done = completed([sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshots", str(nodes), "--json"])
+    done = completed(
+        [sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshots", str(nodes), "--json"]
+    )
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads(done.stdout)["groups"] == [group.to_mapping() for group in groups_of(nodes)]

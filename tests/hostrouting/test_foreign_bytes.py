@@ -1,4 +1,6 @@
-"""The readers of bytes that other programs wrote accept them, and refuse what is broken by an error of their own."""
+"""The readers of bytes that other programs wrote accept them, and refuse what is broken by an error
+of their own.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,10 +37,16 @@ READERS: dict[str, tuple[Callable[[str], object], bytes]] = {
 
 @pytest.mark.parametrize(("read", "seed"), READERS.values(), ids=READERS)
 def test_foreign_bytes(read: Callable[[str], object], seed: bytes) -> None:
-    """What is cut off, changed in one byte or nested deeply is read, or refused as HostRoutingError or ValueError."""
+    """What is cut off, changed in one byte or nested deeply is read, or refused as HostRoutingError
+    or ValueError.
+    """
     read(seed.decode())
     ends = range(0, len(seed), 1 + len(seed) // 50)
-    broken = [piece for end in ends for piece in (seed[:end], seed[:end] + b"\xff" + seed[end + 1 :])]
+    broken = [
+        piece for end in ends for piece in (seed[:end], seed[:end] + b"\xff" + seed[end + 1 :])
+    ]
     for data in (*broken, b"[" * 20_000, b'{"a":' * 20_000):
         with suppress(HostRoutingError, ValueError):
-            read(data.decode("utf-8", "surrogateescape"))  # as Python reads a file, or what a program prints
+            read(
+                data.decode("utf-8", "surrogateescape")
+            )  # as Python reads a file, or what a program prints

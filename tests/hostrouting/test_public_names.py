@@ -1,4 +1,6 @@
-"""The public names: complete, loaded when used, seen by type checkers, and importable from a zip file."""
+"""The public names: complete, loaded when used, seen by type checkers, and importable from a zip
+file.
+"""
 
 import ast
 import importlib
@@ -17,7 +19,9 @@ NAMES = set(hostrouting.__all__)
 
 
 def test_every_name_leads_to_its_module() -> None:
-    """Each name is loaded from the module that defines it, and is among those that dir() and help() show."""
+    """Each name is loaded from the module that defines it, and is among those that dir() and help()
+    show.
+    """
     for name in sorted(NAMES):
         value = getattr(hostrouting, name)
         assert value.__name__ == name
@@ -37,19 +41,27 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
 
 
-@pytest.mark.parametrize("package", ["check", "config", "fib", "host", "kernel", "model", "testing"])
+@pytest.mark.parametrize(
+    "package", ["check", "config", "fib", "host", "kernel", "model", "testing"]
+)
 def test_the_catalogue_of_a_package(package: str) -> None:
-    """`__all__` has each value that the package imports from its modules, once, and the guide names the package."""
+    """`__all__` has each value that the package imports from its modules, once, and the guide names
+    the package.
+    """
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
     names = sorted(alias.name for statement in imports for alias in statement.names)
     assert sorted(importlib.import_module(f"hostrouting.{package}").__all__) == names
-    assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(encoding="utf-8")
+    assert f"`hostrouting.{package}`" in (ROOT.parent / "docs/library.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
-    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only when it is used."""
+    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only
+    when it is used.
+    """
     code = "import sys, hostrouting; print([name for name in sys.modules if name.startswith('hostrouting.')]);"
     code += "hostrouting.Pyroute2Backend; print('pyroute2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -74,5 +86,7 @@ static = {{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}}
 config = hostrouting.HostRoutingConfig.from_mapping({{"staticRoutes": static}})
 print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hostrouting.files_of(config)) > 3)
 """
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
     assert (done.stdout.split(), done.stderr) == ([str(len(hostrouting.__all__)), "True"], "")

@@ -53,7 +53,10 @@ assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.Effects
 assert_type(phases.execute(hr.Configure(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
 assert_type(phases.run(hr.Remove(host=host)), phases.Step)
-assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))), phases.Step)
+assert_type(
+    phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))),
+    phases.Step,
+)
 hr.Configure("agent.json")  # type: ignore[arg-type]
 hr.Configured()  # type: ignore[attr-defined]
 hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]

@@ -22,11 +22,17 @@ def broken(_ctx: Context) -> str:
 def tree() -> phases.Task[object]:
     """A tree: some tasks offer a plan, one does not, one raises."""
     return phases.serial(
-        phases.retry(phases.task("routes", plan=lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")(never)),
+        phases.retry(
+            phases.task("routes", plan=lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")(
+                never
+            )
+        ),
         phases.parallel(
             phases.task("mute")(never),
             phases.when(False, phases.task("no", plan=lambda _: 7)(never)),
-            phases.when(lambda _: False, phases.task("maybe", plan=lambda _: phases.Skip("there"))(never)),
+            phases.when(
+                lambda _: False, phases.task("maybe", plan=lambda _: phases.Skip("there"))(never)
+            ),
             name="both",
         ),
         phases.task("broken", plan=broken)(never),
@@ -57,7 +63,9 @@ class TestPlan:
     """plan: what would be done, without doing it."""
 
     def test_a_plan_as_text_and_as_values(self) -> None:
-        """The tree has for each task what it would do, or that it offers no plan, or the error; none is called."""
+        """The tree has for each task what it would do, or that it offers no plan, or the error;
+        none is called.
+        """
         report = phases.plan(tree())
         assert str(report) == (
             "bootstrap\n"
@@ -76,8 +84,12 @@ class TestPlan:
         assert phases.plan(tree(), skip="broken").ok
 
     def test_a_plan_that_says_why_the_run_would_fail(self) -> None:
-        """Its step has failed for that reason, and still shows the plan; the other tasks are asked all the same."""
-        doomed = phases.task("doomed", plan=lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))(never)
+        """Its step has failed for that reason, and still shows the plan; the other tasks are asked
+        all the same.
+        """
+        doomed = phases.task("doomed", plan=lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))(
+            never
+        )
         fine = phases.task("fine", plan=lambda _: Doomed("+ 10.8.0.0/16", ""))(never)
         report = phases.plan(phases.serial(phases.deadline(doomed, 5), fine, name="bootstrap"))
         assert str(report) == (
@@ -122,10 +134,14 @@ class TestUndo:
         return phases.task(name, undo=undo)(lambda _ctx: None)
 
     def test_the_last_task_is_undone_first(self) -> None:
-        """Every task with an undo is undone, the last listed first, also after a failure; the report has each."""
+        """Every task with an undo is undone, the last listed first, also after a failure; the
+        report has each.
+        """
         log, seen = list[str](), Recorder()
         nothing = phases.task("nothing")(lambda _ctx: None)
-        inner = phases.parallel(self.stub("b", log, OSError("busy")), nothing, self.stub("c", log), name="g")
+        inner = phases.parallel(
+            self.stub("b", log, OSError("busy")), nothing, self.stub("c", log), name="g"
+        )
         tree = phases.serial(self.stub("a", log), phases.retry(inner), name="all")
         report = phases.undo(tree, Context(observers=[seen]))
         assert log == ["all/g/c", "all/g/b", "all/a"]
@@ -158,7 +174,9 @@ class TestUndo:
         """A task may undo others with its own context: the undo is part of its run."""
         log = list[str]()
         tree = phases.serial(self.stub("a", log), self.stub("b", log), name="all")
-        report = phases.run(phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx)), observers=[])
+        report = phases.run(
+            phases.task("roll-back")(lambda ctx: phases.undo(tree, ctx)), observers=[]
+        )
         assert log == ["roll-back/all/b", "roll-back/all/a"]
         assert report.find("roll-back/all").action == "undo"
 
@@ -170,7 +188,9 @@ class TestSelection:
         """bootstrap: download, network (routes, check), start (routes)."""
         return phases.serial(
             phases.retry(StubTask("download")),
-            phases.parallel(StubTask("routes"), phases.deadline(StubTask("check"), 5), name="network"),
+            phases.parallel(
+                StubTask("routes"), phases.deadline(StubTask("check"), 5), name="network"
+            ),
             phases.serial(StubTask("routes"), name="start"),
             name="bootstrap",
         )
@@ -191,15 +211,29 @@ class TestSelection:
             ((), ("bootstrap",), ""),
         ],
     )
-    def test_names_of_tasks(self, only: tuple[str, ...], skip: tuple[str, ...], expected: str) -> None:
-        """A name means every task of that name and everything inside it; groups around it run; skip overrides only."""
+    def test_names_of_tasks(
+        self, only: tuple[str, ...], skip: tuple[str, ...], expected: str
+    ) -> None:
+        """A name means every task of that name and everything inside it; groups around it run; skip
+        overrides only.
+        """
         report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
         assert report.ok
-        done = {"/".join(step.path[1:]) for step in report.walk() if not step.children and step.status is Status.OK}
+        done = {
+            "/".join(step.path[1:])
+            for step in report.walk()
+            if not step.children and step.status is Status.OK
+        }
         assert " ".join(sorted(done - {""})) == expected
-        assert {step.reason for step in report.walk()} <= {"", "left out by only", "left out by skip"}
+        assert {step.reason for step in report.walk()} <= {
+            "",
+            "left out by only",
+            "left out by skip",
+        }
 
-    @pytest.mark.parametrize(("option", "name"), [("only", "donwload"), ("skip", "network/download")])
+    @pytest.mark.parametrize(
+        ("option", "name"), [("only", "donwload"), ("skip", "network/download")]
+    )
     def test_names_that_no_task_has(self, option: str, name: str) -> None:
         """An unknown name is an error before the first task starts; it lists all names."""
         seen, known = Recorder(), "bootstrap, download, network, routes, check, start"
@@ -209,7 +243,9 @@ class TestSelection:
         assert seen.ends == []
 
     def test_steps_inside_a_task(self) -> None:
-        """A step that a selected task executes itself runs with it; if it is left out, the task gets a Skip."""
+        """A step that a selected task executes itself runs with it; if it is left out, the task
+        gets a Skip.
+        """
         results: list[object] = []
 
         class Outer:

@@ -10,7 +10,9 @@ from phases.testing import FakeClock
 
 
 def test_time_that_remains() -> None:
-    """remaining() is the time until the nearest deadline, None without one, and 0 once the task is cancelled."""
+    """remaining() is the time until the nearest deadline, None without one, and 0 once the task is
+    cancelled.
+    """
     clock = FakeClock()
     ctx = Context(clock=clock)
     assert ctx.remaining() is None
@@ -26,9 +28,14 @@ def test_time_that_remains() -> None:
 
 
 def test_a_missed_deadline_stays_the_reason() -> None:
-    """A part that misses its deadline in a shield has missed it, even if the run is cancelled before anybody looks."""
+    """A part that misses its deadline in a shield has missed it, even if the run is cancelled
+    before anybody looks.
+    """
     ctx = Context(clock=FakeClock())
-    with pytest.raises(phases.DeadlineExceeded, match="within 5 s") as missed, ctx.within(5) as part:  # noqa: PT012  the block is what is tried
+    with (  # noqa: PT012  the block is what is tried
+        pytest.raises(phases.DeadlineExceeded, match="within 5 s") as missed,
+        ctx.within(5) as part,
+    ):
         with part.shielded() as safe:
             safe.sleep(6)
         ctx.cancel("SIGTERM")
@@ -40,9 +47,11 @@ def test_a_missed_deadline_stays_the_reason() -> None:
 
 
 def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
-    """The callback is called once on cancellation, also if that came before, and never after the block.
+    """The callback is called once on cancellation, also if that came before, and never after the
+    block.
 
-    What ends a block may be the callback: its end raises Cancelled. What the callback raises is only logged.
+    What ends a block may be the callback: its end raises Cancelled. What the callback raises is
+    only logged.
     """
     ctx, other, called = Context(), Context(), list[bool]()
     came = threading.Event()
@@ -72,7 +81,11 @@ def test_a_callback_at_a_deadline() -> None:
         ended.set()
         clock.wake()
 
-    with pytest.raises(phases.DeadlineExceeded), Context(clock=clock).within(7) as part, part.on_cancel(callback):
+    with (
+        pytest.raises(phases.DeadlineExceeded),
+        Context(clock=clock).within(7) as part,
+        part.on_cancel(callback),
+    ):
         clock.wait(ended.is_set)
     assert clock.now() == 7
     ctx = Context()

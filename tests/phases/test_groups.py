@@ -1,4 +1,6 @@
-"""Tasks made of tasks: what the oracle of test_laws.py does not say about groups, retry, deadline and when."""
+"""Tasks made of tasks: what the oracle of test_laws.py does not say about groups, retry, deadline
+and when.
+"""
 
 import contextvars
 import itertools
@@ -28,10 +30,16 @@ def deaf(ctx: Context) -> None:
 
 
 def test_one_error_has_all_failures() -> None:
-    """Every failure is in the one TaskFailed, in the order in which they happened, each with its error."""
-    early = phases.serial(StubTask("early", seconds=1, errors=repeat(OSError("early"))), name="nested")
+    """Every failure is in the one TaskFailed, in the order in which they happened, each with its
+    error.
+    """
+    early = phases.serial(
+        StubTask("early", seconds=1, errors=repeat(OSError("early"))), name="nested"
+    )
     with pytest.raises(phases.TaskFailed) as caught:
-        phases.execute(phases.parallel(phases.task("late")(deaf), early, name="prepare"), recorded()[0])
+        phases.execute(
+            phases.parallel(phases.task("late")(deaf), early, name="prepare"), recorded()[0]
+        )
     assert [type(step.error) for step in caught.value.failures] == [OSError, ValueError]
     assert caught.value.error is caught.value.__cause__ is caught.value.failures[0].error
     assert str(caught.value) == (
@@ -41,7 +49,9 @@ def test_one_error_has_all_failures() -> None:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_thread_to_be_had(threads: int) -> None:
-    """If no more threads can be started, the running tasks are cancelled and waited for, and the error is raised."""
+    """If no more threads can be started, the running tasks are cancelled and waited for, and the
+    error is raised.
+    """
 
     class Poor(FakeClock):
         left = threads
@@ -56,11 +66,16 @@ def test_no_thread_to_be_had(threads: int) -> None:
     group = phases.parallel(*[StubTask(f"t{number}", seconds=60) for number in range(5)])
     with pytest.raises(phases.TaskFailed, match="can't start new thread"):
         phases.execute(group, Context(clock=Poor(), observers=[seen]))
-    assert sorted(seen.ends) == [("parallel", "failed"), *((f"parallel/t{number}", "cancelled") for number in range(5))]
+    assert sorted(seen.ends) == [
+        ("parallel", "failed"),
+        *((f"parallel/t{number}", "cancelled") for number in range(5)),
+    ]
 
 
 def test_context_variables_in_threads() -> None:
-    """Tasks in threads see the caller's context variables; changes in one task are not visible in others."""
+    """Tasks in threads see the caller's context variables; changes in one task are not visible in
+    others.
+    """
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("caller's")
 
@@ -70,7 +85,10 @@ def test_context_variables_in_threads() -> None:
         variable.set("changed")
         return seen
 
-    assert phases.execute(phases.parallel(look, look, look), Context(observers=[])) == ("caller's",) * 3
+    assert (
+        phases.execute(phases.parallel(look, look, look), Context(observers=[]))
+        == ("caller's",) * 3
+    )
     assert variable.get() == "caller's"
 
 
@@ -107,16 +125,34 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda task: phases.retry(task, attempts=0), "retry: attempts is 0; it must be a whole number, 1 or more"),
-        (lambda task: phases.retry(task, attempts=2.5), "attempts is 2.5; it must be a whole number"),  # type: ignore[arg-type]
+        (
+            lambda task: phases.retry(task, attempts=0),
+            "retry: attempts is 0; it must be a whole number, 1 or more",
+        ),
+        (
+            lambda task: phases.retry(task, attempts=2.5),  # type: ignore[arg-type]
+            "attempts is 2.5; it must be a whole number",
+        ),
         (lambda task: phases.retry(task, delay=-1), "delay is -1; it must be a number, 0 or more"),
         (lambda task: phases.retry(task, longest=float("nan")), "longest is nan"),
-        (lambda task: phases.retry(task, jitter=2), "jitter is 2; it must be a number, from 0 to 1"),
+        (
+            lambda task: phases.retry(task, jitter=2),
+            "jitter is 2; it must be a number, from 0 to 1",
+        ),
         (lambda task: phases.deadline(task, -1), "deadline: seconds is -1"),
-        (lambda task: phases.deadline(task, "60"), "seconds is '60'; it must be a number, 0 or more"),  # type: ignore[arg-type]
+        (
+            lambda task: phases.deadline(task, "60"),  # type: ignore[arg-type]
+            "seconds is '60'; it must be a number, 0 or more",
+        ),
         (lambda task: phases.deadline(task, float("inf")), "seconds is inf"),
-        (lambda _: phases.parallel(at_once=0), "parallel: at_once is 0; it must be a whole number, 1 or more"),
-        (lambda _: Context().within(float("nan")).__enter__(), "a time limit is nan; it must be a number, 0 or more"),
+        (
+            lambda _: phases.parallel(at_once=0),
+            "parallel: at_once is 0; it must be a whole number, 1 or more",
+        ),
+        (
+            lambda _: Context().within(float("nan")).__enter__(),
+            "a time limit is nan; it must be a number, 0 or more",
+        ),
         (lambda _: Context().shielded(grace=-5).__enter__(), "a time limit is -5"),
     ],
 )

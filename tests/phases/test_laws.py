@@ -70,7 +70,9 @@ def task_of(spec: Spec, undone: list[Spec]) -> phases.AnyTask:
         case "parallel":
             return phases.parallel(*members, name=spec.name, at_once=spec.number)
         case "retry":
-            return phases.retry(members[0], attempts=spec.number, delay=spec.seconds, factor=1, jitter=0)
+            return phases.retry(
+                members[0], attempts=spec.number, delay=spec.seconds, factor=1, jitter=0
+            )
         case "deadline":
             return phases.deadline(members[0], spec.seconds)
         case "when":
@@ -87,7 +89,9 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
     return attrs.evolve(spec, seconds=chance.randrange(1, 8 << 20) / (1 << 20), members=members)
 
 
-NAMES = st.sampled_from(["a", "b", "c", "d"])  # names repeat: nothing may depend on their being different
+NAMES = st.sampled_from(
+    ["a", "b", "c", "d"]
+)  # names repeat: nothing may depend on their being different
 ENDS = ["ok"] * 6 + ["failed"] * 3 + ["final", "exit", "skipped", "cancelled", "check"]
 LEAVES = st.builds(Spec, st.just("leaf"), NAMES, end=st.sampled_from(ENDS), deaf=st.booleans())
 CHANCES = st.builds(random.Random, st.integers(0, 1 << 64))
@@ -95,8 +99,14 @@ CHANCES = st.builds(random.Random, st.integers(0, 1 << 64))
 
 def around(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
     """Groups and wrappers around these."""
-    groups, lists = st.sampled_from(["serial", "parallel"]), st.lists(members, max_size=4).map(tuple)
-    wrappers, ends = st.sampled_from(["retry", "deadline", "when", "shield"]), st.sampled_from(["ok", "ok", "unmet"])
+    groups, lists = (
+        st.sampled_from(["serial", "parallel"]),
+        st.lists(members, max_size=4).map(tuple),
+    )
+    wrappers, ends = (
+        st.sampled_from(["retry", "deadline", "when", "shield"]),
+        st.sampled_from(["ok", "ok", "unmet"]),
+    )
     return st.builds(Spec, groups, NAMES, lists, number=st.integers(1, 4)) | st.builds(
         lambda kind, member, end, number: Spec(kind, member.name, (member,), end, number=number),
         *(wrappers, members, ends, st.integers(1, 3)),
@@ -104,7 +114,9 @@ def around(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
 
 
 TREES = st.builds(timed, st.recursive(LEAVES, around, max_leaves=12), CHANCES)
-MOMENTS = st.just(math.inf) | st.builds(lambda chance: chance.randrange(1, 16 << 20) / (1 << 20), CHANCES)
+MOMENTS = st.just(math.inf) | st.builds(
+    lambda chance: chance.randrange(1, 16 << 20) / (1 << 20), CHANCES
+)
 
 Line = tuple[str, str, float, int]
 """The path of a step, its status, its end (0 if it never starts), and its attempts."""
@@ -120,7 +132,9 @@ class Around(NamedTuple):
 
 
 class Result(NamedTuple):
-    """When a task ends and how, what cancelled it, its further attempts, and a line for each step inside it."""
+    """When a task ends and how, what cancelled it, its further attempts, and a line for each step
+    inside it.
+    """
 
     end: float
     how: str
@@ -138,7 +152,12 @@ def step(spec: Spec, now: float, around: Around) -> Result:
     if around.stop <= now:
         return Result(now, "cancelled", around.by, 0, ((path, "cancelled", 0, 1),))
     result = do(spec, now, around._replace(path=path))
-    line = (path, {"final": "failed", "exit": "failed"}.get(result.how, result.how), result.end, 1 + result.again)
+    line = (
+        path,
+        {"final": "failed", "exit": "failed"}.get(result.how, result.how),
+        result.end,
+        1 + result.again,
+    )
     return result._replace(lines=(*result.lines, line), again=0)
 
 
@@ -156,36 +175,56 @@ def do(spec: Spec, now: float, around: Around) -> Result:
                 result = step(member, now, around)
                 now, lines = result.end, lines + result.lines
                 if result.how in WORST:
-                    never = [(f"{around.path}/{later.name}", "skipped", 0, 1) for later in spec.members[place:]]
+                    never = [
+                        (f"{around.path}/{later.name}", "skipped", 0, 1)
+                        for later in spec.members[place:]
+                    ]
                     return result._replace(lines=(*lines, *never))
             return Result(now, "ok", lines=lines)
         case "parallel":
-            first = min((member.end for member in together(spec, now, around) if member.how in WORST), default=math.inf)
-            members = together(spec, now, around._replace(stop=first, by=spec) if first < around.stop else around)
+            first = min(
+                (member.end for member in together(spec, now, around) if member.how in WORST),
+                default=math.inf,
+            )
+            members = together(
+                spec, now, around._replace(stop=first, by=spec) if first < around.stop else around
+            )
             end = max((member.end for member in members), default=now)
             lines = tuple(line for member in members for line in member.lines)
             bad = [member for member in members if member.how in WORST]
-            worst = min(bad, key=lambda member: (WORST.index(member.how), member.end), default=Result(end, "ok"))
+            worst = min(
+                bad,
+                key=lambda member: (WORST.index(member.how), member.end),
+                default=Result(end, "ok"),
+            )
             return worst._replace(end=end, lines=lines)
         case "shield" | "deadline":
             begin, limits = (step, True) if spec.kind == "shield" else (do, limit <= around.stop)
             inner = around._replace(stop=limit, by=spec) if limits else around
             least = limit if spec.kind == "shield" else min(limit, around.limit)
             result = begin(spec.members[0], now, inner._replace(limit=least))
-            return result._replace(how="failed") if result.how == "cancelled" and result.by is spec else result
+            return (
+                result._replace(how="failed")
+                if result.how == "cancelled" and result.by is spec
+                else result
+            )
         case "when":
             return do(spec.members[0], now, around) if spec.end == "ok" else Result(now, "skipped")
     result = do(spec.members[0], now, around)
     if result.how != "failed" or spec.number == 1:
         return result
     now, later = result.end, result.end + spec.seconds
-    is_own = around.stop == now and around.by is not None  # it is the failure that stops the group around it
+    is_own = (
+        around.stop == now and around.by is not None
+    )  # it is the failure that stops the group around it
     if (around.stop <= now and not is_own) or now < around.stop <= later < around.limit:
         return result._replace(end=max(now, around.stop), how="cancelled", by=around.by)
     if around.limit <= later:
         return result
     further = do(attrs.evolve(spec, number=spec.number - 1), later, around)
-    return further._replace(lines=result.lines + further.lines, again=result.again + further.again + 1)
+    return further._replace(
+        lines=result.lines + further.lines, again=result.again + further.again + 1
+    )
 
 
 def together(spec: Spec, now: float, around: Around) -> list[Result]:
@@ -201,7 +240,11 @@ def leaves(spec: Spec) -> list[Spec]:
     """The leaves that the tree knows of."""
     if spec.kind == "leaf":
         return [spec]
-    return [leaf for member in spec.members for leaf in leaves(member)] if spec.kind != "shield" else []
+    return (
+        [leaf for member in spec.members for leaf in leaves(member)]
+        if spec.kind != "shield"
+        else []
+    )
 
 
 class Watch:
@@ -243,14 +286,19 @@ def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
 
 
 RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
-AGAIN = Spec("retry", "a", (Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3)
+AGAIN = Spec(
+    "retry", "a", (Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3
+)
 
 
 @settings(max_examples=10 * settings().max_examples)
 @given(TREES, MOMENTS, RAISED)
 @example(AGAIN, 1, None)
-def test_a_run_does_what_the_oracle_says(tree: Spec, moment: float, raises: type[BaseException] | None) -> None:
-    """Each task has one start and one end, as and when foretold, whatever observers raise; no thread is left.
+def test_a_run_does_what_the_oracle_says(
+    tree: Spec, moment: float, raises: type[BaseException] | None
+) -> None:
+    """Each task has one start and one end, as and when foretold, whatever observers raise; no
+    thread is left.
 
     Undo calls every undo, the last first.
     """
@@ -258,10 +306,15 @@ def test_a_run_does_what_the_oracle_says(tree: Spec, moment: float, raises: type
     task, seen = task_of(tree, undone), Watch(clock, raises)
     report = phases.run(cancelled_at(moment, task), clock=clock, observers=[seen], logger=QUIET)
     expected = step(tree, 0, Around(moment))
-    lines = [("/" + "/".join(each.path), str(each.status), when, each.attempts) for each, when in seen.ends]
+    lines = [
+        ("/" + "/".join(each.path), str(each.status), when, each.attempts)
+        for each, when in seen.ends
+    ]
     assert sorted(lines) == sorted(expected.lines)
     assert report.status == expected.lines[-1][1]
-    assert sorted(map(id, seen.starts)) == sorted(id(each) for each, _ in seen.ends if each.start is not None)
+    assert sorted(map(id, seen.starts)) == sorted(
+        id(each) for each, _ in seen.ends if each.start is not None
+    )
     assert sorted(map(id, report.walk())) == sorted(id(each) for each, _ in seen.ends)
     assert threading.active_count() == threads
     assert phases.undo(task, Context(observers=[seen], logger=QUIET)).ok

@@ -1,4 +1,6 @@
-"""The log lines of a run, and the live tree: when it is shown, its content, and the state afterwards."""
+"""The log lines of a run, and the live tree: when it is shown, its content, and the state
+afterwards.
+"""
 
 import io
 import logging
@@ -38,7 +40,9 @@ def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[loggi
 
 
 def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixture) -> None:
-    """A task's start and end are one line each with everything, also the fields of the result; ours are not hidden."""
+    """A task's start and end are one line each with everything, also the fields of the result; ours
+    are not hidden.
+    """
     started, ended = logged(StubTask("download", Result(), seconds=1.5), caplog)
     facts = vars(started)["phases"]
     assert facts == {"task": "download", "action": "do", "status": "running", "attempts": 1} | {
@@ -49,20 +53,28 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
 
 
 def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """Each line is a readable sentence with a suitable level; the text of an error is in one line, in no other."""
+    """Each line is a readable sentence with a suitable level; the text of an error is in one line,
+    in no other.
+    """
     records = logged(
         phases.serial(
             phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
             StubTask("check", phases.Skip("nothing to check")),
             phases.parallel(
-                StubTask("x", seconds=2, errors=repeat(ValueError("bad"))), StubTask("y", seconds=9), name="p"
+                StubTask("x", seconds=2, errors=repeat(ValueError("bad"))),
+                StubTask("y", seconds=9),
+                name="p",
             ),
             StubTask("start"),
             name="boot",
         ),
         caplog,
     )
-    assert [(record.levelname, record.message) for record in records if not record.message.endswith("started")] == [
+    assert [
+        (record.levelname, record.message)
+        for record in records
+        if not record.message.endswith("started")
+    ] == [
         ("WARNING", "boot/download: attempt 1 of 3 failed: OSError: no route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
         ("INFO", "boot/check skipped after 0 ms: nothing to check"),
@@ -89,7 +101,9 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
-    """A context with a given logger logs there; a task's own lines have its run, path and extras under one key."""
+    """A context with a given logger logs there; a task's own lines have its run, path and extras
+    under one key.
+    """
 
     @phases.task("download")
     def download(ctx: Context) -> None:
@@ -112,7 +126,9 @@ class Terminal(io.StringIO):
 
 
 def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM or rich."""
+    """The live tree is shown on a terminal, but not in a pipe, on a dumb terminal, or without TERM
+    or rich.
+    """
     logger = logging.getLogger("phases")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -145,9 +161,13 @@ def test_what_the_live_tree_shows() -> None:
 
 
 def test_log_handlers_make_room_for_the_live_tree() -> None:
-    """A log handler on the same terminal is redirected while the tree is shown, and restored afterwards."""
+    """A log handler on the same terminal is redirected while the tree is shown, and restored
+    afterwards.
+    """
     terminal, logger = Terminal(), logging.getLogger("phases.test.live")
-    handlers: list[logging.StreamHandler[Any]] = [logging.StreamHandler(stream) for stream in (terminal, io.StringIO())]
+    handlers: list[logging.StreamHandler[Any]] = [
+        logging.StreamHandler(stream) for stream in (terminal, io.StringIO())
+    ]
     logger.handlers[:] = [*handlers]
     before = [handler.stream for handler in handlers]
     tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
@@ -168,10 +188,14 @@ print(phases.run(phases.serial(StubTask("a", seconds=0.1), StubTask("b", seconds
 
 @pytest.mark.linux
 def test_the_live_tree_on_a_real_terminal() -> None:
-    """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
+    """On a terminal the tree appears in colour while tasks run, with log lines above it and the
+    report after it.
+    """
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm"}
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, stdout=theirs, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stderr=theirs, stdout=theirs, env=environment
+    )
     os.close(theirs)
     written = b""
     with suppress(OSError):  # Linux reports a closed other side this way
@@ -187,8 +211,12 @@ def test_the_live_tree_on_a_real_terminal() -> None:
 
 
 @pytest.mark.parametrize("observers", [None, []])
-def test_the_name_of_a_logger(caplog: pytest.LogCaptureFixture, observers: list[Observer] | None) -> None:
-    """A run, a context and a LogObserver also take the name of a logger; its own lines are logged there, too."""
+def test_the_name_of_a_logger(
+    caplog: pytest.LogCaptureFixture, observers: list[Observer] | None
+) -> None:
+    """A run, a context and a LogObserver also take the name of a logger; its own lines are logged
+    there, too.
+    """
 
     @phases.task("download")
     def download(ctx: Context) -> None:
@@ -196,7 +224,9 @@ def test_the_name_of_a_logger(caplog: pytest.LogCaptureFixture, observers: list[
 
     with caplog.at_level(logging.INFO):
         phases.run(download, logger="agent.boot", observers=observers)
-        phases.execute(download, Context(logger="agent.boot", observers=[phases.LogObserver("agent.boot")]))
+        phases.execute(
+            download, Context(logger="agent.boot", observers=[phases.LogObserver("agent.boot")])
+        )
     lines = [record.message for record in caplog.records if record.name == "agent.boot"]
     assert len(caplog.records) == len(lines)
     assert lines.count("fetched") == 2
@@ -207,5 +237,7 @@ def test_the_name_of_a_logger(caplog: pytest.LogCaptureFixture, observers: list[
 def test_what_is_not_a_logger(wrong: Any) -> None:
     """It is refused at once: a run whose lines are lost would look as if it had none."""
     for make in (Context, phases.LogObserver, partial(phases.run, StubTask("a"))):
-        with pytest.raises(TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"):
+        with pytest.raises(
+            TypeError, match=r"logger is .*; it must be a logging.Logger, or the name of one"
+        ):
             make(logger=wrong)

@@ -160,7 +160,9 @@ def report_of_a_worker(error: Exception) -> Step:
 def test_a_pool_of_processes() -> None:
     """It raises the error of a run, returns reports, and survives an error that cannot be pickled."""
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
-        with pytest.raises(TaskFailed, match=r"work failed: OSError: .* full \(in work\)") as caught:
+        with pytest.raises(
+            TaskFailed, match=r"work failed: OSError: .* full \(in work\)"
+        ) as caught:
             pool.submit(run_in_a_worker, OSError(28, "full")).result()
         assert isinstance(caught.value.error, OSError)
         with pytest.raises(TaskFailed, match="work failed: PhasesError: RewordedError: x failed"):

@@ -15,7 +15,9 @@ from phases.testing import FakeClock, Recorder, StubTask
 
 
 def test_failures_of_other_steps() -> None:
-    """A failure that a task catches is not its own; that of a separate run inside it is, with its cause intact."""
+    """A failure that a task catches is not its own; that of a separate run inside it is, with its
+    cause intact.
+    """
 
     @phases.task("catches")
     def catches(ctx: Context) -> str:
@@ -30,7 +32,10 @@ def test_failures_of_other_steps() -> None:
         phases.execute(StubTask("elsewhere", errors=repeat(OSError("full"))), Context(observers=[]))
 
     report = phases.run(phases.serial(catches, passes), observers=[])
-    assert (report.find("catches").result, report.find("first").status) == ("went on after first", Status.FAILED)
+    assert (report.find("catches").result, report.find("first").status) == (
+        "went on after first",
+        Status.FAILED,
+    )
     [failure] = report.failures
     assert failure.path == ("serial", "passes")
     assert isinstance(failure.error, phases.TaskFailed)
@@ -69,7 +74,9 @@ def test_objects_that_are_not_tasks(candidate: object, words: str) -> None:
 
 @pytest.mark.parametrize("function", [_asynchronous, _yields])
 def test_functions_that_a_call_does_not_run(function: Callable[[Context], object]) -> None:
-    """An async function or a generator would be a step that is ok and did nothing, so it is refused."""
+    """An async function or a generator would be a step that is ok and did nothing, so it is
+    refused.
+    """
     make: Callable[..., object] = partial(FunctionTask, "a")
     for verb in ("do", "plan", "undo"):
         with pytest.raises(phases.InvalidTask, match="is async or a generator"):
@@ -77,7 +84,9 @@ def test_functions_that_a_call_does_not_run(function: Callable[[Context], object
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
-    """What an observer raises is logged, if that can be written, and affects neither tasks nor other observers."""
+    """What an observer raises is logged, if that can be written, and affects neither tasks nor
+    other observers.
+    """
 
     class BrokenLog(logging.Handler):
         def emit(self, _record: logging.LogRecord) -> None:
@@ -97,8 +106,12 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])
-@pytest.mark.parametrize("stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr)
-def test_a_task_that_raises_no_exception(stop: BaseException, group: Callable[..., phases.Task[object]]) -> None:
+@pytest.mark.parametrize(
+    "stop", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr
+)
+def test_a_task_that_raises_no_exception(
+    stop: BaseException, group: Callable[..., phases.Task[object]]
+) -> None:
     """What is not an Exception fails its task: execute raises it unchanged, run reports it, once."""
     seen, tree = Recorder(), group(StubTask("a", seconds=1, errors=repeat(stop)))
     with pytest.raises(type(stop)) as caught:
@@ -118,7 +131,9 @@ class _Unreadable(StubTask):
         raise ValueError("no such file")
 
 
-@pytest.mark.parametrize(("task", "clock"), [(StubTask("a"), FakeClock), (_Unreadable("a"), FakeClock())])
+@pytest.mark.parametrize(
+    ("task", "clock"), [(StubTask("a"), FakeClock), (_Unreadable("a"), FakeClock())]
+)
 def test_errors_around_the_task(task: StubTask, clock: FakeClock) -> None:
     """What a clock raises, or a property of the task, is an error in the report, too."""
     report = phases.run(task, clock=clock, observers=[])

@@ -81,7 +81,9 @@ class Program:
 @pytest.mark.linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_run(number: signal.Signals) -> None:
-    """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the signal."""
+    """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the
+    signal.
+    """
     task = "phases.serial(phases.parallel(wait, wait, name='both'), StubTask('next'))"
     code, out, err = Program(RUN.format(task=task), ready=2).end(number)
     assert code == 128 + number
@@ -106,9 +108,14 @@ def test_a_second_signal_interrupts_nothing() -> None:
 
 @pytest.mark.linux
 def test_an_ignored_signal_stays_ignored() -> None:
-    """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps ignoring it."""
+    """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
+    ignoring it.
+    """
     code = "report = phases.run(deaf); print(report.status)"
-    assert Program(code, prefix=("env", "--ignore-signal=INT")).end(signal.SIGINT)[:2] == (0, "ok\n")
+    assert Program(code, prefix=("env", "--ignore-signal=INT")).end(signal.SIGINT)[:2] == (
+        0,
+        "ok\n",
+    )
 
 
 @pytest.mark.linux
@@ -127,7 +134,9 @@ def test_a_log_that_fails_does_not_cost_a_signal() -> None:
 
 @pytest.mark.linux
 def test_execute_handles_no_signal() -> None:
-    """Under execute Ctrl-C raises KeyboardInterrupt: other threads are stopped and waited for, and steps have ends."""
+    """Under execute Ctrl-C raises KeyboardInterrupt: other threads are stopped and waited for, and
+    steps have ends.
+    """
     code = """
         import threading
         try:
@@ -175,9 +184,11 @@ class OwnError(Exception):
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_at_every_line(signum: int) -> None:
-    """A signal at any line of a run cancels it; each step that starts has its end; no thread is left; handlers work again.
+    """A signal at any line of a run cancels it; each step that starts has its end; no thread is
+    left; handlers work again.
 
-    Ctrl-C raises nothing while it is handled. What the program's own handler raises is raised after the end of the run.
+    Ctrl-C raises nothing while it is handled. What the program's own handler raises is raised after
+    the end of the run.
     """
 
     def raises(_number: int, _frame: object) -> None:
@@ -195,7 +206,9 @@ def test_a_signal_at_every_line(signum: int) -> None:
             with at:
                 report = phases.run(phases.serial(task, task), observers=[seen])
         except KeyboardInterrupt:
-            assert not at.is_handled or seen.ends[-1][0] == "serial", at.place  # just before it is restored
+            assert not at.is_handled or seen.ends[-1][0] == "serial", (
+                at.place
+            )  # just before it is restored
         except OwnError:
             cancelled += seen.ends[-1:] == [("serial", Status.CANCELLED)]
         else:
@@ -218,7 +231,9 @@ def test_a_signal_at_every_line(signum: int) -> None:
 
 @pytest.mark.linux
 def test_a_storm_of_signals() -> None:
-    """Signals at any moment, also to handlers that raise: each step that starts ends once, and no thread is left."""
+    """Signals at any moment, also to handlers that raise: each step that starts ends once, and no
+    thread is left.
+    """
     code = """
         import signal, threading
         from phases.testing import Recorder

@@ -24,9 +24,13 @@ class Result:
 def report() -> Step:
     """The report of a run with every kind of outcome."""
     task = phases.serial(
-        phases.retry(StubTask("download", Result(), seconds=2, errors=[OSError("busy")]), delay=1, jitter=0),
+        phases.retry(
+            StubTask("download", Result(), seconds=2, errors=[OSError("busy")]), delay=1, jitter=0
+        ),
         phases.parallel(
-            StubTask("unpack", seconds=3, errors=[OSError("disk full")]), StubTask("pull", seconds=9), name="prepare"
+            StubTask("unpack", seconds=3, errors=[OSError("disk full")]),
+            StubTask("pull", seconds=9),
+            name="prepare",
         ),
         StubTask("start"),
         name="bootstrap",
@@ -74,9 +78,13 @@ def test_results_and_errors_are_data_and_stand_once() -> None:
     """A result, and the data of an error, are in the JSON once, at their task."""
     tasks = [StubTask("t", result) for result in (DiskError(), Result(), "image.raw", (1, "b"))]
     skip, fail = StubTask("skip", phases.Skip("why")), StubTask("x", errors=[DiskError()])
-    document = phases.run(phases.serial(phases.serial(*tasks), skip, fail), observers=[]).to_mapping()
+    document = phases.run(
+        phases.serial(phases.serial(*tasks), skip, fail), observers=[]
+    ).to_mapping()
     inner, skipped, failed = cast("list[dict[str, Any]]", document["children"])
-    assert [document["result"], inner["result"], skipped["result"], document["details"]] == [None] * 4
+    assert [document["result"], inner["result"], skipped["result"], document["details"]] == [
+        None
+    ] * 4
     results = [child["result"] for child in inner["children"]]
     assert results == [DATA, {"routes": 3, "changed": True}, "image.raw", [1, "b"]]
     assert (failed["error"], failed["details"]) == ("DiskError", DATA)
@@ -94,13 +102,22 @@ def test_odd_results_and_errors() -> None:
         to_mapping = log_fields = __str__
 
     odd = [float("nan"), {1: {"set"}, ("a", "b"): b"bytes"}, circle, Shy(), "\ud800"]
-    ends = StubTask("a", odd), StubTask("b", Shy()), StubTask("c", errors=[OSError("\x1b[2J\ud800")])
-    assert "Shy: <Shy that cannot be printed>" in str(phases.run(StubTask("d", errors=[Shy()]), observers=[]))
+    ends = (
+        StubTask("a", odd),
+        StubTask("b", Shy()),
+        StubTask("c", errors=[OSError("\x1b[2J\ud800")]),
+    )
+    assert "Shy: <Shy that cannot be printed>" in str(
+        phases.run(StubTask("d", errors=[Shy()]), observers=[])
+    )
     step = phases.run(phases.serial(*ends), observers=[])
     first, second, _ = json.loads(step.to_json())["children"]
     assert first["result"][:2] == ["nan", {"1": ["set"], "('a', 'b')": "b'bytes'"}]
     assert first["result"][3:] == ["<Shy that cannot be described: RuntimeError: half>", "\ud800"]
-    assert (second["status"], second["fields"]) == ("ok", {"log_fields_error": "RuntimeError: half"})
+    assert (second["status"], second["fields"]) == (
+        "ok",
+        {"log_fields_error": "RuntimeError: half"},
+    )
     assert "\\x1b[2J\\ud800" in str(step)
 
 
@@ -108,20 +125,34 @@ def test_a_step_is_found_by_name() -> None:
     """A step is found by name or by the end of its path."""
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
-    with pytest.raises(KeyError, match="there is no step 'ull'; the steps are bootstrap, bootstrap/download"):
+    with pytest.raises(
+        KeyError, match="there is no step 'ull'; the steps are bootstrap, bootstrap/download"
+    ):
         report().find("ull")
 
 
 def test_exit_codes_of_a_report() -> None:
     """The exit code is 0 after success, also if there was nothing to do, and 1 after a failure."""
     ends = [None, phases.Skip("nothing to do")], [OSError(), phases.Cancelled("enough")]
-    assert [phases.run(StubTask("a", result), observers=[]).exit_code for result in ends[0]] == [0, 0]
+    assert [phases.run(StubTask("a", result), observers=[]).exit_code for result in ends[0]] == [
+        0,
+        0,
+    ]
     assert phases.run(StubTask("a"), observers=[]).failures == ()
-    assert [phases.run(StubTask("a", errors=[error]), observers=[]).exit_code for error in ends[1]] == [1, 1]
+    assert [
+        phases.run(StubTask("a", errors=[error]), observers=[]).exit_code for error in ends[1]
+    ] == [1, 1]
 
 
 def test_durations_in_words() -> None:
     """A duration has some digits, and is never shown as 60 seconds or 1000 milliseconds."""
-    words = {0: "0 ms", 0.012: "12 ms", 0.999_4: "999 ms", 0.999_6: "1.00 s", 3.254: "3.25 s", 59.994: "59.99 s"}
+    words = {
+        0: "0 ms",
+        0.012: "12 ms",
+        0.999_4: "999 ms",
+        0.999_6: "1.00 s",
+        3.254: "3.25 s",
+        59.994: "59.99 s",
+    }
     words |= {59.996: "1 min 00 s", 135: "2 min 15 s", 3725: "62 min 05 s"}
     assert {seconds: seconds_in_words(seconds) for seconds in words} == words

@@ -1,4 +1,5 @@
-"""Read by mypy with all other files, not run: what is a task for a type checker, what is none, and its result.
+"""Read by mypy with all other files, not run: what is a task for a type checker, what is none, and
+its result.
 
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
@@ -40,9 +41,12 @@ assert_type(phases.execute(AttrsTask("a")), int)
 assert_type(phases.execute(function), float)
 assert_type(phases.execute(phases.retry(AttrsTask("a"))), int)
 assert_type(phases.execute(phases.deadline(phases.retry(function, on=OSError), 5)), float)
-assert_type(phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip)
 assert_type(
-    phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))), tuple[object, ...]
+    phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip
+)
+assert_type(
+    phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))),
+    tuple[object, ...],
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 

@@ -1,6 +1,8 @@
-"""The programs of the host that the boot scripts use: one of several awks, and an `ip` of any version.
+"""The programs of the host that the boot scripts use: one of several awks, and an `ip` of any
+version.
 
-Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_TREES names some (systemd.py).
+Other versions of `ip` are in the trees of other distributions, if HOSTROUTING_TREES names some
+(systemd.py).
 """
 
 import shutil
@@ -20,19 +22,29 @@ TREES = [THIS_HOST, *trees()]
 
 
 def put_before(
-    script: str, directory: Path, tools: Mapping[str, str] | None = None, *, awk: str = "", tree: Path = THIS_HOST
+    script: str,
+    directory: Path,
+    tools: Mapping[str, str] | None = None,
+    *,
+    awk: str = "",
+    tree: Path = THIS_HOST,
 ) -> str:
-    """A boot script that finds these programs first, the awk with this name, and the `ip` of this tree.
+    """A boot script that finds these programs first, the awk with this name, and the `ip` of this
+    tree.
 
     Each value of `tools` is a body in bash, which can call the usual programs.
     """
     # busybox decides by its name which program it is.
     bodies = {"awk": f'exec -a awk {shutil.which(awk)} "$@"'} if awk else {}
     bodies |= {"ip": f'exec chroot {tree} ip "$@"'} if tree != Path("/") else {}
-    bodies |= {name: f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}" for name, body in (tools or {}).items()}
+    bodies |= {
+        name: f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}" for name, body in (tools or {}).items()
+    }
     if "awk" in bodies:
         options = "" if awk == "mawk" else "[[ $1 != -W ]] || shift 2\n"
-        bodies["mawk"] = f"{options}{bodies['awk']}"  # which the scripts prefer, with options that only it has
+        bodies["mawk"] = (
+            f"{options}{bodies['awk']}"  # which the scripts prefer, with options that only it has
+        )
     place = directory / "tools"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

@@ -1,4 +1,6 @@
-"""A fake host as azure-vnet leaves it: a live pod behind azv1, and dead pods, whose networks another CNI manages now."""
+"""A fake host as azure-vnet leaves it: a live pod behind azv1, and dead pods, whose networks
+another CNI manages now.
+"""
 
 import json
 from typing import Any
@@ -28,11 +30,18 @@ MACS = {
     "azv1": "aa:aa:aa:aa:aa:01",
 }
 PEERS = {"azv1": LIVE}
-NEIGHBOURS = tuple(Neighbour(f"10.1.0.{last}", mac, "azure0") for last, mac in ((5, DEAD), (9, LIVE)))
+NEIGHBOURS = tuple(
+    Neighbour(f"10.1.0.{last}", mac, "azure0") for last, mac in ((5, DEAD), (9, LIVE))
+)
 KEPT_RULES = (*NODE_RULES, *pod_rules("10.1.0.9", LIVE), *pod_rules("fd00::9", LIVE))
-STALE_RULES = (*pod_rules("10.1.0.5", DEAD), *pod_rules("fd00::5", DEAD), *pod_rules("10.1.0.6", OTHER)) * 2
+STALE_RULES = (
+    *pod_rules("10.1.0.5", DEAD),
+    *pod_rules("fd00::5", DEAD),
+    *pod_rules("10.1.0.6", OTHER),
+) * 2
 STALE_ROUTES = tuple(
-    Route.to(to, dev=dev, protocol=4, metric=7) for to, dev in (("10.1.0.5/32", "azure0"), ("10.1.0.7/32", "azv2"))
+    Route.to(to, dev=dev, protocol=4, metric=7)
+    for to, dev in (("10.1.0.5/32", "azure0"), ("10.1.0.7/32", "azv2"))
 )
 
 
@@ -48,14 +57,20 @@ def config(**changed: Any) -> HostRoutingConfig:
 
 def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
     """A state file with one pod."""
-    pod = {"HostIfName": device, "MacAddress": mac, "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips]}
+    pod = {
+        "HostIfName": device,
+        "MacAddress": mac,
+        "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips],
+    }
     network = {"Networks": {"azure": {"Endpoints": {"a-eth0": pod}}}}
     return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
 
 
 @attrs.frozen(kw_only=True)
 class AzureHost(FakeHost):
-    """A fake host with the rules for Ethernet frames and the link layer that the clean-up asks, too."""
+    """A fake host with the rules for Ethernet frames and the link layer that the clean-up asks,
+    too.
+    """
 
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
@@ -63,7 +78,9 @@ class AzureHost(FakeHost):
 
 def task(config: HostRoutingConfig, *, host: AzureHost) -> CleanStaleAzureVnet:
     """The clean-up of this host."""
-    return CleanStaleAzureVnet(config, host=host, ebtables=host.ebtables, link_layer=host.link_layer)
+    return CleanStaleAzureVnet(
+        config, host=host, ebtables=host.ebtables, link_layer=host.link_layer
+    )
 
 
 def host(**changed: Any) -> AzureHost:

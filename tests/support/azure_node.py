@@ -1,10 +1,12 @@
-"""A node in bridge mode that azure-vnet has left to another CNI, in private network namespaces, with real packets.
+"""A node in bridge mode that azure-vnet has left to another CNI, in private network namespaces,
+with real packets.
 
     fabric eth0 ───── eth0 node azure0 ─── azv… ───── eth0 pod of azure-vnet
     10.1.0.1, fd00::1      10.1.0.4    └── lxc… ───── eth0 pod of the other CNI
 
-azure0 has the node's addresses and eth0's MAC address. The fabric works like a cloud's: it sends every frame for a pod to
-the node's MAC address. ebtables on the node rewrites that to the pod's. To the other CNI's pods the node has routes.
+azure0 has the node's addresses and eth0's MAC address. The fabric works like a cloud's: it sends
+every frame for a pod to the node's MAC address. ebtables on the node rewrites that to the pod's. To
+the other CNI's pods the node has routes.
 """
 
 import socket
@@ -36,7 +38,9 @@ def mac_of(number: int) -> str:
 
 
 class State(NamedTuple):
-    """Everything that a clean-up may change, as the host's programs print it, without the kernel's own routes."""
+    """Everything that a clean-up may change, as the host's programs print it, without the kernel's
+    own routes.
+    """
 
     rules: tuple[str, ...]
     neighbours: tuple[str, ...]
@@ -52,8 +56,9 @@ class AzureNode:
         self.fabric, self.node = (stack.enter_context(private_namespace()) for _ in range(2))
         self.pods: dict[str, Namespace] = {}
         self.files = FakeFiles()
-        # A veth that is a port of the bridge counts as a pod's, so eth0 is a macvlan that receives all frames of a veth.
-        # If both ends of a veth have the same index, Linux may take a second to notice that the other end is up.
+        # A veth that is a port of the bridge counts as a pod's, so eth0 is a macvlan that receives
+        # all frames of a veth. If both ends of a veth have the same index, Linux may take a second
+        # to notice that the other end is up.
         self.fabric.batch(
             [
                 f"link add eth0 index 900 address {_FABRIC_MAC} type veth peer name wire netns {self.node.path}",
@@ -68,7 +73,10 @@ class AzureNode:
                 f"link add azure0 address {NODE_MAC} type bridge forward_delay 0",
                 "link set eth0 master azure0 up",
                 *_up("azure0", *_NODE),
-                *(f"neigh add {ip} lladdr {_FABRIC_MAC} dev azure0 nud permanent" for ip in _FABRIC),
+                *(
+                    f"neigh add {ip} lladdr {_FABRIC_MAC} dev azure0 nud permanent"
+                    for ip in _FABRIC
+                ),
                 *(f"route add default via {ip} dev azure0" for ip in _FABRIC),
             ]
         )
@@ -79,7 +87,9 @@ class AzureNode:
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
         """Add what azure-vnet adds in bridge mode for a pod with these addresses, except the veth."""
         add_rules(self.node, [rule for ip in ips for rule in pod_rules(ip, mac) * times])
-        self.node.batch(f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip)
+        self.node.batch(
+            f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip
+        )
 
     def bridge_pod(self, name: str, mac: str, *ips: str) -> None:
         """Create a pod of azure-vnet in bridge mode, with its veth, rules and neighbours."""
@@ -91,26 +101,44 @@ class AzureNode:
         """Create a pod of the other CNI, with a route to each address."""
         self._pod(name, f"lxc{name}", mac, _GATEWAY_MAC, *ips)
         self.node.batch(
-            [f"link set lxc{name} address {_GATEWAY_MAC}", *(f"route add {ip} dev lxc{name}" for ip in ips)]
+            [
+                f"link set lxc{name} address {_GATEWAY_MAC}",
+                *(f"route add {ip} dev lxc{name}" for ip in ips),
+            ]
         )
-        self.node.batch(f"neigh replace {ip} lladdr {mac} dev lxc{name} nud permanent" for ip in ips)
+        self.node.batch(
+            f"neigh replace {ip} lladdr {mac} dev lxc{name} nud permanent" for ip in ips
+        )
 
     def _pod(self, name: str, dev: str, mac: str, gateway: str, *ips: str) -> None:
-        """Create a pod behind this device, with the gateway's MAC address; the fabric sends its packets to the node."""
+        """Create a pod behind this device, with the gateway's MAC address; the fabric sends its
+        packets to the node.
+        """
         pod = self.pods[name] = self._stack.enter_context(private_namespace())
         self.node.batch([f"link add {dev} type veth peer name eth0 address {mac} netns {pod.path}"])
         self.node.batch([f"link set {dev} up"])
-        pod.batch([*_up("eth0", *ips), *(f"neigh add {ip} lladdr {gateway} dev eth0 nud permanent" for ip in _FABRIC)])
-        self.fabric.batch(f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips)
+        pod.batch(
+            [
+                *_up("eth0", *ips),
+                *(f"neigh add {ip} lladdr {gateway} dev eth0 nud permanent" for ip in _FABRIC),
+            ]
+        )
+        self.fabric.batch(
+            f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips
+        )
 
     def _socket(self, host: Namespace, ip: str) -> socket.socket:
         with host.inside():
-            made = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM)
+            made = socket.socket(
+                socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM
+            )
         return self._stack.enter_context(made)
 
     @contextmanager
     def stream(self, name: str, ip: str) -> Iterator[Counter[str]]:
-        """Send a datagram a millisecond from the fabric to the pod until the block ends, then count what arrived."""
+        """Send a datagram a millisecond from the fabric to the pod until the block ends, then count
+        what arrived.
+        """
         receiver, sender = self._socket(self.pods[name], ip), self._socket(self.fabric, ip)
         receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
         receiver.settimeout(_PATIENCE)
@@ -141,9 +169,13 @@ class AzureNode:
         return bool(counted["arrived"])
 
     def _task(self, **settings: Any) -> CleanStaleAzureVnet:
-        """The task, with the kernel and ebtables of the calling thread's namespace, and files in memory."""
+        """The task, with the kernel and ebtables of the calling thread's namespace, and files in
+        memory.
+        """
         host = Host(files=self.files, manager=FakeManager())
-        section = AzureVnetCleanupConfig(**{"managed": ["10.1.0.0/16", "fd00::/64"], "dry_run": False, **settings})
+        section = AzureVnetCleanupConfig(
+            **{"managed": ["10.1.0.0/16", "fd00::/64"], "dry_run": False, **settings}
+        )
         return CleanStaleAzureVnet(HostRoutingConfig(azure_vnet_cleanup=section), host=host)
 
     def plan(self) -> CleanupPlan:
@@ -162,7 +194,11 @@ class AzureNode:
         """What the host's programs print."""
         rules = self.node.run("ebtables-nft-save").stdout.splitlines()
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
-        routes = [line for option in "46" for line in self.node.ip(f"-{option}", "route").stdout.splitlines()]
+        routes = [
+            line
+            for option in "46"
+            for line in self.node.ip(f"-{option}", "route").stdout.splitlines()
+        ]
         return State(
             tuple(rule.removeprefix("-A ") for rule in rules if rule.startswith("-A ")),
             tuple(sorted(line.strip() for line in neighbours)),
@@ -173,5 +209,8 @@ class AzureNode:
 def _up(dev: str, *addresses: str) -> list[str]:
     return [
         f"link set {dev} up",
-        *(f"address add {ip}/{64 if ':' in ip else 16} dev {dev}{' nodad' if ':' in ip else ''}" for ip in addresses),
+        *(
+            f"address add {ip}/{64 if ':' in ip else 16} dev {dev}{' nodad' if ':' in ip else ''}"
+            for ip in addresses
+        ),
     ]

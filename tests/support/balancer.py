@@ -1,15 +1,17 @@
-"""A load balancer, a node and a pod: three private network namespaces in a row, real sockets and real packets.
+"""A load balancer, a node and a pod: three private network namespaces in a row, real sockets and
+real packets.
 
     balancer eth0 ──────────── eth0 node pod0 ──────────── eth0 pod
     fe80::1234:5678:9abc            fe80::4                2001:db8:2::9
     fe80::b                         2001:db8:1::4
     2001:db8:1::b                   2001:db8:2::1
 
-The balancer probes from its first address. The node forwards; its default route is the balancer's second address, and
-the pod's is the node. Checksums are not left to hardware, so the receiver drops a packet with a wrong checksum.
+The balancer probes from its first address. The node forwards; its default route is the balancer's
+second address, and the pod's is the node. Checksums are not left to hardware, so the receiver drops
+a packet with a wrong checksum.
 
-The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and when the ping is
-answered, everything before it has been handled.
+The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and
+when the ping is answered, everything before it has been handled.
 """
 
 import ctypes
@@ -30,7 +32,9 @@ OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11
 NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"
 POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
-"""No host has this address: the balancer sends its packets to the node, and the node's rules decide what to do."""
+"""No host has this address: the balancer sends its packets to the node, and the node's rules decide
+what to do.
+"""
 
 _PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
@@ -69,15 +73,29 @@ def laboratory() -> Iterator[Lab]:
         made.balancer.batch(
             [
                 *_with_addresses("eth0", PROBE, OWN, OWN_GLOBAL),
-                *(f"route add {there} via {NODE_LINK_LOCAL} dev eth0" for there in (f"{POD}/64", SERVICE)),
+                *(
+                    f"route add {there} via {NODE_LINK_LOCAL} dev eth0"
+                    for there in (f"{POD}/64", SERVICE)
+                ),
             ]
         )
-        made.pod.batch([*_with_addresses("eth0", POD, "fe80::9"), f"route add default via {POD_GATEWAY}"])
-        for host, devices in ((made.balancer, ["eth0"]), (made.node, ["eth0", "pod0"]), (made.pod, ["eth0"])):
+        made.pod.batch(
+            [*_with_addresses("eth0", POD, "fe80::9"), f"route add default via {POD_GATEWAY}"]
+        )
+        for host, devices in (
+            (made.balancer, ["eth0"]),
+            (made.node, ["eth0", "pod0"]),
+            (made.pod, ["eth0"]),
+        ):
             for dev in devices:
                 _compute_checksums(host, dev)
-        # In this order: when forwarding is enabled while accept_ra is 1, Linux deletes advertised routers.
-        for path, value in (("conf/eth0/accept_ra", 2), ("conf/all/forwarding", 1), ("icmp/ratelimit", 0)):
+        # In this order: when forwarding is enabled while accept_ra is 1, Linux deletes advertised
+        # routers.
+        for path, value in (
+            ("conf/eth0/accept_ra", 2),
+            ("conf/all/forwarding", 1),
+            ("icmp/ratelimit", 0),
+        ):
             made.node.sysctl(f"ipv6/{path}", value)
         yield made
 
@@ -105,7 +123,9 @@ def nft(host: Namespace, commands: str) -> None:
 def open_socket(
     host: Namespace, kind: socket.SocketKind, address: str, *, port: int = 0, protocol: int = 0
 ) -> socket.socket:
-    """A socket of the host with this address, by eth0 if it is link-local. Its operations have a timeout."""
+    """A socket of the host with this address, by eth0 if it is link-local. Its operations have a
+    timeout.
+    """
     with host.inside():
         made = socket.socket(socket.AF_INET6, kind, protocol)
         scope = socket.if_nametoindex("eth0") if address.startswith("fe80:") else 0
@@ -160,7 +180,9 @@ class Capture:
         return tuple(packets)
 
     def first(self, wanted: Callable[[Packet], bool]) -> Packet:
-        """Wait for the first packet that is wanted; skip others. Raises TimeoutError if none arrives."""
+        """Wait for the first packet that is wanted; skip others. Raises TimeoutError if none
+        arrives.
+        """
         end = time.monotonic() + _PATIENCE
         while True:
             self._wire.settimeout(max(0.001, end - time.monotonic()))

@@ -1,4 +1,6 @@
-"""Child processes: for what a test must not do in its own process, and for programs that run beside it."""
+"""Child processes: for what a test must not do in its own process, and for programs that run beside
+it.
+"""
 
 import ctypes
 import os
@@ -18,7 +20,9 @@ _LONGEST = 300.0  # seconds: no test fails because the machine is busy
 
 
 def answer_of(server: ForkContext | ForkServerContext, work: Callable[..., T], *given: object) -> T:
-    """Call this in a child process of the server's kind. Returns what it returns, and raises what it raises."""
+    """Call this in a child process of the server's kind. Returns what it returns, and raises what
+    it raises.
+    """
     ours, theirs = server.Pipe(duplex=False)
     error: BaseException | None
     value: T
@@ -50,9 +54,13 @@ def in_child(work: Callable[[], T]) -> T:
 
 @contextmanager
 def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
-    """A program that runs until the block ends, or for this many seconds at most; yields its id and its output."""
+    """A program that runs until the block ends, or for this many seconds at most; yields its id and
+    its output.
+    """
     words = ["timeout", "--foreground", "--kill-after=1", str(seconds), *command]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
         assert child.stdout is not None
         try:
             yield child.pid, child.stdout

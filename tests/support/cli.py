@@ -37,7 +37,11 @@ class Said(NamedTuple):
 
 
 def say(
-    *words: str, host: Host | None = None, kernel: FakeKernel | None = None, stdin: bytes = b"", **environment: str
+    *words: str,
+    host: Host | None = None,
+    kernel: FakeKernel | None = None,
+    stdin: bytes = b"",
+    **environment: str,
 ) -> Said:
     """Run one command line on a fake host."""
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))

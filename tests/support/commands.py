@@ -1,4 +1,6 @@
-"""Converts values to `ip` commands, and creates devices in a namespace, for the tests against a kernel."""
+"""Converts values to `ip` commands, and creates devices in a namespace, for the tests against a
+kernel.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +15,10 @@ from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-ENCAPS = {"encap ip6": "encap ip6 id 7 dst fd00:99::9", "encap seg6": "encap seg6 mode encap segs fd00:99::9"}
+ENCAPS = {
+    "encap ip6": "encap ip6 id 7 dst fd00:99::9",
+    "encap seg6": "encap seg6 mode encap segs fd00:99::9",
+}
 """By what is read of a route: the words that add it."""
 
 
@@ -29,17 +34,26 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
     words = [f"route append {route.type} {route.prefix} table {route.table} metric {route.metric}"]
     words += [f"tos {route.tos:#x}"] if route.tos else []
     words.append(f"proto {route.protocol}")
-    hops = [f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}" for hop in route.next_hops]
+    hops = [
+        f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}"
+        for hop in route.next_hops
+    ]
     hops = [" ".join([*(ENCAPS[word] for word in route.unread), hop]) for hop in hops]
     weights = [f"weight {hop.weight}" for hop in route.next_hops]
-    words += hops if len(hops) == 1 else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
+    words += (
+        hops
+        if len(hops) == 1
+        else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
+    )
     words += [f"mtu {route.mtu}"] if route.mtu else []
     words += [f"advmss {route.advmss}"] if route.advmss else []
     return " ".join(words)
 
 
 def ports(*names: str) -> list[str]:
-    """The commands for devices that are up. Each is one end of a veth, and has no link-local address of Linux."""
+    """The commands for devices that are up. Each is one end of a veth, and has no link-local
+    address of Linux.
+    """
     ends = [(name, f"peer-{name}"[:15]) for name in names]  # Linux takes no longer name
     return [
         *(f"link add {name} type veth peer name {peer}" for name, peer in ends),
@@ -49,7 +63,9 @@ def ports(*names: str) -> list[str]:
 
 
 def commands_of(kernel: FakeKernel) -> list[str]:
-    """The commands that make a host like this one; every device becomes one end of a veth, and IPv6 is left out."""
+    """The commands that make a host like this one; every device becomes one end of a veth, and IPv6
+    is left out.
+    """
     host = kernel.snapshot(family=4)
     return [
         "link set lo up",
@@ -59,7 +75,11 @@ def commands_of(kernel: FakeKernel) -> list[str]:
             for address in host.addresses
             if address.dev != "lo" and address.ip.version == 4
         ),
-        *(route_command(route, onlink="") for route in host.routes if route.protocol != PROTOCOL_KERNEL),
+        *(
+            route_command(route, onlink="")
+            for route in host.routes
+            if route.protocol != PROTOCOL_KERNEL
+        ),
         *(rule_command(rule) for rule in host.rules if rule not in default_rules(4)),
     ]
 
@@ -85,11 +105,18 @@ _DEFAULTS = {
         ["default nexthop via fe80::1 dev eth0 weight 2 nexthop via fe80::2 dev eth1"],
         ["default dev wg0 metric 5", "default via fe80::1 dev eth0 metric 9"],
         ["default via fe80::1 dev eth0 proto ra", "default via fe80::2 dev eth1 proto ra"],
-        ["default via fe80::1 dev eth0 metric 5", "default via fe80::2 dev eth1 metric 9", "default dev ib0 metric 12"],
+        [
+            "default via fe80::1 dev eth0 metric 5",
+            "default via fe80::2 dev eth1 metric 9",
+            "default dev ib0 metric 12",
+        ],
         ["default via fe80::1 dev eth0", "default dev eth1 pref high"],
         ["default dev eth1 pref low", "default dev eth0"],
         ["default via fe80::7 dev eth0 proto 213", "default via fe80::1 dev eth0 metric 2000"],
-        ["default from fd00:99::/64 via fe80::1 dev eth0 metric 5", "default via fe80::2 dev eth0 metric 9"],
+        [
+            "default from fd00:99::/64 via fe80::1 dev eth0 metric 5",
+            "default via fe80::2 dev eth0 metric 9",
+        ],
         ["default via fe80::1 dev eth0", "default via fe80::2 dev ib0 table 100"],
         ["default via fe80::1 dev eth0 table 100"],
         ["unreachable default", "default via fe80::1 dev eth0 metric 2000"],
@@ -100,11 +127,14 @@ _DEFAULTS = {
 
 def default_routes(family: int) -> st.SearchStrategy[list[str]]:
     """The commands that add the default routes of a host, which are often one by eth0."""
-    return st.sampled_from(_DEFAULTS[family]).map(lambda routes: [f"route append {route}" for route in routes])
+    return st.sampled_from(_DEFAULTS[family]).map(
+        lambda routes: [f"route append {route}" for route in routes]
+    )
 
 
 def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:
-    """Create the devices, give eth0 an address of each family, and remove the carrier of the devices in `lost`.
+    """Create the devices, give eth0 an address of each family, and remove the carrier of the
+    devices in `lost`.
 
     Routes by ib0 are ignored while it has no carrier, and eth1 is in a group of its own.
     """
@@ -117,15 +147,21 @@ def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[
 
 @contextmanager
 def fabric_host() -> Iterator[Namespace]:
-    """The typical host: eth0 has the default route, and the fabric's ib0 has a connected 172.16.0.0/16."""
+    """The typical host: eth0 has the default route, and the fabric's ib0 has a connected
+    172.16.0.0/16.
+    """
     with private_namespace() as private:
         furnish(private)
-        private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
+        private.batch(
+            ["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"]
+        )
         yield private
 
 
 def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
-    """Remove the carrier of these devices, and wait until the kernel has updated its routes, which it does a little later."""
+    """Remove the carrier of these devices, and wait until the kernel has updated its routes, which
+    it does a little later.
+    """
     lost = [*names]
     namespace.batch(f"link set peer-{name} down" for name in lost)
     shown = [f"link show {name}" for name in lost]

@@ -1,7 +1,8 @@
-"""A host with machines and a real systemd, configured by hostrouting itself, in its image or while it runs.
+"""A host with machines and a real systemd, configured by hostrouting itself, in its image or while
+it runs.
 
-Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. The image is configured
-with `Host.offline`; on the running host the command line runs inside it.
+Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. The
+image is configured with `Host.offline`; on the running host the command line runs inside it.
 """
 
 import json
@@ -67,7 +68,9 @@ ExecStart=/etc/test-network.sh
 
 
 def config(*routes: StaticRoute, mode: str | None = None) -> HostRoutingConfig:
-    """A configuration with these static routes, and the check of the cluster's network in this mode."""
+    """A configuration with these static routes, and the check of the cluster's network in this
+    mode.
+    """
     check = expect(*([CIDR] if mode else []), mode=mode)
     return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check)
 
@@ -86,20 +89,28 @@ def host(
 ) -> Iterator[System]:
     """A booted host whose image the tasks have prepared, and then `finish`.
 
-    If `is_late`, its default route is added later than its devices: in each boot when `LET_ROUTE` exists. `then` are the
-    commands that follow it.
+    If `is_late`, its default route is added later than its devices: in each boot when `LET_ROUTE`
+    exists. `then` are the commands that follow it.
     """
     network = "/etc/systemd/system/test-network.service"
 
     def furnish(root: str) -> None:
         if image is not None:
-            phases.execute(Configure(image, host=Host.offline(root), wait=0), phases.Context(observers=[]))
+            phases.execute(
+                Configure(image, host=Host.offline(root), wait=0), phases.Context(observers=[])
+            )
         finish(Path(root))
 
     with booted(
         {network: _NETWORK_UNIT.format(type="exec" if is_late else "oneshot"), **(more or {})},
-        scripts={"/etc/test-network.sh": _NETWORK.format(late=_LATE if is_late else "", then=then), **(scripts or {})},
-        links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network, **(links or {})},
+        scripts={
+            "/etc/test-network.sh": _NETWORK.format(late=_LATE if is_late else "", then=then),
+            **(scripts or {}),
+        },
+        links={
+            "/etc/systemd/system/sysinit.target.wants/test-network.service": network,
+            **(links or {}),
+        },
         machines=machines,
         furnish=furnish,
     ) as system:
@@ -108,7 +119,9 @@ def host(
             yield system
         except BaseException:
             # Shown with the failure of the test.
-            sys.stdout.write(system.run("journalctl", "--quiet", "--boot", "--output=cat", "--lines=200").stdout)
+            sys.stdout.write(
+                system.run("journalctl", "--quiet", "--boot", "--output=cat", "--lines=200").stdout
+            )
             raise
 
 
@@ -154,10 +167,16 @@ def await_start(system: System, name: str = "kube1") -> bool:
     shown: dict[str, str] = {}
 
     def has_ended() -> bool:
-        done = system.run("systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service")
+        done = system.run(
+            "systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service"
+        )
         shown.update({"Job": "", "ActiveState": ""})
         shown.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
-        return shown["Job"] in {"", "0"} and shown["ActiveState"] in {"active", "inactive", "failed"}
+        return shown["Job"] in {"", "0"} and shown["ActiveState"] in {
+            "active",
+            "inactive",
+            "failed",
+        }
 
     wait_for(f"the start of {name} to end", has_ended)
     return shown["ActiveState"] == "active"
@@ -176,9 +195,11 @@ def pid(system: System, name: str = "kube1") -> int:
 def end(system: System, name: str = "kube1") -> None:
     """Kill the machine if it is running: while it boots, it does not respond to a request to stop.
 
-    Its first process is killed. systemd-nspawn notices that, and removes what would prevent the next start.
+    Its first process is killed. systemd-nspawn notices that, and removes what would prevent the
+    next start.
     """
-    # systemd-machined's file about the machine, and the machine's control group: to look at them starts no process.
+    # systemd-machined's file about the machine, and the machine's control group: to look at them
+    # starts no process.
     unit = f"systemd-nspawn@{name}.service"
     known = system.outside(f"/run/systemd/machines/{name}")
     group = system.outside(f"/sys/fs/cgroup/machine.slice/{unit}")
@@ -187,13 +208,17 @@ def end(system: System, name: str = "kube1") -> None:
             [leader] = re.findall(r"^LEADER=(\d+)$", known.read_text(), re.MULTILINE)
             system.run("kill", "-KILL", leader)
         wait_for("the machine to be forgotten", lambda: not (known.exists() or group.exists()))
-    wait_for("the machine to end", lambda: system.show(unit, "ActiveState") in {"inactive", "failed"})
+    wait_for(
+        "the machine to end", lambda: system.show(unit, "ActiveState") in {"inactive", "failed"}
+    )
     system.run("systemctl", "reset-failed", unit)
 
 
 def markers(system: System) -> set[str]:
     """The markers that exist."""
-    return {path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None}
+    return {
+        path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None
+    }
 
 
 def ours(system: System, family: int = 4) -> list[str]:

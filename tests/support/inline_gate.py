@@ -6,7 +6,11 @@ from pathlib import Path
 from hostrouting.boot.units import DROP_IN
 from tests.support.systemd import PROJECT
 
-GATE, GUARD, STEPS = "/etc/hostrouting/gate.sh", "/etc/hostrouting/guard.sh", "/etc/hostrouting/gate.d"
+GATE, GUARD, STEPS = (
+    "/etc/hostrouting/gate.sh",
+    "/etc/hostrouting/guard.sh",
+    "/etc/hostrouting/gate.d",
+)
 COMMAND = """trap "exit 255" EXIT; . "$0\""""
 """What bash runs as the condition of a gated unit."""
 
@@ -20,10 +24,17 @@ def asset(name: str) -> str:
     return (PROJECT / "hostrouting/boot/assets" / name).read_text()
 
 
-def gate_text(*, required: str = "10-a", wanted: str = "", limit: int = 75, paths: Path | None = None) -> str:
-    """gate.sh with these lists of steps and this limit in seconds; `paths` is the folder that has its etc and run."""
+def gate_text(
+    *, required: str = "10-a", wanted: str = "", limit: int = 75, paths: Path | None = None
+) -> str:
+    """gate.sh with these lists of steps and this limit in seconds; `paths` is the folder that has
+    its etc and run.
+    """
     text = asset("gate.sh")
-    changes = {"required=() wanted=()": f"required=({required}) wanted=({wanted})", "limit=75": f"limit={limit}"}
+    changes = {
+        "required=() wanted=()": f"required=({required}) wanted=({wanted})",
+        "limit=75": f"limit={limit}",
+    }
     if paths:
         changes["etc=/etc/hostrouting run=/run/hostrouting"] = f"etc={paths}/etc run={paths}/run"
     for old, new in changes.items():
@@ -33,9 +44,16 @@ def gate_text(*, required: str = "10-a", wanted: str = "", limit: int = 75, path
 
 
 def gate_files(
-    *units: str, steps: Mapping[str, str] | None = None, required: str = "10-a", wanted: str = "", limit: int = 75
+    *units: str,
+    steps: Mapping[str, str] | None = None,
+    required: str = "10-a",
+    wanted: str = "",
+    limit: int = 75,
 ) -> dict[str, str]:
     """The files of a host whose units are gated, by default with one step that waits for nobody."""
-    files = {GATE: gate_text(required=required, wanted=wanted, limit=limit), GUARD: asset("guard.sh")}
+    files = {
+        GATE: gate_text(required=required, wanted=wanted, limit=limit),
+        GUARD: asset("guard.sh"),
+    }
     files |= {f"{STEPS}/{name}.sh": text for name, text in (steps or {"10-a": STEP}).items()}
     return files | {f"/etc/systemd/system/{unit}.d/00-host-routing.conf": DROP_IN for unit in units}

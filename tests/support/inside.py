@@ -1,8 +1,8 @@
 """Command lines of this project that run inside a booted system, or inside a machine's namespaces.
 
-The Python of an older distribution is too old for the library, and does not have its dependencies. So this host's Python
-runs them, in a process that has imported everything before it enters the namespaces. Importing takes a second: each is a
-fork of a server that has done so.
+The Python of an older distribution is too old for the library, and does not have its dependencies.
+So this host's Python runs them, in a process that has imported everything before it enters the
+namespaces. Importing takes a second: each is a fork of a server that has done so.
 """
 
 import multiprocessing
@@ -21,10 +21,19 @@ import phases
 from hostrouting.cli import main
 from tests.support.children import answer_of, enter_namespaces
 
-# Modules that are imported only when they are first needed, by the library and by the modules that it imports. If one is
-# missing from this list, a command fails with its name, because the file does not exist inside the system.
+# Modules that are imported only when they are first needed, by the library and by the modules that
+# it imports. If one is missing from this list, a command fails with its name, because the file does
+# not exist inside the system.
 _LATER = (
-    *("concurrent.futures", "encodings.ascii", "encodings.idna", "encodings.latin_1", "fcntl", "json", "linecache"),
+    *(
+        "concurrent.futures",
+        "encodings.ascii",
+        "encodings.idna",
+        "encodings.latin_1",
+        "fcntl",
+        "json",
+        "linecache",
+    ),
     "pytest",  # which may be the program that runs the tests
 )
 # The process namespace, which is the last, applies only to processes that are forked afterwards.
@@ -32,7 +41,9 @@ _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
 
 def _make_the_folder_for_sockets() -> None:
-    """Have multiprocessing's sockets in /tmp: the path of a socket has at most 107 bytes, and TMPDIR may be longer."""
+    """Have multiprocessing's sockets in /tmp: the path of a socket has at most 107 bytes, and
+    TMPDIR may be longer.
+    """
     usual = tempfile.gettempdir()
     tempfile.tempdir = "/tmp"  # noqa: S108  multiprocessing makes a folder of its own there, once
     multiprocessing.util.get_temp_dir()
@@ -53,14 +64,20 @@ def _server() -> ForkServerContext:
     return server
 
 
-def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a `hostrouting` command line in this process's namespaces; return its output and exit status."""
+def carry_out(
+    leader: int, words: tuple[str, ...], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a `hostrouting` command line in this process's namespaces; return its output and exit
+    status.
+    """
     return subprocess.CompletedProcess(
         ("hostrouting", *words), *answer_of(_server(), _command_line, leader, words, environment)
     )
 
 
-def _command_line(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str, str]:
+def _command_line(
+    leader: int, words: tuple[str, ...], environment: dict[str, str]
+) -> tuple[int, str, str]:
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
     outputs = [os.memfd_create(name) for name in ("out", "err")]
     pid = os.fork()
@@ -85,5 +102,7 @@ def _command_line(leader: int, words: tuple[str, ...], environment: dict[str, st
         sys.stderr.flush()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    out, err = (os.pread(output, 1 << 30, 0).decode("utf-8", "surrogateescape") for output in outputs)
+    out, err = (
+        os.pread(output, 1 << 30, 0).decode("utf-8", "surrogateescape") for output in outputs
+    )
     return code, out, err

@@ -1,4 +1,6 @@
-"""A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs in it cannot affect the host."""
+"""A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs
+in it cannot affect the host.
+"""
 
 import os
 import subprocess
@@ -16,9 +18,9 @@ from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = commands_of(h200())
-# If the process of the test is killed, its end of the pipe is closed, and cat ends.
-# Of /etc only the loader's cache and the links of Debian's alternatives, such as awk, are needed. /run is empty, so no
-# systemd is found.
+# If the process of the test is killed, its end of the pipe is closed, and cat ends. Of /etc only
+# the loader's cache and the links of Debian's alternatives, such as awk, are needed. /run is empty,
+# so no systemd is found.
 _SETUP = """
 mount --make-rprivate / && kept=$(mktemp -d) && { cp -a /etc/ld.so.cache /etc/alternatives "$kept" || true; } 2>/dev/null
 mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp -a "$kept"/* /etc
@@ -35,25 +37,39 @@ class Machine(Namespace):
         self.enter = (*self.enter, "--mount")
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl` need only the network.
+        # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl`
+        # need only the network.
         return completed([*self.enter, *words], **options)
 
     def command(self, *words: str) -> list[str]:
         """The command that runs a `hostrouting` command line in the machine."""
         return [*self.enter, sys.executable, "-m", "hostrouting", *words]
 
-    def hostrouting(self, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """Run a command line in the machine; with `before`, as a new process that those words start."""
+    def hostrouting(
+        self, *words: str, before: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command line in the machine; with `before`, as a new process that those words
+        start.
+        """
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
             return carry_out(self.pid, words, environment)
-        return completed([*self.enter, *before, sys.executable, "-m", "hostrouting", *words], env=environment, cwd="/")
+        return completed(
+            [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
+            env=environment,
+            cwd="/",
+        )
 
     def shell(self, script: str) -> str:
         """Run a bash script in the machine; return its output."""
         done = completed(
             [*self.enter, "bash", "-c", script],
-            env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT), "PYTHON": sys.executable},
+            env={
+                **os.environ,
+                "LC_ALL": "C.UTF-8",
+                "PYTHONPATH": str(ROOT),
+                "PYTHON": sys.executable,
+            },
             cwd="/",
             check=True,
         )

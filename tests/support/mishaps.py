@@ -1,7 +1,9 @@
-"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd or the kernel refuses.
+"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd or
+the kernel refuses.
 
-Every effect on the host is recorded in one list, and one of them can raise instead: writing, linking and removing
-files, taking the lock, calls of the manager, changes of routes, and loads of nftables.
+Every effect on the host is recorded in one list, and one of them can raise instead: writing,
+linking and removing files, taking the lock, calls of the manager, changes of routes, and loads of
+nftables.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +30,11 @@ def full(event: str) -> BaseException:
     """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return HostError(f"cannot {verb} {path}: No space left on device; free some space", what="file", target=path)
+        return HostError(
+            f"cannot {verb} {path}: No space left on device; free some space",
+            what="file",
+            target=path,
+        )
     if verb == "route":
         return BackendError(f"the kernel did not answer a {event}", kind="timeout")
     if verb == "nft":
@@ -59,7 +65,9 @@ class Mishaps:
         """The function that is called before each effect."""
         self.watch(event)
         self.events.append(event)
-        if len(self.events) == self.nth or (self.error is killed and 0 < self.nth < len(self.events)):
+        if len(self.events) == self.nth or (
+            self.error is killed and 0 < self.nth < len(self.events)
+        ):
             raise self.error(event)
 
 

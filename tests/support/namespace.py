@@ -1,7 +1,8 @@
 """A private network namespace of the real kernel, configured with `ip`.
 
-Nothing here can affect the host's own namespace: every command enters the private one, and before the first command it
-is checked that this is a different one. Packets can only reach other private namespaces (`balancer`).
+Nothing here can affect the host's own namespace: every command enters the private one, and before
+the first command it is checked that this is a different one. Packets can only reach other private
+namespaces (`balancer`).
 """
 
 import json
@@ -24,8 +25,14 @@ from tests.support.waiting import wait_for
 
 _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp"}
 _PORTS = (("sport", "sport"), ("dport", "dport"), ("tun_id", "tun_id"))
-_ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
-# The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
+_ACTIONS: dict[str, RuleAction] = {
+    "1": "to_table",
+    "6": "blackhole",
+    "7": "unreachable",
+    "8": "prohibit",
+}
+# The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its
+# route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
 _SETTINGS = {
@@ -40,9 +47,13 @@ _SETTINGS = {
     "ipv6/conf/default/ignore_routes_with_linkdown": 0,
     "ipv6/conf/default/use_tempaddr": 0,
 }
-"""What changes routes or addresses by itself: each value under /proc/sys/net is the default of Linux."""
+"""What changes routes or addresses by itself: each value under /proc/sys/net is the default of
+Linux.
+"""
 HASH_SEED = os.environ.get("HOSTROUTING_HASH_SEED")
-"""The seed of the hash by which Linux chooses one of several next hops, if Linux is not to make one up at each boot."""
+"""The seed of the hash by which Linux chooses one of several next hops, if Linux is not to make one
+up at each boot.
+"""
 
 
 @contextmanager
@@ -71,7 +82,9 @@ class Namespace:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Until the block ends, this thread is in the namespace; processes, threads and sockets from that time stay there."""
+        """Until the block ends, this thread is in the namespace; processes, threads and sockets
+        from that time stay there.
+        """
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             enter_namespaces(self.path)
@@ -82,9 +95,13 @@ class Namespace:
 
     def ip(self, *arguments: str, lines: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run `ip`; `lines` are its standard input, for `-batch -`."""
-        return self._program("ip", *arguments, input="".join(f"{line}\n" for line in lines), timeout=200)
+        return self._program(
+            "ip", *arguments, input="".join(f"{line}\n" for line in lines), timeout=200
+        )
 
-    def batch(self, lines: Iterable[str], *, family: int | None = None, force: bool = False) -> None:
+    def batch(
+        self, lines: Iterable[str], *, family: int | None = None, force: bool = False
+    ) -> None:
         """Run `ip` commands; if one fails, raise an error, unless told to continue."""
         options = [f"-{family}"] * bool(family) + ["-force"] * force
         lines = tuple(lines)
@@ -97,9 +114,13 @@ class Namespace:
             wait_for("the kernel to use the new IPv6 addresses", self._uses_addresses)
 
     def _has_told_of_carriers(self) -> bool:
-        """Whether the kernel has reported every new carrier, which happens a little later, by an event of its own."""
+        """Whether the kernel has reported every new carrier, which happens a little later, by an
+        event of its own.
+        """
         links = json.loads(self.ip("-j", "link").stdout)
-        return all(link["operstate"] in {"UP", "UNKNOWN"} for link in links if "LOWER_UP" in link["flags"])
+        return all(
+            link["operstate"] in {"UP", "UNKNOWN"} for link in links if "LOWER_UP" in link["flags"]
+        )
 
     def _uses_addresses(self) -> bool:
         """Whether every address without a test for duplicates has its local route.
@@ -108,7 +129,9 @@ class Namespace:
         """
         links = json.loads(self.ip("-6", "-j", "address", "show", "up").stdout or "[]")
         local = ("route", "show", "table", "all", "type", "local")
-        delivered = {route["dst"] for route in json.loads(self.ip("-6", "-j", *local).stdout or "[]")}
+        delivered = {
+            route["dst"] for route in json.loads(self.ip("-6", "-j", *local).stdout or "[]")
+        }
         for link in links:
             if "LOWER_UP" not in link.get("flags", ()):
                 continue
@@ -123,19 +146,27 @@ class Namespace:
             Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
     def forget_the_hosts_settings(self) -> None:
-        """Set what a host may hand on to its namespaces, by net.core.devconf_inherit_init_net, as Linux has it."""
+        """Set what a host may hand on to its namespaces, by net.core.devconf_inherit_init_net, as
+        Linux has it.
+        """
         with self.inside():
             for path, value in _SETTINGS.items():
                 Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
         if HASH_SEED:
             self.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
 
-    def run(self, *command: str, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in the namespace, with this input, and these environment variables added to the usual ones."""
+    def run(
+        self, *command: str, text: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in the namespace, with this input, and these environment variables added to
+        the usual ones.
+        """
         return self._program(*command, input=text, env={**os.environ, **environment}, timeout=60)
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program. It starts in the namespace: nsenter would take as long as most of these programs."""
+        """Run a program. It starts in the namespace: nsenter would take as long as most of these
+        programs.
+        """
         with self.inside():
             return completed(words, **options)
 
@@ -151,7 +182,11 @@ class Namespace:
     def addresses(self) -> tuple[Address, ...]:
         """All addresses, by device."""
         done = self.ip("-N", "-j", "address")
-        return tuple(_address(entry, link["ifname"]) for link in json.loads(done.stdout) for entry in link["addr_info"])
+        return tuple(
+            _address(entry, link["ifname"])
+            for link in json.loads(done.stdout)
+            for entry in link["addr_info"]
+        )
 
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""
@@ -164,7 +199,9 @@ class Namespace:
         return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
 
     def get(self, family: int, queries: Iterable[str]) -> list[Route | str]:
-        """For each query of `ip route get fibmatch`, the route that decides, or the kernel's error message."""
+        """For each query of `ip route get fibmatch`, the route that decides, or the kernel's error
+        message.
+        """
         lines = [f"route get fibmatch {query}" for query in queries]
         done = self.ip(f"-{family}", "-force", "-N", "-j", "-d", "-batch", "-", lines=lines)
         errors: dict[int, str] = {}
@@ -237,10 +274,17 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         nexthop_id=entry.get("nhid"),
         source=Prefix.parse(f"{entry['from']}") if "from" in entry else None,
         preference=entry.get("pref", "medium"),
-        # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
+        # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first
+        # one after.
         expired=entry["expires"] <= 0 if "expires" in entry else None,
         unread=tuple(
-            sorted({f"encap {hop['encap']}" for hop in (entry, *entry.get("nexthops", ())) if "encap" in hop})
+            sorted(
+                {
+                    f"encap {hop['encap']}"
+                    for hop in (entry, *entry.get("nexthops", ()))
+                    if "encap" in hop
+                }
+            )
         ),
     )
 
@@ -250,14 +294,17 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         if entry.get(name, "all") == "all":
             return None
         width = 32 if family == 4 else 128
-        return Prefix.of(ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False))
+        return Prefix.of(
+            ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False)
+        )
 
     marked = "fwmark" in entry
     return Rule(
         family=family,
         priority=entry["priority"],
         action=next(
-            (word for word in ("goto", "nop") if word in entry), _ACTIONS.get(entry.get("action", "1"), "blackhole")
+            (word for word in ("goto", "nop") if word in entry),
+            _ACTIONS.get(entry.get("action", "1"), "blackhole"),
         ),
         table=int(entry.get("table", 0)),
         target=entry.get("goto"),
@@ -276,7 +323,13 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
 
 def _others(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The selectors that a rule has as text, in the words and in the order of `ip rule`."""
-    for word, key in (("tos", "tos"), ("oif", "oif"), ("uidrange", "uid"), ("ipproto", "ipproto"), *_PORTS):
+    for word, key in (
+        ("tos", "tos"),
+        ("oif", "oif"),
+        ("uidrange", "uid"),
+        ("ipproto", "ipproto"),
+        *_PORTS,
+    ):
         if key in entry:
             text = str(entry[key]).removeprefix("ipproto-")
             yield word, _PROTOCOLS.get(text, text) if word == "ipproto" else text

@@ -1,6 +1,8 @@
-"""What a test needs of the machine: root, or a program. Where one is missing, the test is skipped and the summary says how to get it.
+"""What a test needs of the machine: root, or a program. Where one is missing, the test is skipped
+and the summary says how to get it.
 
-As a script it prints the Debian packages that this machine lacks: `python3 tests/support/needs.py`. It needs Python alone.
+As a script it prints the Debian packages that this machine lacks: `python3 tests/support/needs.py`.
+It needs Python alone.
 """
 
 import os
@@ -28,7 +30,9 @@ PACKAGES = {
 }
 """The programs that the tests use, and the Debian package that contains each."""
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
-"""Where programs are: a user's PATH has none of the administrator's, and many of them serve a user, too."""
+"""Where programs are: a user's PATH has none of the administrator's, and many of them serve a user,
+too.
+"""
 
 
 def absent(names: Iterable[str]) -> list[str]:
@@ -40,7 +44,10 @@ def absent(names: Iterable[str]) -> list[str]:
 def _is_missing(name: str) -> bool:
     if name == "root":
         words = ["unshare", "--mount", "--net", "true"]  # in a container, root often may not
-        return os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode != 0
+        return (
+            os.geteuid() != 0
+            or subprocess.run(words, capture_output=True, check=False).returncode != 0
+        )
     if name.startswith("/dev/"):
         return not os.path.exists(name)
     assert name in PACKAGES, f"tests/support/needs.py does not know {name}"
@@ -56,10 +63,14 @@ def require(*names: str) -> None:
 
 
 def advice(reasons: Iterable[str]) -> Iterator[str]:
-    """A line for each reason of a skip, the most frequent first, and one with the packages that are missing."""
+    """A line for each reason of a skip, the most frequent first, and one with the packages that are
+    missing.
+    """
     counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
     yield from (f"{number:5d} skipped: {reason}" for reason, number in counted.most_common())
-    if packages := {PACKAGES[name] for reason in counted for name in PACKAGES if f" {name}," in f"{reason},"}:
+    if packages := {
+        PACKAGES[name] for reason in counted for name in PACKAGES if f" {name}," in f"{reason},"
+    }:
         yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
 
 

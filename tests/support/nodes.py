@@ -1,7 +1,8 @@
-"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about one small block of addresses.
+"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about one
+small block of addresses.
 
-Where everything is in 64 addresses, random routes often nest, repeat and refuse each other, and every address can be
-asked. Devices have the kinds that they have in the field.
+Where everything is in 64 addresses, random routes often nest, repeat and refuse each other, and
+every address can be asked. Devices have the kinds that they have in the field.
 """
 
 from ipaddress import ip_address
@@ -32,7 +33,9 @@ _OTHERS = [
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
-_UNBOUND = {family: [Prefix(family, 0, width_of(family)), Prefix(family, 0, 8)] for family in (4, 6)}
+_UNBOUND = {
+    family: [Prefix(family, 0, width_of(family)), Prefix(family, 0, 8)] for family in (4, 6)
+}
 """By family: sources around the address that IPv4 compares while a packet has no source."""
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
@@ -76,14 +79,24 @@ def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Ro
     routes = [Route(Prefix.of(ip), (NextHop(dev),), table=TABLE_LOCAL, type="local", protocol=2)]
     if network.length < width:
         source = ip if family == 4 else None
-        routes.append(Route(network, (NextHop(dev),), protocol=2, metric=0 if family == 4 else 256, prefsrc=source))
+        routes.append(
+            Route(
+                network,
+                (NextHop(dev),),
+                protocol=2,
+                metric=0 if family == 4 else 256,
+                prefsrc=source,
+            )
+        )
     return Address(ip=ip, length=network.length, dev=dev), routes
 
 
 @st.composite
 def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
-    hop = NextHop(draw(st.sampled_from(devs)), gateway=draw(st.sampled_from([None, _GATEWAY[family]])))
+    hop = NextHop(
+        draw(st.sampled_from(devs)), gateway=draw(st.sampled_from([None, _GATEWAY[family]]))
+    )
     return Route(
         draw(prefixes(family)),
         () if kind in _PATHLESS else (hop,),

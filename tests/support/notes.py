@@ -1,4 +1,6 @@
-"""The notes on an exception, as a typed value: type checkers know of `__notes__` from Python 3.11 on only."""
+"""The notes on an exception, as a typed value: type checkers know of `__notes__` from Python 3.11
+on only.
+"""
 
 
 def notes_of(error: BaseException) -> list[str]:

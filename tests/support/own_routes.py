@@ -1,4 +1,5 @@
-"""Routes of ours and of another program with the keys of wanted ones, on a host with eth0 and eth1: for plan and apply.
+"""Routes of ours and of another program with the keys of wanted ones, on a host with eth0 and eth1:
+for plan and apply.
 
 In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
 """
@@ -27,7 +28,10 @@ PREFIXES = {
 }
 EVERY = [*PREFIXES[IPV4], *PREFIXES[IPV6]]
 HOPS = {
-    family: [*(NextHop("eth0", gateway=as_ip(f"{net}{number}")) for number in (1, 2, 3)), NextHop("eth1")]
+    family: [
+        *(NextHop("eth0", gateway=as_ip(f"{net}{number}")) for number in (1, 2, 3)),
+        NextHop("eth1"),
+    ]
     for family, net in ((IPV4, "10.0.0."), (IPV6, "fd00:99::"))
 }
 _METRICS = st.sampled_from([0, 5])
@@ -48,7 +52,9 @@ def wishes() -> st.SearchStrategy[list[StaticRoute]]:
 
     def of(family: int) -> st.SearchStrategy[StaticRoute]:
         gateways = st.sampled_from([*(hop.gateway for hop in HOPS[family][:3]), None])
-        return st.builds(StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, st.none(), _METRICS)
+        return st.builds(
+            StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, st.none(), _METRICS
+        )
 
     return st.lists(_some(of), max_size=5, unique_by=lambda wish: wish.key)
 
@@ -59,16 +65,28 @@ def configured(*routes: StaticRoute) -> HostRoutingConfig:
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:
-    """Routes in the order in which they are added: default routes, in IPv6 by one or two routers, and some others."""
+    """Routes in the order in which they are added: default routes, in IPv6 by one or two routers,
+    and some others.
+    """
 
     def of(family: int) -> st.SearchStrategy[Route]:
         owners = st.sampled_from([OURS, OURS, FOREIGN])
-        return st.builds(entry, st.sampled_from(PREFIXES[family]), st.sampled_from(HOPS[family]), _METRICS, owners)
+        return st.builds(
+            entry,
+            st.sampled_from(PREFIXES[family]),
+            st.sampled_from(HOPS[family]),
+            _METRICS,
+            owners,
+        )
 
     one, two, three = (entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])
-    ipv6 = st.sampled_from([one._replace(next_hops=(*one.next_hops, *two.next_hops)), one, two, three])
+    ipv6 = st.sampled_from(
+        [one._replace(next_hops=(*one.next_hops, *two.next_hops)), one, two, three]
+    )
     ipv4 = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
-    return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, st.lists(_some(of), max_size=7))
+    return st.builds(
+        lambda route, routes: [ipv4, route, *routes], ipv6, st.lists(_some(of), max_size=7)
+    )
 
 
 def fake() -> FakeKernel:
@@ -82,24 +100,35 @@ def fake() -> FakeKernel:
 
 
 def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
-    """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default routes."""
+    """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default
+    routes.
+    """
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
     while there := [route for route in backend.snapshot().routes if route.prefix in every]:
         hops = [route.next_hops if route.prefix.family == IPV6 else (None,) for route in there]
-        each = [(route, hop) for route, next_hops in zip(there, hops, strict=True) for hop in next_hops]
+        each = [
+            (route, hop) for route, next_hops in zip(there, hops, strict=True) for hop in next_hops
+        ]
         backend.change(
-            RouteRequest("delete", route if hop is None else entry(route.prefix, hop, route.metric, protocol))
+            RouteRequest(
+                "delete", route if hop is None else entry(route.prefix, hop, route.metric, protocol)
+            )
             for route, hop in each
             for protocol in (OURS, FOREIGN, 9)
         )
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
-        completed(["ip", "-force", "-batch", "-"], input="".join(f"{route_command(it, '')}\n" for it in routes))
+        completed(
+            ["ip", "-force", "-batch", "-"],
+            input="".join(f"{route_command(it, '')}\n" for it in routes),
+        )
     else:
         backend.change(RouteRequest("append", route) for route in routes)
 
 
 def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """By key the routes to the prefixes: protocol and next hops; the order of IPv6 next hops means nothing."""
+    """By key the routes to the prefixes: protocol and next hops; the order of IPv6 next hops means
+    nothing.
+    """
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in snapshot.routes:
         if route.prefix in EVERY:
@@ -114,10 +143,14 @@ def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]
     owned_hops = set()
     for route in (route for route in backend.snapshot().routes if route.prefix in EVERY):
         if route.prefix.family == IPV4:
-            owned_hops |= {(route.key, hop) for hop in route.next_hops if route.protocol == protocol}
+            owned_hops |= {
+                (route.key, hop) for hop in route.next_hops if route.protocol == protocol
+            }
             continue
         for hop in route.next_hops:
-            [outcome] = backend.change([RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))])
+            [outcome] = backend.change(
+                [RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))]
+            )
             owned_hops |= {(route.key, hop)} if outcome.ok else set()
     return owned_hops
 

@@ -42,4 +42,6 @@ def router_advertisement(*, lifetime: int) -> bytes:
 
 def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
     """A neighbour solicitation for the address, from this hardware address."""
-    return struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
+    return (
+        struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
+    )

@@ -1,6 +1,8 @@
-"""A program that tries what a sandbox should refuse, and prints the result of each attempt as one line of JSON.
+"""A program that tries what a sandbox should refuse, and prints the result of each attempt as one
+line of JSON.
 
-The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may succeed (the tests).
+The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may
+succeed (the tests).
 """
 
 from __future__ import annotations
@@ -50,9 +52,21 @@ def _run(*command: str) -> None:
 def attempts(other: int) -> dict[str, Callable[[], None]]:
     """The attempts; `other` is a process of another unit."""
     by_name: dict[str, Callable[[], None]] = {}
-    for folder in ("/etc", "/etc/hostrouting", "/run", "/usr", "/var/lib", "/run/aks-flex-node", "/run/hostrouting"):
+    for folder in (
+        "/etc",
+        "/etc/hostrouting",
+        "/run",
+        "/usr",
+        "/var/lib",
+        "/run/aks-flex-node",
+        "/run/hostrouting",
+    ):
         by_name[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
-    for path in ("/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", f"/proc/{other}/oom_score_adj"):
+    for path in (
+        "/proc/sys/net/ipv4/ip_forward",
+        "/proc/sysrq-trigger",
+        f"/proc/{other}/oom_score_adj",
+    ):
         by_name[f"change {path}"] = lambda path=path: _change(path)  # type: ignore[misc]
     return by_name | {
         "read /root": lambda: _read("/root"),
@@ -64,7 +78,9 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
         "firewall": lambda: _socket(socket.AF_NETLINK, socket.SOCK_RAW, 12),
         "route get": lambda: _run("ip", "route", "get", "10.0.0.1"),
         "route add": lambda: _run("ip", "route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
-        "another user": lambda: os.setuid(1000),  # last, because every attempt after it would be refused
+        "another user": lambda: os.setuid(
+            1000
+        ),  # last, because every attempt after it would be refused
     }
 
 

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hostrouting.boot.scripts import render_static_routes_script
-from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    ProbeRewriteConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.model.prefix import IPV4
 from tests.support.awks import AWKS, put_before
 from tests.support.check_script import command
@@ -32,9 +37,13 @@ def words(
     `tools` replace the usual programs; `before` is done first, with mounts of its own.
     """
     wanted = tuple(wanted)
-    config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite or ProbeRewriteConfig())
+    config = HostRoutingConfig(
+        StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite or ProbeRewriteConfig()
+    )
     script = directory / "static-routes.sh"
-    script.write_text(put_before(render_static_routes_script(config), directory, tools, awk=awk, tree=tree))
+    script.write_text(
+        put_before(render_static_routes_script(config), directory, tools, awk=awk, tree=tree)
+    )
     # A test may signal all its processes.
     return ["setsid", "--wait", *command(script, "kubelet.service", str(wait), before=before)]
 
@@ -42,10 +51,18 @@ def words(
 class Ran:
     """One run of the script: its exit status, and its output."""
 
-    def __init__(self, namespace: Namespace, wanted: Iterable[StaticRoute], directory: Path, **options: object) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        wanted: Iterable[StaticRoute],
+        directory: Path,
+        **options: object,
+    ) -> None:
         """Render the script and run it; the options are those of `words`."""
         done = namespace.run(*words(wanted, directory, **options))  # type: ignore[arg-type]  # they are passed on
-        self.changes = [*map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))]
+        self.changes = [
+            *map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))
+        ]
         said = re.sub("<6>static-routes: changed routes: .*\n", "", done.stderr)
         self.said = re.sub(r"(gave up after |waiting \()[0-9]+", r"\1N", said)
         self.status, self.lines = done.returncode, self.said.splitlines()

@@ -1,11 +1,15 @@
-"""Sections of a configuration from texts, without types: the constructors read texts and lists as well."""
+"""Sections of a configuration from texts, without types: the constructors read texts and lists as
+well.
+"""
 
 from typing import Any
 
 from hostrouting.config.settings import RouteOverlapConfig, StaticRoute
 
 
-def static(destination: Any, gateway: Any = None, dev: str | None = None, metric: int = 0) -> StaticRoute:
+def static(
+    destination: Any, gateway: Any = None, dev: str | None = None, metric: int = 0
+) -> StaticRoute:
     """A static route; its destination and gateway are texts."""
     return StaticRoute(str(destination), gateway, dev, metric)  # type: ignore[arg-type]
 

@@ -9,7 +9,9 @@ Answer: TypeAlias = "Ended | str | BaseException | list[Ended]"
 
 
 class Programs:
-    """Programs with prepared answers; a list is given in order, and its last one repeated. Others are not installed."""
+    """Programs with prepared answers; a list is given in order, and its last one repeated. Others
+    are not installed.
+    """
 
     def __init__(self, **answers: Answer) -> None:
         """Answers by `key`; a string is the output of a program that ends well."""
@@ -22,13 +24,19 @@ class Programs:
         return words[0].replace("-", "_")
 
     def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        timeout: float,
+        text: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> Ended:
         """See Run."""
         assert 0 < timeout <= 30
         self.asked.append((words, text))
         self.environment = environment or {}
-        answer = self.answers.get(self.key(*words), FileNotFoundError(2, "No such file or directory"))
+        answer = self.answers.get(
+            self.key(*words), FileNotFoundError(2, "No such file or directory")
+        )
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
         if isinstance(answer, BaseException):

@@ -1,13 +1,16 @@
-"""A real systemd, booted in half a second on a temporary copy of this host's files, with real nested machines.
+"""A real systemd, booted in half a second on a temporary copy of this host's files, with real
+nested machines.
 
-It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a tmpfs over a read-only
-view of the host's, and everything ends with the block, even if the test run is killed.
+It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a
+tmpfs over a read-only view of the host's, and everything ends with the block, even if the test run
+is killed.
 
-Other versions of systemd are booted from other trees: root file systems of other distributions, as `make roots` creates
-them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
-this host's files; with several in HOSTROUTING_TREES, each test that is marked `releases` boots one after the other
-(tests/system/conftest.py), and tests of the boot scripts use the `ip` of any (awks.py). The command line of hostrouting
-runs in all of them in the same way, with this host's Python (inside.py).
+Other versions of systemd are booted from other trees: root file systems of other distributions, as
+`make roots` creates them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names
+the tree that every test boots instead of this host's files; with several in HOSTROUTING_TREES, each
+test that is marked `releases` boots one after the other (tests/system/conftest.py), and tests of
+the boot scripts use the `ip` of any (awks.py). The command line of hostrouting runs in all of them
+in the same way, with this host's Python (inside.py).
 """
 
 import os
@@ -24,7 +27,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def this_tree() -> Path:
-    """The tree that is booted if no other is given: this host's own files, or what HOSTROUTING_TREE names now."""
+    """The tree that is booted if no other is given: this host's own files, or what HOSTROUTING_TREE
+    names now.
+    """
     return Path(os.environ.get("HOSTROUTING_TREE") or "/")
 
 
@@ -60,7 +65,9 @@ BindReadOnly=/usr
 
 def trees() -> list[Path]:
     """The root file systems that HOSTROUTING_TREES names, with colons between them."""
-    return [Path(tree).resolve() for tree in os.environ.get("HOSTROUTING_TREES", "").split(":") if tree]
+    return [
+        Path(tree).resolve() for tree in os.environ.get("HOSTROUTING_TREES", "").split(":") if tree
+    ]
 
 
 class System:
@@ -86,7 +93,9 @@ class System:
         place.symlink_to(target)
 
     def add_machine(self, name: str) -> None:
-        """Create a machine that `machinectl start` can boot, with the system's programs but not its settings."""
+        """Create a machine that `machinectl start` can boot, with the system's programs but not its
+        settings.
+        """
         for directory in ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "root"):
             self.outside(f"/var/lib/machines/{name}/{directory}").mkdir(parents=True)
         for directory in ("bin", "sbin", "lib", "lib64"):
@@ -97,7 +106,8 @@ class System:
         self.lay(f"{etc}/passwd", "root:x:0:0:root:/root:/bin/sh\n")
         self.lay(f"{etc}/group", "root:x:0:\n")
         self.lay(f"{etc}/systemd/system-preset/00-nothing.preset", "disable *\n")
-        # Its systemd starts no unit: whatever those did would be the distribution's work, and most of a start's time.
+        # Its systemd starts no unit: whatever those did would be the distribution's work, and most
+        # of a start's time.
         self.lay(f"{etc}/systemd/system/default.target", "[Unit]\nDefaultDependencies=no\n")
         self.lay(f"/etc/systemd/nspawn/{name}.nspawn", MACHINE_SETTINGS)
 
@@ -107,16 +117,22 @@ class System:
         stdin.flush()
         self._await_boot(0)
 
-    def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, stdin: str = "", timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
         words = ["nsenter", f"--target={self.leader}", "--all", "--", *command]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout, input=stdin)
+        return subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=timeout, input=stdin
+        )
 
     def must(self, *command: str) -> str:
         """The output of a program that must succeed."""
         done = self.run(*command)
         if done.returncode:
-            raise AssertionError(f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}")
+            raise AssertionError(
+                f"{' '.join(command)} failed ({done.returncode}): {done.stdout}{done.stderr}"
+            )
         return done.stdout
 
     def show(self, unit: str, name: str) -> str:
@@ -126,7 +142,9 @@ class System:
     def journal(self, unit: str) -> str:
         """The log of a unit since the boot."""
         return self.must(
-            "sh", "-c", f"journalctl --sync && exec journalctl --quiet --boot --output=cat --unit='{unit}'"
+            "sh",
+            "-c",
+            f"journalctl --sync && exec journalctl --quiet --boot --output=cat --unit='{unit}'",
         )
 
     def read(self, path: str) -> str | None:
@@ -166,13 +184,19 @@ class System:
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
-            return self.run("systemctl", "is-system-running").stdout.strip() not in {"", "offline", "unknown"}
+            return self.run("systemctl", "is-system-running").stdout.strip() not in {
+                "",
+                "offline",
+                "unknown",
+            }
 
         try:
             wait_for("systemd to answer", found)
         except TimeoutError as error:
             console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
-            raise TimeoutError(f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}") from None
+            raise TimeoutError(
+                f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}"
+            ) from None
 
 
 @contextmanager
@@ -193,7 +217,10 @@ def booted(
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
     outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ["setpriv", "--pdeathsig", "KILL", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert outer.stdin is not None
     assert outer.stdout is not None
@@ -223,7 +250,9 @@ def booted(
 
 def _children(pid: int) -> list[int]:
     with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     return []
 
 
@@ -244,10 +273,14 @@ def _descendant(pid: int, name: str) -> int:
 
 
 def _is_cleared_away(group: str) -> bool:
-    """Remove the control groups of a system that has ended, unless the last of its processes have not quite ended."""
+    """Remove the control groups of a system that has ended, unless the last of its processes have
+    not quite ended.
+    """
     lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     groups = [Path(words[4]) / group for words in lines if words[words.index("-") + 1] == "cgroup2"]
-    for directory in (directory for group in groups for directory, _, _ in os.walk(group, topdown=False)):
+    for directory in (
+        directory for group in groups for directory, _, _ in os.walk(group, topdown=False)
+    ):
         with suppress(OSError):
             Path(directory).rmdir()
     return not any(group.exists() for group in groups)

@@ -19,7 +19,9 @@ REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
 HELD = "the files are installed: systemd-nspawn@.service will not start until the steps of the gate succeed"
 
 
-def config(*destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", **route: object) -> HostRoutingConfig:
+def config(
+    *destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", **route: object
+) -> HostRoutingConfig:
     """A configuration with these static routes and expected CIDRs."""
     routes = [{"destination": destination, **route} for destination in destinations]
     static = {"enabled": bool(routes), "routes": routes}
@@ -41,9 +43,15 @@ def configured(settings: HostRoutingConfig, *, kernel: FakeKernel | None = None)
 
 
 def failure_of(
-    call: Callable[..., object], *given: Any, of: type[Exception] = Exception, match: str | None = None, **named: Any
+    call: Callable[..., object],
+    *given: Any,
+    of: type[Exception] = Exception,
+    match: str | None = None,
+    **named: Any,
 ) -> Any:
-    """Call this, such as `run`, whose task fails because of an error of this class; return that error."""
+    """Call this, such as `run`, whose task fails because of an error of this class; return that
+    error.
+    """
     with pytest.raises(phases.TaskFailed, match=match) as caught:
         call(*given, **named)
     assert isinstance(caught.value.error, of)

@@ -13,8 +13,11 @@ from hostrouting.testing import FakeKernel, topologies
 from tests.support.sections import expect
 
 
-def host(interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()) -> Snapshot:
-    """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further routes.
+def host(
+    interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()
+) -> Snapshot:
+    """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further
+    routes.
 
     A device that is not in `links` is an ordinary one.
     """
@@ -36,7 +39,9 @@ def vm_with(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
     """The check of these CIDRs, or of the usual one."""
-    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), **section)))
+    return check_snapshot(
+        snapshot, HostRoutingConfig(route_overlap=expect(*(cidrs or ["172.16.0.0/16"]), **section))
+    )
 
 
 def marked_vm() -> FakeKernel:
@@ -51,5 +56,7 @@ def marked_vm() -> FakeKernel:
 def refusing() -> FakeKernel:
     """An H200 node with a rule that none of our routes can mend."""
     kernel = topologies.h200()
-    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
+    kernel.add_rule(
+        Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24"))
+    )
     return kernel

@@ -4,15 +4,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# No test should fail because the machine is busy; if an event is lost, the guard looks after 66 s at most.
+# No test should fail because the machine is busy; if an event is lost, the guard looks after 66 s
+# at most.
 _LONGEST = 200.0
 
 
 def wait_for(what: str, happened: Callable[[], object]) -> None:
     """Call `happened` until what it returns is true.
 
-    The pauses grow, and each is as long as the call before it: a call that starts a process would otherwise take the
-    processor from what is waited for.
+    The pauses grow, and each is as long as the call before it: a call that starts a process would
+    otherwise take the processor from what is waited for.
     """
     asked, pause = time.monotonic(), 0.001
     end = asked + _LONGEST
@@ -27,10 +28,13 @@ def wait_for(what: str, happened: Callable[[], object]) -> None:
 def await_file(path: Path, *, lines: int = 1) -> None:
     """Wait until the file has this many lines."""
     wait_for(
-        f"{path} to have {lines} lines", lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") >= lines
+        f"{path} to have {lines} lines",
+        lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") >= lines,
     )
 
 
 def leaving_word(path: Path, program: str) -> str:
-    """The body of a program that adds a line to this file when it is started, and then runs the usual program."""
+    """The body of a program that adds a line to this file when it is started, and then runs the
+    usual program.
+    """
     return f'echo >>{path}; exec {program} "$@"'

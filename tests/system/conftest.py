@@ -12,7 +12,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     for root in roots:
         if not (root / "usr/bin/systemctl").exists():
-            raise pytest.UsageError(f"HOSTROUTING_TREES: there is no systemd in {root}; install it: make roots")
+            raise pytest.UsageError(
+                f"HOSTROUTING_TREES: there is no systemd in {root}; install it: make roots"
+            )
     metafunc.parametrize("_release", roots, ids=[root.name for root in roots], indirect=True)
 
 

@@ -16,7 +16,10 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 OVERLAPS = gate.config(mode="STRICT")
-ALLOWS, REFUSES = gate.config(*HALVES, mode="STRICT"), gate.config(static("10.77.0.0/16"), mode="STRICT")
+ALLOWS, REFUSES = (
+    gate.config(*HALVES, mode="STRICT"),
+    gate.config(static("10.77.0.0/16"), mode="STRICT"),
+)
 # It stands in for systemctl, and keeps the caller waiting at each reload.
 SLOW = """\
 #!/bin/sh
@@ -38,14 +41,24 @@ def systemctl(system: System, text: str) -> Iterator[None]:
 
 @pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)])
 def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
-    """A start that falls together with an apply waits for it, and is judged by the new configuration alone."""
+    """A start that falls together with an apply waits for it, and is judged by the new
+    configuration alone.
+    """
     with gate.host() as system:
-        gate.apply(system, before, code=int(before is REFUSES))  # the first call, which no other thread may make
+        gate.apply(
+            system, before, code=int(before is REFUSES)
+        )  # the first call, which no other thread may make
         with systemctl(system, SLOW):
-            wanted = after._replace(guard=GuardConfig(enabled=True))  # a new unit, which systemd has to read
-            applying = Thread(target=gate.apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)})
+            wanted = after._replace(
+                guard=GuardConfig(enabled=True)
+            )  # a new unit, which systemd has to read
+            applying = Thread(
+                target=gate.apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)}
+            )
             applying.start()
-            wait_for("the apply to be halfway through", lambda: system.outside("/run/waits").exists())
+            wait_for(
+                "the apply to be halfway through", lambda: system.outside("/run/waits").exists()
+            )
             gate.begin_start(system)
             wait_for("the start", lambda: gate.is_starting(system))
             system.lay("/run/go", "")
@@ -64,7 +77,9 @@ OBSTACLES = {
 
 
 def test_whether_a_machine_starts_is_said() -> None:
-    """An apply that cannot write says if a machine starts unchecked now; without the obstacle all is well."""
+    """An apply that cannot write says if a machine starts unchecked now; without the obstacle all
+    is well.
+    """
     with gate.host() as system:
         for name, obstacle in OBSTACLES.items():
             system.must("sh", "-c", obstacle)

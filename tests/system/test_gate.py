@@ -1,4 +1,6 @@
-"""The gate, under a real systemd and with real nested machines: when a machine starts, by what `apply` installed."""
+"""The gate, under a real systemd and with real nested machines: when a machine starts, by what
+`apply` installed.
+"""
 
 import json
 import re
@@ -23,14 +25,19 @@ ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 
 
 def test_strict() -> None:
-    """STRICT: every machine starts if no address escapes at that moment, and otherwise none; the reason is logged."""
+    """STRICT: every machine starts if no address escapes at that moment, and otherwise none; the
+    reason is logged.
+    """
     with gate.host(machines=("kube1", "kube2")) as system:
         gate.apply(system, gate.config(mode="STRICT"), code=1)
         names = ("kube1", "kube2")
         gate.begin_start(system, *names)  # at one moment: all of them get the same answer
         assert [gate.has_started(system, name) for name in names] == [False, False]
         errors = system.must("journalctl", "--quiet", "--priority=err", "--output=cat", "-u", KUBE1)
-        assert f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 dev ib0 proto kernel" in errors
+        assert (
+            f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 dev ib0 proto kernel"
+            in errors
+        )
         assert f"{KUBE1} must not start: {LAYOUT.check_step} failed" in errors
         assert gate.markers(system) == {LAYOUT.detected_path}
 
@@ -39,13 +46,17 @@ def test_strict() -> None:
         repaired = HostRoutingConfig.from_mapping(
             {"staticRoutes": {"enabled": True, "routes": repair}}
         ).static_routes.routes
-        assert [str(route.destination) for route in repaired] == ["172.16.0.0/17", "172.16.128.0/17"]
+        assert [str(route.destination) for route in repaired] == [
+            "172.16.0.0/17",
+            "172.16.128.0/17",
+        ]
         gate.apply(system, gate.config(*repaired, mode="STRICT"))
         gate.begin_start(system, *names)
         assert [gate.has_started(system, name) for name in names] == [True, True]
         assert gate.markers(system) == {LAYOUT.ok_path}
 
-        # What was right at an earlier start counts for nothing: routes are put back, and a new overlap refuses.
+        # What was right at an earlier start counts for nothing: routes are put back, and a new
+        # overlap refuses.
         gate.end(system)
         system.must("ip", "route", "flush", "proto", "213")
         assert gate.start(system) == 0
@@ -59,7 +70,9 @@ def test_strict() -> None:
 
 
 def test_warn_and_undecided() -> None:
-    """WARN starts a machine that overlaps, with a marker; UNDECIDED starts it in STRICT, without one; both are logged."""
+    """WARN starts a machine that overlaps, with a marker; UNDECIDED starts it in STRICT, without
+    one; both are logged.
+    """
     with gate.host() as system:
         assert "OVERLAP" in gate.apply(system, gate.config(mode="WARN"))
         system.must("rm", LAYOUT.detected_path)
@@ -75,16 +88,23 @@ def test_warn_and_undecided() -> None:
         assert gate.start(system) == 0
         assert gate.pid(system)
         assert not gate.markers(system)
-        warnings = system.must("journalctl", "--quiet", "--priority=warning", "--output=cat", "-u", KUBE1)
+        warnings = system.must(
+            "journalctl", "--quiet", "--priority=warning", "--output=cat", "-u", KUBE1
+        )
         assert "UNDECIDED: it is unclear whether packets to " in warnings
 
 
 @pytest.mark.parametrize("mode", [None, "WARN", "STRICT"])
 def test_routes_that_cannot_be_installed(mode: str | None) -> None:
-    """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is left as it was."""
+    """A route that conflicts, or still waits, holds the machine back in every mode; the conflict is
+    left as it was.
+    """
     with gate.host(gate.config(static(CIDR), *HALVES, mode=mode)) as system:
         assert gate.start(system) == 1
-        assert f"s route has the same destination and metric: [{CIDR} dev ib0 proto kernel " in system.journal(KUBE1)
+        assert (
+            f"s route has the same destination and metric: [{CIDR} dev ib0 proto kernel "
+            in system.journal(KUBE1)
+        )
         assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR)
         assert not gate.ours(system)
         gate.remove(system)
@@ -101,14 +121,19 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_default_route_that_goes(mode: str) -> None:
-    """Routes that are there are right without it, and behind a VPN's: nothing is awaited, and none of them moves."""
+    """Routes that are there are right without it, and behind a VPN's: nothing is awaited, and none
+    of them moves.
+    """
     wanted = gate.config(HALVES[0], static("172.16.128.0/17", dev="eth0"))
     wanted = wanted._replace(route_overlap=expect(CIDR, mode=mode, expected_devs=["eth0"]))
     with gate.host() as system:
         gate.apply(system, wanted)
         before = system.must("ip", "route", "show", "proto", "213")
         system.must("ip", "route", "del", "default")
-        for command in ("true", "ip tuntap add tun0 mode tun && ip link set tun0 up && ip route add default dev tun0"):
+        for command in (
+            "true",
+            "ip tuntap add tun0 mode tun && ip link set tun0 up && ip route add default dev tun0",
+        ):
             system.must("sh", "-c", command)
             assert gate.start(system) == 0
             assert gate.pid(system)
@@ -118,17 +143,25 @@ def test_a_default_route_that_goes(mode: str) -> None:
 
 
 def test_boot() -> None:
-    """At every boot the routes of both families are back before the machine starts; a late default route is awaited."""
+    """At every boot the routes of both families are back before the machine starts; a late default
+    route is awaited.
+    """
     wanted = gate.config(*HALVES, static("fd16::/48", metric=1))
     wanted = wanted._replace(route_overlap=expect(CIDR, "fd16::/48", mode="STRICT"))
     with gate.host(is_late=True, then=IPV6) as system:
         system.lay(LET_ROUTE, "")
         gate.apply(system, wanted, wait=60)
-        system.link(f"/etc/systemd/system/machines.target.wants/{KUBE1}", "/lib/systemd/system/systemd-nspawn@.service")
+        system.link(
+            f"/etc/systemd/system/machines.target.wants/{KUBE1}",
+            "/lib/systemd/system/systemd-nspawn@.service",
+        )
         system.must("systemctl", "enable", "machines.target")
         for _ in range(2):
             system.reboot()
-            wait_for("the routes to be awaited", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
+            wait_for(
+                "the routes to be awaited",
+                lambda: system.show(LAYOUT.routes_unit, "SubState") == "start",
+            )
             assert not gate.pid(system)
             assert not gate.ours(system)
             system.lay(LET_ROUTE, "")
@@ -136,7 +169,11 @@ def test_boot() -> None:
             assert gate.pid(system)
             assert gate.ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
             assert gate.ours(system, family=6) == ["fd16::/48"]
-            assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in system.must("ip", "-N", "route")
-            assert "via fe80::1 dev eth0" in system.must("ip", "-6", "route", "show", "proto", "213")
+            assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in system.must(
+                "ip", "-N", "route"
+            )
+            assert "via fe80::1 dev eth0" in system.must(
+                "ip", "-6", "route", "show", "proto", "213"
+            )
             # The check says so if routes still change while it looks, as they may at boot.
             assert gate.markers(system) == {LAYOUT.ok_path} or "UNDECIDED" in system.journal(KUBE1)

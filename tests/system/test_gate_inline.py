@@ -1,4 +1,6 @@
-"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a refusal refuses."""
+"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a
+refusal refuses.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,9 @@ from tests.support.waiting import wait_for
 pytestmark = gate_tests
 
 _RUNS = "ExecStart=/bin/sleep infinity\n"
-_EVIL = "BASH_ENV=/etc/evil SHELLOPTS=noexec SECONDS=-9999 POSIXLY_CORRECT=1 LD_LIBRARY_PATH=/nowhere"
+_EVIL = (
+    "BASH_ENV=/etc/evil SHELLOPTS=noexec SECONDS=-9999 POSIXLY_CORRECT=1 LD_LIBRARY_PATH=/nowhere"
+)
 KINDS = {
     "plain": "",
     "user": "User=nobody\n",
@@ -30,9 +34,14 @@ KINDS = {
     "notify": "Type=notify\nNotifyAccess=all\nExecStart=\nExecStart=/bin/sh -c 'systemd-notify --ready; sleep infinity'\n",
     "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
 }
-FILES = {f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}" for kind, text in KINDS.items()}
+FILES = {
+    f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}"
+    for kind, text in KINDS.items()
+}
 # What a drop-in that comes later may do to the lists of commands.
-FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
+FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = (
+    "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
+)
 FILES["/etc/evil"] = "exit 0\n"
 SLOW = f"echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n{STEP}"
 
@@ -51,7 +60,14 @@ def await_end(system: System, *units: str) -> dict[str, str]:
     states: dict[str, str] = {}
 
     def has_ended() -> bool:
-        shown = system.must("systemctl", "show", "--value", "-p", "ActiveState", *(f"{unit}.service" for unit in units))
+        shown = system.must(
+            "systemctl",
+            "show",
+            "--value",
+            "-p",
+            "ActiveState",
+            *(f"{unit}.service" for unit in units),
+        )
         states.update(zip(units, shown.split(), strict=True))
         return {*states.values()} <= {"active", "inactive", "failed"} and "No jobs" in system.run(
             "systemctl", "list-jobs"
@@ -67,7 +83,9 @@ def begin(system: System, *units: str) -> None:
 
 
 def test_every_kind_of_unit() -> None:
-    """No setting of a unit or of its manager opens the gate, and none keeps it shut; the steps see the host's network."""
+    """No setting of a unit or of its manager opens the gate, and none keeps it shut; the steps see
+    the host's network.
+    """
     step = f"readlink /proc/self/ns/net >>/run/seen\nid -u >>/run/seen\n{STEP}"
     with system_with(*KINDS, steps={"10-a": step}) as system:
         system.must("ip", "netns", "add", "other")
@@ -76,16 +94,24 @@ def test_every_kind_of_unit() -> None:
         assert set(await_end(system, *KINDS).values()) == {"failed"}
         for kind in KINDS.keys() - {"log"}:
             journal = system.journal(f"{kind}.service")
-            assert f"{kind}.service must not start: 10-a failed; to start it unchecked: echo REASON" in journal
+            assert (
+                f"{kind}.service must not start: 10-a failed; to start it unchecked: echo REASON"
+                in journal
+            )
         system.lay(MAY, "")
         system.must("systemctl", "reset-failed")
         begin(system, *KINDS)
         assert set(await_end(system, *KINDS).values()) == {"active"}
-        assert set((system.read("/run/seen") or "").split()) == {"0", system.must("readlink", "/proc/1/ns/net").strip()}
+        assert set((system.read("/run/seen") or "").split()) == {
+            "0",
+            system.must("readlink", "/proc/1/ns/net").strip(),
+        }
 
 
 def test_commands_that_vanish() -> None:
-    """A foreign command that sorts first and vanishes in the middle of a start takes no other list with it."""
+    """A foreign command that sorts first and vanishes in the middle of a start takes no other list
+    with it.
+    """
     first = "/etc/systemd/system/plain.service.d/00-a.conf"
     with system_with("plain", steps={"10-a": SLOW}) as system:
         system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
@@ -103,12 +129,17 @@ def test_signals(whom: str) -> None:
     """A gate that a signal ends refuses at once, though the unit counts that signal as a success."""
     with system_with("statuses", steps={"10-a": SLOW}) as system:
         for name in ("TERM", "HUP", "INT", "QUIT", "USR1"):
-            system.lay("/etc/systemd/system/statuses.service.d/50.conf", f"[Service]\nSuccessExitStatus=SIG{name}\n")
+            system.lay(
+                "/etc/systemd/system/statuses.service.d/50.conf",
+                f"[Service]\nSuccessExitStatus=SIG{name}\n",
+            )
             system.run("rm", "-f", "/run/began")
             system.must("systemctl", "daemon-reload")
             begin(system, "statuses")
             wait_for("the step", lambda: system.read("/run/began"))
-            system.must("systemctl", "kill", f"--kill-who={whom}", f"--signal={name}", "statuses.service")
+            system.must(
+                "systemctl", "kill", f"--kill-who={whom}", f"--signal={name}", "statuses.service"
+            )
             assert await_end(system, "statuses") == {"statuses": "failed"}, name
             assert "must not start: a signal ended the gate" in system.journal("statuses.service")
             wait_for("the step to end", lambda: system.run("pgrep", "-f", "10-a.sh").returncode)
@@ -116,16 +147,16 @@ def test_signals(whom: str) -> None:
 
 
 def test_files_that_change() -> None:
-    """A start that meets a writer waits for it and runs the new steps, never a mixture; other starts cannot starve it."""
+    """A start that meets a writer waits for it and runs the new steps, never a mixture; other
+    starts cannot starve it.
+    """
     write = f"""
     exec 8<>/run/hostrouting/turn 9<>/run/hostrouting/lock
     flock -x 8; flock -x -w 30 9 || exit; flock -u 8
     for step in 10-a 20-b; do echo "echo $1 >>/run/ran; exit 0" >{STEPS}/new; mv {STEPS}/new {STEPS}/$step.sh; sleep $2; done
     """
     slow = {f"{step}": "sleep 0.3; exit 0\n" for step in ("10-a", "20-b")}
-    again = (
-        "[Service]\nExecStart=\nExecStart=/bin/true\nRestart=always\nRestartSec=10ms\n[Unit]\nStartLimitIntervalSec=0\n"
-    )
+    again = "[Service]\nExecStart=\nExecStart=/bin/true\nRestart=always\nRestartSec=10ms\n[Unit]\nStartLimitIntervalSec=0\n"
     busy = ("user", "dynamic", "network", "users")
     with system_with("plain", *busy, steps=slow, required="10-a 20-b") as system:
         for unit in busy:
@@ -136,7 +167,16 @@ def test_files_that_change() -> None:
         system.must("bash", "-c", write, "bash", "first", "0")
         system.must("systemctl", "stop", *(f"{unit}.service" for unit in busy))
         system.must("rm", "-f", "/run/ran")
-        system.must("systemd-run", "--no-block", "bash", "-c", write.replace("$", "$$"), "bash", "second", "0.4")
+        system.must(
+            "systemd-run",
+            "--no-block",
+            "bash",
+            "-c",
+            write.replace("$", "$$"),
+            "bash",
+            "second",
+            "0.4",
+        )
         wait_for("the first file", lambda: "second" in (system.read(f"{STEPS}/10-a.sh") or ""))
         begin(system, "plain")
         assert await_end(system, "plain") == {"plain": "active"}
@@ -144,15 +184,21 @@ def test_files_that_change() -> None:
 
 
 def test_eight_starts_at_once() -> None:
-    """Starts at the same moment all get the same answer, also where /run is read-only or has no room."""
+    """Starts at the same moment all get the same answer, also where /run is read-only or has no
+    room.
+    """
     units = [kind for kind in KINDS if kind != "namespace"][:8]
     with system_with(*units, steps={"10-a": f"sleep 0.2\n{STEP}"}) as system:
         for obstacle in ("", "ro", "nr_inodes=1"):
             if obstacle:
-                system.must("mount", "-t", "tmpfs", "-o", f"mode=755,{obstacle}", "none", "/run/hostrouting")
+                system.must(
+                    "mount", "-t", "tmpfs", "-o", f"mode=755,{obstacle}", "none", "/run/hostrouting"
+                )
             for state in ("failed", "active"):
                 system.run("rm", "-f", MAY) if state == "failed" else system.lay(MAY, "")
                 begin(system, *units)
                 assert set(await_end(system, *units).values()) == {state}
                 system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
-                system.must("systemctl", "reset-failed")  # systemd refuses a sixth start in ten seconds
+                system.must(
+                    "systemctl", "reset-failed"
+                )  # systemd refuses a sixth start in ten seconds

@@ -1,4 +1,6 @@
-"""Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
+"""Units other than machines behind the gate, under a real systemd: what is promised for each of
+them.
+"""
 
 import re
 
@@ -12,7 +14,8 @@ pytestmark = gate_tests
 KUBELET, K3S, AGENT, LATER = "kubelet.service", "k3s.service", "agent@.service", "later.service"
 STARTED = (KUBELET, K3S, "agent@a.service")
 
-# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md names both.
+# As kubeadm, k3s and others install them, but for RestartSec=, and Restart=, of which operators.md
+# names both.
 _AGAIN = "RestartSec=1\nRestart="
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
@@ -22,7 +25,9 @@ _UNITS = {
     AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
 }
 _FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}
-_FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = "[Service]\nExecStartPre=/bin/touch /run/kubeadm\n"
+_FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = (
+    "[Service]\nExecStartPre=/bin/touch /run/kubeadm\n"
+)
 
 
 def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
@@ -56,12 +61,17 @@ def start(system: System, unit: str) -> int:
 
 
 def test_every_promise_for_each_unit() -> None:
-    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a running one stays."""
+    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a
+    running one stays.
+    """
     gated = gating(KUBELET, K3S, AGENT, LATER)
     with host(gated, more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
         for unit in STARTED:
             assert start(system, unit) == 1, unit
-            assert f"hostrouting: {unit} must not start: 20-check-route-overlap failed" in system.journal(unit), unit
+            assert (
+                f"hostrouting: {unit} must not start: 20-check-route-overlap failed"
+                in system.journal(unit)
+            ), unit
             assert not is_active(system, unit), unit
         # A unit that comes later is gated when it comes.
         system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
@@ -80,7 +90,8 @@ def test_every_promise_for_each_unit() -> None:
         apply(system, gated, code=1)
         assert {unit: run_of(system, unit) for unit in running} == running
 
-        # One that ends while an address escapes stays down, and comes back by itself after the repair.
+        # One that ends while an address escapes stays down, and comes back by itself after the
+        # repair.
         for unit in (KUBELET, K3S):
             system.must("systemctl", "kill", "--signal=KILL", unit)
         for unit in (KUBELET, K3S):
@@ -89,12 +100,16 @@ def test_every_promise_for_each_unit() -> None:
         apply(system, gating(KUBELET, K3S, AGENT, LATER, repaired=True))
         wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
         still = set(running) - {KUBELET, K3S}
-        assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
+        assert {unit: run_of(system, unit) for unit in still} == {
+            unit: running[unit] for unit in still
+        }
 
         # A kubelet that is not gated is named, with the command that gates it.
         told = apply(system, gating(K3S, AGENT, repaired=True))
         [command] = re.findall(
-            "^UNIT-NOT-GATED: kubelet.service runs .*; as root: hostrouting (.*)", told, re.MULTILINE
+            "^UNIT-NOT-GATED: kubelet.service runs .*; as root: hostrouting (.*)",
+            told,
+            re.MULTILINE,
         )
         assert "UNIT-NOT-GATED: kubelet.service runs" in hostrouting(system, "status").stdout
         done = hostrouting(system, *command.split())
@@ -104,23 +119,27 @@ def test_every_promise_for_each_unit() -> None:
         assert start(system, KUBELET) == 1
 
 
-_FLUSH = (
-    "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\nExecStart=/bin/sh -c 'nft flush ruleset'\n"
-)
+_FLUSH = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\nExecStart=/bin/sh -c 'nft flush ruleset'\n"
 _WANTS = "[Unit]\nWants=nftables-flush.service\n"
 _LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/seen'\n"
 
 
 def test_the_table_for_probes() -> None:
-    """The table is there before a gated unit starts: at boot, after a flush in the same start, and after one by hand."""
+    """The table is there before a gated unit starts: at boot, after a flush in the same start, and
+    after one by hand.
+    """
     looks = {
         f"/etc/systemd/system/{AGENT}": f"{_WANTS}{_LOOKS}",
         "/etc/systemd/system/nftables-flush.service": _FLUSH,
         "/etc/systemd/system/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
     }
-    wanted = HostRoutingConfig(gate=GateConfig((AGENT,)), probe_rewrite=ProbeRewriteConfig(True, ("eth0",)))
+    wanted = HostRoutingConfig(
+        gate=GateConfig((AGENT,)), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
+    )
     with host(wanted, more=looks, machines=()) as system:
-        system.must("systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service")
+        system.must(
+            "systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service"
+        )
         for _ in range(2):
             system.reboot()
             system.settled()
@@ -130,5 +149,7 @@ def test_the_table_for_probes() -> None:
         system.must("systemctl", "stop", "nftables-flush.service")
         assert start(system, "agent@again.service") == 0
         assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
-        system.must("systemctl", "start", "nftables-flush.service")  # it was before the gate: this does nothing
+        system.must(
+            "systemctl", "start", "nftables-flush.service"
+        )  # it was before the gate: this does nothing
         assert "table ip6 hostrouting" in system.must("nft", "list", "tables")

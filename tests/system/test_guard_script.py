@@ -1,4 +1,6 @@
-"""guard.sh under a real systemd: what is removed comes back, whatever happens to the guard, and nothing else is touched."""
+"""guard.sh under a real systemd: what is removed comes back, whatever happens to the guard, and
+nothing else is touched.
+"""
 
 import re
 import time
@@ -18,11 +20,16 @@ pytestmark = gate_tests
 UNIT, ROUTE = "hostrouting-guard.service", "10.99.0.0/16"
 ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || {{ ip route add {ROUTE} via 10.0.0.1 proto 213; echo changed; }}\nexit 0\n"
 CHECK = "echo check >>/run/hostrouting/passes\n[[ -e /run/good ]] && exit 0\necho an address escapes\nexit 1\n"
-FOREIGN = "route add 172.20.0.0/16 via 10.0.0.9 proto static", "route add 172.21.0.0/16 dev eth0 metric 7"
+FOREIGN = (
+    "route add 172.20.0.0/16 via 10.0.0.9 proto static",
+    "route add 172.21.0.0/16 dev eth0 metric 7",
+)
 
 
 def guard_text(*, every: int = 10, idle: int = 58, longest: int = 90) -> str:
-    """guard.sh with these intervals in seconds, and with the longest time that it reads what a pass prints."""
+    """guard.sh with these intervals in seconds, and with the longest time that it reads what a pass
+    prints.
+    """
     text = asset("guard.sh")
     changes = {"pause > 10 ? pause : 10": f"{every}"}
     changes |= {"idle=58": f"idle={idle}", "-t 90": f"-t {longest}"}
@@ -71,15 +78,24 @@ def await_checks(system: System, count: int) -> None:
 def foreign(system: System) -> list[str]:
     """The routes of other programs."""
     return [
-        line for line in system.must("ip", "route", "show", "dev", "eth0").splitlines() if not line.startswith(ROUTE)
+        line
+        for line in system.must("ip", "route", "show", "dev", "eth0").splitlines()
+        if not line.startswith(ROUTE)
     ]
 
 
 def test_a_route_comes_back() -> None:
-    """A route that is deleted, flushed, or lost with its device is set again; routes of others stay as they are."""
+    """A route that is deleted, flushed, or lost with its device is set again; routes of others stay
+    as they are.
+    """
     with guarded() as system:
         before = foreign(system)
-        lost = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1", *FOREIGN]
+        lost = [
+            "link set eth0 down",
+            "link set eth0 up",
+            "route add default via 10.0.0.1",
+            *FOREIGN,
+        ]
         for changes in ([f"route del {ROUTE}"], ["route flush proto 213"], lost):
             system.run("ip", "-batch", "-", stdin="\n".join(changes)).check_returncode()
             await_route(system)
@@ -87,7 +103,9 @@ def test_a_route_comes_back() -> None:
 
 
 def test_when_the_guard_looks() -> None:
-    """It does not wake itself; an event runs the routes at once and all steps a little later; so does a long silence."""
+    """It does not wake itself; an event runs the routes at once and all steps a little later; so
+    does a long silence.
+    """
     with guarded(every=3) as system:
         counts = [0]
 
@@ -114,7 +132,9 @@ def test_when_the_guard_looks() -> None:
 
 MONITOR = "-fx 'ip monitor link address route rule'"
 """How pkill and pgrep are told of the guard's monitor, and not of an `ip` that a step runs."""
-CHANGES = "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
+CHANGES = (
+    "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
+)
 FLOOD = f"{CHANGES} | ip -batch -"
 
 
@@ -128,7 +148,9 @@ FLOOD = f"{CHANGES} | ip -batch -"
     ids=["guard killed", "monitor killed", "monitor out of buffer"],
 )
 def test_an_attack_on_the_guard(attack: str, then: str) -> None:
-    """Killed, or with its monitor killed or out of buffer, it goes on, also beside what a step leaves behind."""
+    """Killed, or with its monitor killed or out of buffer, it goes on, also beside what a step
+    leaves behind.
+    """
     with guarded(check="setsid sleep 999 &\n", longest=4) as system:
         wait_for("the monitor", lambda: system.run("sh", "-c", f"pgrep {MONITOR}").returncode == 0)
         system.must("sh", "-c", f"{attack}; ip route del {ROUTE}; {then}")

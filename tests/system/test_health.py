@@ -1,4 +1,6 @@
-"""What health finds is what systemd does: another drop-in, an older text, or a setting that lets a unit start unchecked."""
+"""What health finds is what systemd does: another drop-in, an older text, or a setting that lets a
+unit start unchecked.
+"""
 
 from collections.abc import Iterator
 
@@ -45,7 +47,11 @@ def system() -> Iterator[System]:
 def names(system: System) -> list[tuple[str, str]]:
     """Name and target of each fault."""
     host = Host(files=LocalFiles(str(system.outside("/"))), manager=_Manager(system))
-    return [(fault.name, fault.target) for fault in find_faults(host, CONFIG) if not fault.target.endswith(FOREIGN)]
+    return [
+        (fault.name, fault.target)
+        for fault in find_faults(host, CONFIG)
+        if not fault.target.endswith(FOREIGN)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -56,17 +62,28 @@ def names(system: System) -> list[tuple[str, str]]:
         (KUBE1, "00-host-routing.conf", "[Unit]\n", True),
         (MACHINES, "50-x.conf", "[Service]\nSuccessExitStatus=3 255\n", True),
         (MACHINES, "50-x.conf", "[Service]\nRootDirectory=/srv\n", False),
-        (MACHINES, "50-x.conf", "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", None),
+        (
+            MACHINES,
+            "50-x.conf",
+            "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
+            None,
+        ),
     ],
 )
-def test_a_drop_in(system: System, folder: str, name: str, text: str, *, starts: bool | None) -> None:
-    """The unit starts although the gate refuses, exactly if health says so; None: the gate is not touched."""
+def test_a_drop_in(
+    system: System, folder: str, name: str, text: str, *, starts: bool | None
+) -> None:
+    """The unit starts although the gate refuses, exactly if health says so; None: the gate is not
+    touched.
+    """
     path = f"{LAYOUT.unit_directory}/{folder}.d/{name}"
     assert names(system) == []
     system.lay(path, text)
     system.must("systemctl", "daemon-reload")
     try:
-        assert names(system) == ([] if starts is None else [("gate-open" if starts else "gate-shut", folder)])
+        assert names(system) == (
+            [] if starts is None else [("gate-open" if starts else "gate-shut", folder)]
+        )
         begin_start(system)
         assert await_start(system) is bool(starts)
     finally:
@@ -86,7 +103,8 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     assert names(system) == [("gate-open", KUBE1)]
     system.must("systemctl", "daemon-reload")
     assert names(system) == []
-    # The removal waits for the reload, too: the unit would still run the gate, which is gone by then.
+    # The removal waits for the reload, too: the unit would still run the gate, which is gone by
+    # then.
     assert not is_unread(_Manager(system), CONFIG)
     system.outside(OURS).unlink()
     assert is_unread(_Manager(system), CONFIG)

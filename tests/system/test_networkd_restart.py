@@ -1,15 +1,29 @@
-"""What systemd-networkd takes away when it starts again, in each release, and what brings it back or keeps it."""
+"""What systemd-networkd takes away when it starts again, in each release, and what brings it back
+or keeps it.
+"""
 
 import json
 
 from hostrouting.config.settings import GuardConfig
-from tests.support.gate import CIDR, HALVES, LAYOUT, apply, config, gate_tests, host, hostrouting, ours, remove
+from tests.support.gate import (
+    CIDR,
+    HALVES,
+    LAYOUT,
+    apply,
+    config,
+    gate_tests,
+    host,
+    hostrouting,
+    ours,
+    remove,
+)
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-# Another address than the one that is there: Linux refuses to add that one while it is being deleted.
+# Another address than the one that is there: Linux refuses to add that one while it is being
+# deleted.
 LINK = "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.5/24\nGateway=10.0.0.1\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
 ROUTES = config(*HALVES)
 GUARDED = ROUTES._replace(guard=GuardConfig(enabled=True))
@@ -19,24 +33,33 @@ KEEPING = ROUTES._replace(manage_foreign="keep")
 def restart(system: System) -> None:
     """Start systemd-networkd again, and wait until it has configured eth0."""
     system.must("systemctl", "restart", "systemd-networkd")
-    wait_for("eth0 to be configured", lambda: "(configured)" in system.must("networkctl", "status", "eth0"))
+    wait_for(
+        "eth0 to be configured",
+        lambda: "(configured)" in system.must("networkctl", "status", "eth0"),
+    )
 
 
 def reconfigure(system: System) -> None:
-    """Have systemd-networkd start again, and configure eth0 once more: of each release, one of the two deletes most."""
+    """Have systemd-networkd start again, and configure eth0 once more: of each release, one of the
+    two deletes most.
+    """
     restart(system)
     system.must("networkctl", "reconfigure", "eth0")
 
 
 def test_what_it_takes_away() -> None:
-    """By default systemd-networkd deletes our routes; the guard brings them back; with the drop-in, they stay."""
+    """By default systemd-networkd deletes our routes; the guard brings them back; with the drop-in,
+    they stay.
+    """
     with host(more={"/etc/systemd/network/10-eth0.network": LINK}, machines=()) as system:
         restart(system)
         apply(system, ROUTES)
         reconfigure(system)
         wait_for("the routes to be deleted", lambda: ours(system) == [])
         apply(system, GUARDED, wait=10)
-        system.must("systemctl", "kill", "--signal=STOP", LAYOUT.guard_unit)  # so that the deletion is seen
+        system.must(
+            "systemctl", "kill", "--signal=STOP", LAYOUT.guard_unit
+        )  # so that the deletion is seen
         reconfigure(system)
         wait_for("the routes to be deleted", lambda: ours(system) == [])
         system.must("systemctl", "kill", "--signal=CONT", LAYOUT.guard_unit)
@@ -63,7 +86,10 @@ def test_a_networkd_that_manages_nothing() -> None:
         assert not is_noted(system)
         apply(system, ROUTES)
         system.must("systemctl", "restart", "systemd-networkd")
-        wait_for("every device to be seen", lambda: "unmanaged" in system.must("networkctl", "list", "eth0"))
+        wait_for(
+            "every device to be seen",
+            lambda: "unmanaged" in system.must("networkctl", "list", "eth0"),
+        )
         assert not is_noted(system)
         system.must("systemctl", "restart", "systemd-networkd")
         assert len(ours(system)) == 2

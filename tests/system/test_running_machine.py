@@ -1,4 +1,6 @@
-"""A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
+"""A machine that runs is never touched, whatever is done to the host's routing: it keeps its
+process, every time.
+"""
 
 from hostrouting.config.settings import GuardConfig
 from tests.support import gate
@@ -13,7 +15,9 @@ UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit)
 
 
 class Running:
-    """A machine that was started; `untouched` says whether it is still the same, after what was done."""
+    """A machine that was started; `untouched` says whether it is still the same, after what was
+    done.
+    """
 
     def __init__(self, system: System) -> None:
         """Start it."""
@@ -23,12 +27,16 @@ class Running:
 
     def untouched(self, after: str) -> None:
         """The machine has the process that it was started with."""
-        shown = self._system.must("systemctl", "show", "-p", "MainPID,ActiveState,NRestarts", KUBE1).split()
+        shown = self._system.must(
+            "systemctl", "show", "-p", "MainPID,ActiveState,NRestarts", KUBE1
+        ).split()
         assert sorted(shown) == ["ActiveState=active", f"MainPID={self._pid}", "NRestarts=0"], after
 
 
 def test_whatever_is_done() -> None:
-    """Another configuration, one that fails, units restarted, the manager reloaded, removal: the machine runs on."""
+    """Another configuration, one that fails, units restarted, the manager reloaded, removal: the
+    machine runs on.
+    """
     with gate.host() as system:
         gate.apply(system, STRICT)
         machine = Running(system)
@@ -39,7 +47,11 @@ def test_whatever_is_done() -> None:
             ([static("172.16.0.0/18")], "STRICT", 1),
             ([static(CIDR)], "STRICT", 1),
         ):
-            gate.apply(system, gate.config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)), code=code)
+            gate.apply(
+                system,
+                gate.config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)),
+                code=code,
+            )
             if [route.destination for route in routes] != [static(CIDR).destination]:
                 assert len(gate.ours(system)) == len(routes)
             machine.untouched(f"{routes} {mode}")
@@ -81,7 +93,8 @@ def required(system: System) -> set[str]:
 def test_the_original_gives_way() -> None:
     """Where the original's units hold a running machine, apply takes their links away under it.
 
-    The units are active and the machine requires them: nothing may touch it, and no later check may pass for made.
+    The units are active and the machine requires them: nothing may touch it, and no later check may
+    pass for made.
     """
     with gate.host() as system:
         for unit in UNITS:

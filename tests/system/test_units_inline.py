@@ -1,4 +1,6 @@
-"""The units of the steps and of the guard: their sandbox allows what they do at boot, and nothing else."""
+"""The units of the steps and of the guard: their sandbox allows what they do at boot, and nothing
+else.
+"""
 
 import json
 from pathlib import Path
@@ -20,7 +22,9 @@ ALL = config(*HALVES, mode="WARN")._replace(
 
 
 def test_the_sandbox() -> None:
-    """A unit can read the routing and write its results and, but for the check, change routes; the guard can end a step."""
+    """A unit can read the routing and write its results and, but for the check, change routes; the
+    guard can end a step.
+    """
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
     with host(ALL, machines=()) as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
@@ -30,14 +34,18 @@ def test_the_sandbox() -> None:
         system.must("systemd-run", "--unit=other", "sleep", "1000")
         other = system.show("other.service", "MainPID")
         # Outside of a unit nearly all of it succeeds, so what is refused is refused by the sandbox.
-        outside = json.loads(system.must("/usr/bin/env", "python3", _PROBE, other).removeprefix("PROBED "))
+        outside = json.loads(
+            system.must("/usr/bin/env", "python3", _PROBE, other).removeprefix("PROBED ")
+        )
         assert sum(not error for error in outside.values()) > len(outside) / 2
         for unit in UNITS:
             line = f"ExecStart=\nExecStart=/usr/bin/env python3 {_PROBE} {other}\nType=oneshot\nRestart=no\n"
             system.lay(f"/etc/systemd/system/{unit}.d/99.conf", f"[Service]\n{line}")
             system.must("systemctl", "daemon-reload")
             system.must("systemctl", "start", unit)
-            [line] = [line for line in system.journal(unit).splitlines() if line.startswith("PROBED ")]
+            [line] = [
+                line for line in system.journal(unit).splitlines() if line.startswith("PROBED ")
+            ]
             errors = json.loads(line.removeprefix("PROBED "))
             can = {name for name, error in errors.items() if not error}
             changes = {"route add"} if unit != HostLayout.check_unit else set()

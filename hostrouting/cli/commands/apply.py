@@ -1,8 +1,9 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
-Requires root. The file describes the whole installation: anything installed that it does not have is removed. A file
-that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is refused without --allow-removal. A
-running unit is not touched. If an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode WARN.
+Requires root. The file describes the whole installation: anything installed that it does not have
+is removed. A file that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is
+refused without --allow-removal. A running unit is not touched. If an address escapes afterwards,
+the exit code is 1 in mode STRICT, and 0 in mode WARN.
 """
 
 import argparse
@@ -29,7 +30,10 @@ ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate")
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
-    outcome = run_task(Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal), host)
+    outcome = run_task(
+        Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal),
+        host,
+    )
     report = _report_of(outcome)
     check = None if report is None else Check.of(report, config, host)
     left_out = _left_out(config, host)
@@ -39,8 +43,15 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     done = "this host matches the configuration"
     if left_out:
         done += ", except for the route for replies to probes"
-    lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
-    more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
+    lines = [
+        *outcome.lines(done, done),
+        *finding_lines(findings),
+        *(check.lines() if check else ()),
+    ]
+    more = {
+        "findings": [finding.to_mapping() for finding in findings],
+        "check": check and check.document(),
+    }
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, report)
 

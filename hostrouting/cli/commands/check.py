@@ -1,8 +1,9 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Type the networks that your cluster uses. Without a CIDR, check uses those of --config, or else of the
-installed configuration. The configuration can name the expected devices; otherwise they are those of the default route.
-Only routing tables and rules are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without a CIDR, check uses those of --config, or else of
+the installed configuration. The configuration can name the expected devices; otherwise they are
+those of the default route. Only routing tables and rules are checked, as they are now: not
+firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 import argparse
@@ -37,7 +38,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         from hostrouting.cli.nodes import check_nodes
 
         if arguments.snapshot or arguments.fail_on or arguments.ignore:
-            raise bad_input("--snapshots", "cannot be used with --snapshot, --fail-on or --ignore", "leave these out")
+            raise bad_input(
+                "--snapshots",
+                "cannot be used with --snapshot, --fail-on or --ignore",
+                "leave these out",
+            )
         return check_nodes(arguments.snapshots, config, options)
     repaired = adding_cidrs(known, arguments.cidrs)
     check = make_check(config, host, arguments.snapshot, repaired=repaired)
@@ -47,7 +52,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         ungated = with_gate_command(find_ungated(config, host), check.gate_command(options, named))
         check = check._replace(findings=(*check.findings, *ungated))
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
-    copied = f", with a copy of {typed_name(file)}" if file is not None and arguments.snapshot is not None else ""
+    copied = (
+        f", with a copy of {typed_name(file)}"
+        if file is not None and arguments.snapshot is not None
+        else ""
+    )
     if unusable:
         copied = f", after {HostLayout.config_path} has been repaired"
-    return Answer(code, check.document(), check.lines(options, as_whom(arguments), copied), check.report)
+    return Answer(
+        code, check.document(), check.lines(options, as_whom(arguments), copied), check.report
+    )

@@ -1,7 +1,9 @@
-"""`explain`: how one packet is routed: each rule that is tried, the route that decides, what check says.
+"""`explain`: how one packet is routed: each rule that is tried, the route that decides, what check
+says.
 
-The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that is not bound. If
-other packets to the address are routed differently, the answer says which. The exit code is 0 for any verdict.
+The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that
+is not bound. If other packets to the address are routed differently, the answer says which. The
+exit code is 0 for any verdict.
 """
 
 import argparse
@@ -44,20 +46,44 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
     (decision, others), [part] = fib.ends(number), judge.parts(number, number)
     expected, route = sorted(judge.uplinks.devs), decision.route
-    steps = [{"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)} for step in rules]
+    steps = [
+        {"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)}
+        for step in rules
+    ]
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
-    document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": steps, "route": route and str(route)}
+    document |= {
+        "opinion": part.opinion.name,
+        "expectedDevs": expected,
+        "rules": steps,
+        "route": route and str(route),
+    }
     document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:
         opinions = dict.fromkeys((part.opinion, *part.others))
-        doubts = [(doubt, number, number) for doubt in opinions if doubt.grade == DOUBT and doubt.name != NOT_JUDGED]
+        doubts = [
+            (doubt, number, number)
+            for doubt in opinions
+            if doubt.grade == DOUBT and doubt.name != NOT_JUDGED
+        ]
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         way = _way(decision)
         if not {*part.opinion.devs} <= {*decision.devs}:
-            way = f"may leave through {spoken(part.opinion.devs)}, whose default route has the same metric as [{route}]"
-        lost, missing = [*undelivered(judge)], (flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule")
-        yield _judged(f"{address} {way}", judge, part.opinion, doubts=bool(lost or doubts), unseen=bool(unseen))
+            way = (
+                f"may leave through {spoken(part.opinion.devs)}, whose default route has the same "
+                f"metric as [{route}]"
+            )
+        lost, missing = (
+            [*undelivered(judge)],
+            (flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"),
+        )
+        yield _judged(
+            f"{address} {way}",
+            judge,
+            part.opinion,
+            doubts=bool(lost or doubts),
+            unseen=bool(unseen),
+        )
         for finding in (*lost, *missing, *find_doubts(fib.family, doubts)):
             yield finding.line.replace("as root", as_whom(arguments))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
@@ -67,7 +93,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         yield from capped(unseen)
         for end in others:
             matches = "does not match" if end.meets is end.rule.invert else "matches"
-            yield f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} [{end.rule}]"
+            yield (
+                f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} "
+                f"[{end.rule}]"
+            )
         if not others and not unseen:
             yield f"No rule routes other packets to {address} differently."
 
@@ -86,7 +115,9 @@ def _read_address(text: str) -> IP:
     plain = as_ipv4(Prefix.of(address))
     if plain is not None:
         raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))
-    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":  # Linux routes these in other ways
+    if (
+        address.is_unspecified or address.is_multicast or text == "255.255.255.255"
+    ):  # Linux routes these in other ways
         raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
     return address
 
@@ -108,12 +139,22 @@ def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: b
 def _way(decision: Decision) -> str:
     if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    hops = [hop for hop in decision.route.next_hops if hop.dev and not hop.dead] if decision.route else []
-    ways = (f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway" for hop in hops)
+    hops = (
+        [hop for hop in decision.route.next_hops if hop.dev and not hop.dead]
+        if decision.route
+        else []
+    )
+    ways = (
+        f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway"
+        for hop in hops
+    )
     as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
     return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{as_kind}"
 
 
 def _result(tried: Tried) -> str:
-    route, table = "no route" if tried.route is None else tried.route.name, table_name(tried.rule.table)
+    route, table = (
+        "no route" if tried.route is None else tried.route.name,
+        table_name(tried.rule.table),
+    )
     return _RESULTS[tried.result].format(route=route, action=tried.rule.action, table=table)

@@ -1,7 +1,8 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail. 3: apply would
-wait, because a default route or a device is missing. With --snapshot, only routes are planned.
+Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail.
+3: apply would wait, because a default route or a device is missing. With --snapshot, only routes
+are planned.
 """
 
 import argparse
@@ -20,7 +21,14 @@ from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import Plan
 
-ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal", "--gate")
+ARGUMENTS = (
+    "--config required",
+    "--snapshot",
+    "--fail-on",
+    "--ignore",
+    "--allow-removal",
+    "--gate",
+)
 
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
@@ -42,7 +50,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     elif is_late:
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
     elif plan.is_empty:
-        whole = "this host matches" if arguments.snapshot is None else "the routes of the snapshot match"
+        whole = (
+            "this host matches"
+            if arguments.snapshot is None
+            else "the routes of the snapshot match"
+        )
         code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
     else:
         typed = f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
@@ -50,7 +62,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
     verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
     lines = [answer, *plan_lines(plan), *verdicts]
-    more = {"answer": answer.partition(":")[0].lower(), **plan.to_mapping(), "check": check and check.document()}
+    more = {
+        "answer": answer.partition(":")[0].lower(),
+        **plan.to_mapping(),
+        "check": check and check.document(),
+    }
     return Answer(code, {"schema": "hostrouting/plan/4", **more}, lines)
 
 

@@ -1,7 +1,9 @@
-"""`remove`: remove everything that hostrouting has installed, and nothing else, without being asked twice.
+"""`remove`: remove everything that hostrouting has installed, and nothing else, without being asked
+twice.
 
-Requires root. Running units are not touched. While other programs have scripts in /etc/hostrouting/gate.d, which hold
-units back as well, nothing is removed, and the answer names the scripts.
+Requires root. Running units are not touched. While other programs have scripts in
+/etc/hostrouting/gate.d, which hold units back as well, nothing is removed, and the answer names the
+scripts.
 """
 
 import argparse
@@ -14,6 +16,12 @@ from hostrouting.tasks.configure import Remove
 
 def run(_: argparse.Namespace, host: Host) -> Answer:
     outcome = run_task(Remove(host=host), host)
-    done, nothing = "nothing that hostrouting installed is left", "hostrouting has nothing installed on this host"
-    lines = [*outcome.lines(done, nothing), *([] if outcome.report.ok else ["To see what is left: hostrouting status"])]
+    done, nothing = (
+        "nothing that hostrouting installed is left",
+        "hostrouting has nothing installed on this host",
+    )
+    lines = [
+        *outcome.lines(done, nothing),
+        *([] if outcome.report.ok else ["To see what is left: hostrouting status"]),
+    ]
     return Answer(outcome.code, {"schema": "hostrouting/remove/4", **outcome.document()}, lines)

@@ -73,7 +73,12 @@ def _require_repair(check: Check, there: str) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
-        rules = [flaw for family in report.families for flaw in family.flaws if flaw.name == "missing-rule"]
+        rules = [
+            flaw
+            for family in report.families
+            for flaw in family.flaws
+            if flaw.name == "missing-rule"
+        ]
         remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
         raise NotReady(f"{report}; {remedy}".replace("as root", there))
     if report.escapes and not report.routes:

@@ -1,4 +1,6 @@
-"""`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and plan elsewhere."""
+"""`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and
+plan elsewhere.
+"""
 
 import argparse
 import json

@@ -1,7 +1,8 @@
-"""`status`: whether this host matches the installed configuration: files, routes, units, and the verdict now.
+"""`status`: whether this host matches the installed configuration: files, routes, units, and the
+verdict now.
 
-Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes now. 3: the verdict is
-undecided, or a part of the host does not answer; the other parts are shown.
+Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes
+now. 3: the verdict is undecided, or a part of the host does not answer; the other parts are shown.
 """
 
 import argparse
@@ -61,24 +62,36 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     if (config := read_installed(host)) is not None:
         plan = ask(Configure(config, host=host).plan, plan)
         if writer_of(host.files) != WRITER:
-            plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
+            plan = attrs.evolve(
+                plan, files=FileChanges()
+            )  # no edits: another release writes other texts
         faults = ask(lambda: find_faults(host, config), none)
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
     findings = (*faults, *plan.findings)
     is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in findings)
-    code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered))
+    code = worst_code(
+        PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered)
+    )
     headline = _headline(plan, is_installed=config is not None, is_fine=code == FINE)
     if not headline.may_apply:
         findings = tuple(map(_without_apply, findings))
     findings = (*(finding for error in unanswered for finding in error.findings), *findings)
     again = headline.command or (_APPLY if headline.may_apply else "")
     findings = worst_first(with_gate_command(findings, again))
-    grave = [] if check is None else [row for row in check.findings if row.name in {"missing-rule", "unsafe"}]
+    grave = (
+        []
+        if check is None
+        else [row for row in check.findings if row.name in {"missing-rule", "unsafe"}]
+    )
     brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
     now = check.lines() if check and plan.is_empty else brief
     head = [headline.line] if headline.sentence else []
     lines = (*head, *plan_lines(attrs.evolve(plan, findings=_shown(findings, headline))), *now)
-    more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
+    more = {
+        "installed": config is not None,
+        **plan.to_mapping(),
+        "check": check and check.document(),
+    }
     more["findings"] = [finding.to_mapping() for finding in findings]
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)
 

@@ -42,7 +42,11 @@ class NetlinkBackend(RouteBackend):
             self._netlink = NetlinkSocket(timeout=timeout)
 
     def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         with self._open("read the host's routes") as netlink:

@@ -25,7 +25,13 @@ from hostrouting.kernel.netlink.numbers import (
     number_of,
     prefix_of,
 )
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, NetlinkSocket, attribute, attributes_of
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NUMBER,
+    NetlinkSocket,
+    attribute,
+    attributes_of,
+)
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
@@ -80,7 +86,9 @@ def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     return tuple(sorted(links, key=attrgetter("index")))
 
 
-def _link(fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
+def _link(
+    fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
+) -> Link:
     type_, index, flags = fields
     xdp = attributes_of(attributes.get(_IFLA_XDP, b""))
     return Link(
@@ -129,7 +137,9 @@ _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 
 
-def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+def list_addresses(
+    netlink: NetlinkSocket, family: int, names: Mapping[int, str]
+) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
     body = struct.pack("=B7x", AF_OF[family])
     return decode_addresses(netlink.dump(RTM_GETADDR, body), names)
@@ -162,7 +172,14 @@ _RULE = struct.Struct("=5B2xBI")
 """struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags."""
 
 _FIB_RULE_INVERT = 0x2
-_ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
+_ACTIONS: dict[int, RuleAction] = {
+    1: "to_table",
+    2: "goto",
+    3: "nop",
+    6: "blackhole",
+    7: "unreachable",
+    8: "prohibit",
+}
 _OTHER_ACTION: RuleAction = "blackhole"  # what Linux does for any other number
 
 _FRA_DST = 1
@@ -203,7 +220,11 @@ _TYPED = {
     _FRA_L3MDEV,
 }
 _SELECTS_NOTHING = {_FRA_PROTOCOL, _FRA_FLOW, _FRA_PAD}
-_FULL_MASKS = {(_FRA_SPORT_MASK, b"\xff\xff"), (_FRA_DPORT_MASK, b"\xff\xff"), (_FRA_DSCP_MASK, b"\x3f")}
+_FULL_MASKS = {
+    (_FRA_SPORT_MASK, b"\xff\xff"),
+    (_FRA_DPORT_MASK, b"\xff\xff"),
+    (_FRA_DSCP_MASK, b"\x3f"),
+}
 _UNLIMITED = 0xFFFFFFFF
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 

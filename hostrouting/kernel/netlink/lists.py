@@ -29,7 +29,14 @@ from typing import NamedTuple
 from hostrouting.kernel.base import Near, is_wanted
 from hostrouting.kernel.netlink.numbers import FAMILY_OF, RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import ROUTE_ATTRIBUTES_AT, RTA_DST, RTA_TABLE, decode, rtmsg
-from hostrouting.kernel.netlink.socket import ATTRIBUTE, HEADER, NUMBER, KernelError, NetlinkSocket, attribute
+from hostrouting.kernel.netlink.socket import (
+    ATTRIBUTE,
+    HEADER,
+    NUMBER,
+    KernelError,
+    NetlinkSocket,
+    attribute,
+)
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
 

@@ -95,7 +95,16 @@ _OTHER_METRICS = {
     17: "fastopen_no_cookie",
 }
 """The other metrics by number, as `ip` names them."""
-_PLAIN_NUMBERS = {"window", "ssthresh", "cwnd", "reordering", "hoplimit", "initcwnd", "initrwnd", "quickack"}
+_PLAIN_NUMBERS = {
+    "window",
+    "ssthresh",
+    "cwnd",
+    "reordering",
+    "hoplimit",
+    "initcwnd",
+    "initrwnd",
+    "quickack",
+}
 """Those that `ip` prints as a number; the others are times, flags and names."""
 
 _RTNH_F_DEAD = 0x1
@@ -243,7 +252,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 def _unread(
     attributes: Mapping[int, bytes], metrics: Mapping[int, bytes], hops: Iterable[_ListedHop]
 ) -> tuple[str, ...]:
-    """What a route has no field for (`Route.unread`); metrics and realms of zeros count as absent."""
+    """What a route has no field for (`Route.unread`); metrics and realms of zeros are absent."""
     if _UNREAD.isdisjoint(attributes):
         return ()
     words: list[str] = []
@@ -432,7 +441,9 @@ class _RequestTemplate:
         )
 
 
-def change_routes(netlink: NetlinkSocket, requests: Iterable[RouteRequest]) -> dict[int, KernelError]:
+def change_routes(
+    netlink: NetlinkSocket, requests: Iterable[RouteRequest]
+) -> dict[int, KernelError]:
     """Carry out the requests in their order; return the refusals by place."""
     refused: dict[int, KernelError] = {}
     messages: list[bytes] = []

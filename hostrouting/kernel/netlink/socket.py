@@ -113,7 +113,9 @@ def aligned(length: int) -> int:
     return (length + 3) & ~3
 
 
-def attributes_of(data: bytes, at: int = 0, wanted: Collection[int] | None = None) -> dict[int, bytes]:
+def attributes_of(
+    data: bytes, at: int = 0, wanted: Collection[int] | None = None
+) -> dict[int, bytes]:
     """The attributes from an offset to the end, by number. Bytes too few for one are ignored.
 
     Only the `wanted` ones are copied, unless that is None: a device has 40 attributes, and five are

@@ -1,4 +1,6 @@
-"""Ebtables: its promises, on Linux and on the fake; the words of the real programs; backends and versions of it."""
+"""Ebtables: its promises, on Linux and on the fake; the words of the real programs; backends and
+versions of it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.azure_vnet.ebtables import BridgeRule, Ebtables, EbtablesProgram, read_listing, require_deletable
+from hostrouting.azure_vnet.ebtables import (
+    BridgeRule,
+    Ebtables,
+    EbtablesProgram,
+    read_listing,
+    require_deletable,
+)
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeEbtables
@@ -96,34 +104,48 @@ class TestOnLinux:
     """The real programs, in a private network namespace."""
 
     @settings(max_examples=scaled(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(_RULES, max_size=8), st.lists(st.lists(_RULES, min_size=1, max_size=3), max_size=8))
-    def test_the_fake_is_equal(self, namespace: Namespace, rules: list[str], deletions: list[list[str]]) -> None:
-        """After any deletions, both give the same answers, and have the same rules in the same places."""
+    @given(
+        st.lists(_RULES, max_size=8), st.lists(st.lists(_RULES, min_size=1, max_size=3), max_size=8)
+    )
+    def test_the_fake_is_equal(
+        self, namespace: Namespace, rules: list[str], deletions: list[list[str]]
+    ) -> None:
+        """After any deletions, both give the same answers, and have the same rules in the same
+        places.
+        """
         real, fake = on_linux(namespace, rules), FakeEbtables(rules)
         for deletion in deletions:
             assert outcome(real, deletion) == outcome(fake, deletion)
         assert real.list_rules() == fake.list_rules()
 
     @settings(max_examples=scaled(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(st.sampled_from([*LOOK_ALIKES, R1, R2, R3]), min_size=1, max_size=12), st.data())
+    @given(
+        st.lists(st.sampled_from([*LOOK_ALIKES, R1, R2, R3]), min_size=1, max_size=12), st.data()
+    )
     def test_any_rules(self, namespace: Namespace, rules: list[str], data: st.DataObject) -> None:
-        """Any rules are those of ebtables-save, in the places of `-L --Ln`; exactly the given ones are deleted."""
+        """Any rules are those of ebtables-save, in the places of `-L --Ln`; exactly the given ones
+        are deleted.
+        """
         ebtables = on_linux(namespace, rules)
         before = texts(ebtables)
         saved = namespace.run("ebtables-nft-save").stdout
         assert before == re.findall(r"^-A (.*?) ?$", saved, re.MULTILINE)
         numbered = namespace.run("ebtables-nft", "-t", "nat", "-L", "--Ln").stdout
-        assert [f"{rule.number} {rule.text.partition(' ')[2]}" for rule in ebtables.list_rules()] == [
-            line.strip() for line in numbered.splitlines() if re.match(r"\d+ ", line)
-        ]
-        kind, _, after = outcome(ebtables, deletion := data.draw(st.lists(st.sampled_from(before), max_size=3)))
+        assert [
+            f"{rule.number} {rule.text.partition(' ')[2]}" for rule in ebtables.list_rules()
+        ] == [line.strip() for line in numbered.splitlines() if re.match(r"\d+ ", line)]
+        kind, _, after = outcome(
+            ebtables, deletion := data.draw(st.lists(st.sampled_from(before), max_size=3))
+        )
         if kind:
             assert after == before
         else:
             assert Counter(before) - Counter(after) == Counter(deletion)
 
     def test_rules_that_ebtables_cannot_read(self, namespace: Namespace) -> None:
-        """With rules created by nft in the table nothing is changed, because ebtables may not show all rules."""
+        """With rules created by nft in the table nothing is changed, because ebtables may not show
+        all rules.
+        """
         ebtables = on_linux(namespace, [R1])
         namespace.run("nft", "add rule bridge nat PREROUTING meta mark 5 counter accept")
         before = namespace.run("nft", "list", "ruleset").stdout
@@ -133,7 +155,9 @@ class TestOnLinux:
         assert namespace.run("nft", "list", "ruleset").stdout == before
 
     def test_nothing_is_made_by_reading(self, namespace: Namespace) -> None:
-        """Listing the rules creates no table; the legacy programs say that their table is not loaded, or have it."""
+        """Listing the rules creates no table; the legacy programs say that their table is not
+        loaded, or have it.
+        """
         assert on_linux(namespace, []).list_rules() == ()
         assert namespace.run("nft", "list", "tables").stdout == ""
 
@@ -142,7 +166,9 @@ class TestOnLinux:
 
 
 class Said(Programs):
-    """A stand-in for the programs of ebtables: "nft_save" is ebtables-nft-save, "nft_list" is `ebtables-nft -L`."""
+    """A stand-in for the programs of ebtables: "nft_save" is ebtables-nft-save, "nft_list" is
+    `ebtables-nft -L`.
+    """
 
     def key(self, *words: str) -> str:
         """The key of an answer: what the command does, and for which backend."""
@@ -162,8 +188,13 @@ def nft(*rules: str) -> dict[str, Ended]:
 
 
 def legacy(*rules: str) -> dict[str, Ended]:
-    """The programs of backend legacy, with these rules; its ebtables-save runs the program of the other backend."""
-    return {"legacy_save": Ended(0, f"{HEADER}*nat\n:PREROUTING ACCEPT\n"), "legacy_list": Ended(0, listed(*rules))}
+    """The programs of backend legacy, with these rules; its ebtables-save runs the program of the
+    other backend.
+    """
+    return {
+        "legacy_save": Ended(0, f"{HEADER}*nat\n:PREROUTING ACCEPT\n"),
+        "legacy_list": Ended(0, listed(*rules)),
+    }
 
 
 HEADER = "# Generated by ebtables-save v1.0 (legacy) on Sat Nov 21 02:57:00 UTC 2026\n"
@@ -184,11 +215,18 @@ INCOMPATIBLE = "# Table `{}' is incompatible, use 'nft' tool.\n"
         ({"nft_save": Ended(0, INCOMPATIBLE.format("filter"))} | NOT_LOADED, []),
         (nft() | legacy(), []),
         (NOT_LOADED, []),
-        ({"save": Ended(0, addition([R1])), "ebtables_list": Ended(0, listed(R1))}, [("ebtables", R1)]),
+        (
+            {"save": Ended(0, addition([R1])), "ebtables_list": Ended(0, listed(R1))},
+            [("ebtables", R1)],
+        ),
     ],
 )
-def test_the_backend_that_has_the_rules(answers: dict[str, Ended], rules: list[tuple[str, str]]) -> None:
-    """The rules are those of the backend that has some, and name its program; without a table there are none."""
+def test_the_backend_that_has_the_rules(
+    answers: dict[str, Ended], rules: list[tuple[str, str]]
+) -> None:
+    """The rules are those of the backend that has some, and name its program; without a table there
+    are none.
+    """
     said = Said(**answers)
     assert [(rule.program, rule.text) for rule in EbtablesProgram(run=said).list_rules()] == rules
 
@@ -196,17 +234,39 @@ def test_the_backend_that_has_the_rules(answers: dict[str, Ended], rules: list[t
 @pytest.mark.parametrize(
     ("answers", "kind", "words"),
     [
-        ({}, "missing", "the program ebtables-nft-save was not found; install the package iptables or ebtables"),
-        (UNKNOWN, "not-loaded", "ebtables-legacy-save could not list its rules; the kernel has no such tables"),
+        (
+            {},
+            "missing",
+            "the program ebtables-nft-save was not found; install the package iptables or ebtables",
+        ),
+        (
+            UNKNOWN,
+            "not-loaded",
+            "ebtables-legacy-save could not list its rules; the kernel has no such tables",
+        ),
         (NO_NFT | UNKNOWN, "not-loaded", "ebtable_nat"),
-        (nft(R1) | legacy(R2, R2), "wrong-backend", r"both backends .* \(1 by ebtables-nft and 2 by ebtables-legacy\)"),
+        (
+            nft(R1) | legacy(R2, R2),
+            "wrong-backend",
+            r"both backends .* \(1 by ebtables-nft and 2 by ebtables-legacy\)",
+        ),
         ({"nft_save": Ended(0, INCOMPATIBLE.format("nat"))}, "refused", "use 'nft' tool"),
-        ({"nft_save": Ended(4, err="Could not fetch: Permission denied (you must be root)")}, "not-permitted", "root"),
-        (nft(R1) | {"nft_list": Ended(3, listed(R1), "Parsing nftables rule failed\n")}, "refused", r"failed\)$"),
+        (
+            {"nft_save": Ended(4, err="Could not fetch: Permission denied (you must be root)")},
+            "not-permitted",
+            "root",
+        ),
+        (
+            nft(R1) | {"nft_list": Ended(3, listed(R1), "Parsing nftables rule failed\n")},
+            "refused",
+            r"failed\)$",
+        ),
     ],
 )
 def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str, words: str) -> None:
-    """Where rules may exist that are not listed, or in both backends, nothing is listed and nothing is deleted."""
+    """Where rules may exist that are not listed, or in both backends, nothing is listed and nothing
+    is deleted.
+    """
     said = Said(**answers)
     ebtables = EbtablesProgram(run=said)
     for verb in (ebtables.list_rules, lambda: ebtables.delete([R1])):
@@ -215,7 +275,9 @@ def test_no_rules_is_never_taken_on_trust(answers: dict[str, Ended], kind: str, 
     assert not any("restore" in words[0] for words, _ in said.asked)
 
 
-FAILED = Ended(1, err="ebtables-restore v1.8.9 (nf_tables): ebtables-restore: final implicit COMMIT failed\n")
+FAILED = Ended(
+    1, err="ebtables-restore v1.8.9 (nf_tables): ebtables-restore: final implicit COMMIT failed\n"
+)
 GONE, BOTH = Ended(0, listed(R2)), Ended(0, listed(R1, R2))
 
 
@@ -233,19 +295,37 @@ def test_what_is_run() -> None:
 @pytest.mark.parametrize(
     ("restored", "lists", "kind", "tries"),
     [
-        ([FAILED, FAILED, Ended(0)], [BOTH, BOTH, BOTH, GONE], "", 3),  # another process was changing rules
+        (
+            [FAILED, FAILED, Ended(0)],
+            [BOTH, BOTH, BOTH, GONE],
+            "",
+            3,
+        ),  # another process was changing rules
         ([FAILED], [BOTH], "refused", 3),
         ([FAILED], [BOTH, GONE], "no-such-rule", 1),
         ([Ended(1, err="Permission denied")], [BOTH], "not-permitted", 1),
-        ([Ended(0, err="Can't open --noflush: No such file or directory at line 53.\n")], [BOTH], "refused", 1),
+        (
+            [Ended(0, err="Can't open --noflush: No such file or directory at line 53.\n")],
+            [BOTH],
+            "refused",
+            1,
+        ),
         ([Ended(1, err="unrecognized option '--noflush'\n")], [BOTH], "refused", 3),
     ],
 )
-def test_a_deletion_that_fails(restored: list[Ended], lists: list[Ended], kind: str, tries: int) -> None:
-    """It is tried again while every rule exists; one that ends well and has deleted nothing is an error, too."""
+def test_a_deletion_that_fails(
+    restored: list[Ended], lists: list[Ended], kind: str, tries: int
+) -> None:
+    """It is tried again while every rule exists; one that ends well and has deleted nothing is an
+    error, too.
+    """
     said = Said(**nft(), nft_restore=restored)
     said.answers |= {"nft_save": Ended(0, addition([R1])), "nft_list": lists}
-    with raises(HostError, kind, match="noflush" if "noflush" in restored[-1].err else None) if kind else nullcontext():
+    with (
+        raises(HostError, kind, match="noflush" if "noflush" in restored[-1].err else None)
+        if kind
+        else nullcontext()
+    ):
         EbtablesProgram(run=said).delete([R1])
     assert sum("restore" in words[0] for words, _ in said.asked) == tries
 
@@ -259,7 +339,13 @@ def test_a_listing_of_legacy_ebtables() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", ["-s Unicast -p ARP", "-p ARP -d 00:00:00:00:00:00", "-p ARP -d ! 0:0:0:0:0:0/ff::", "-p ARP ! -s BGA"]
+    "options",
+    [
+        "-s Unicast -p ARP",
+        "-p ARP -d 00:00:00:00:00:00",
+        "-p ARP -d ! 0:0:0:0:0:0/ff::",
+        "-p ARP ! -s BGA",
+    ],
 )
 def test_told_apart_by_mac_addresses_only(options: str) -> None:
     """Rules that differ only in MAC addresses are ambiguous, and both are named."""

@@ -22,8 +22,13 @@ from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
 
 [ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
 LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
-NEIGHBOUR, LIVE_NEIGHBOUR = Neighbour("10.1.0.5", DEAD, "azure0"), Neighbour("10.1.0.5", LIVE, "azure0")
-BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv2", "azv1", "azv9"))
+NEIGHBOUR, LIVE_NEIGHBOUR = (
+    Neighbour("10.1.0.5", DEAD, "azure0"),
+    Neighbour("10.1.0.5", LIVE, "azure0"),
+)
+BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (
+    Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv2", "azv1", "azv9")
+)
 BY_DOWN = BY_DUMMY._replace(next_hops=(NextHop("azv2", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
 OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
@@ -52,7 +57,9 @@ def judged(
     """The entries and findings of a host with these facts; without ebtables if the rules are None."""
     listed = None if rules is None else FakeEbtables(rules).list_rules()
     names = {link.name for link in links}
-    macs, peers = ({name: mac for name, mac in some.items() if name in names} for some in (MACS, PEERS))
+    macs, peers = (
+        {name: mac for name, mac in some.items() if name in names} for some in (MACS, PEERS)
+    )
     view = LinkLayerView(macs=macs, peers=peers, neighbours=tuple(neighbours), learned=learned)
     snapshot = Snapshot(tuple(links), addresses, (), tuple(routes))
     facts = CleanupFacts(listed, view, snapshot, state)
@@ -60,44 +67,107 @@ def judged(
 
 
 THREE: dict[str, Any] = {"rules": [ARP], "neighbours": [NEIGHBOUR], "routes": [BY_BRIDGE]}
-USED_AGAIN: dict[str, Any] = {"rules": [VIRTUAL, IPV4], "neighbours": [Neighbour("10.1.0.5", LIVE, "lxc1")]}
+USED_AGAIN: dict[str, Any] = {
+    "rules": [VIRTUAL, IPV4],
+    "neighbours": [Neighbour("10.1.0.5", LIVE, "lxc1")],
+}
 ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "dead": (THREE | {"rules": [ARP, IPV4, IPV6]}, "delete 5: no device has the MAC address 02:00:00:00:00:05"),
+    "dead": (
+        THREE | {"rules": [ARP, IPV4, IPV6]},
+        "delete 5: no device has the MAC address 02:00:00:00:00:05",
+    ),
     "duplicates": ({"rules": [IPV4, ARP, IPV4, ARP]}, "delete 4: another CNI manages 10.1.0.5"),
-    "route to nobody": ({"routes": [BY_BRIDGE], "links": LINKS[:3]}, "delete 1: no pod is known to use it"),
-    "route by what was a veth": ({"routes": [BY_DUMMY, BY_DOWN]}, "delete 2: no pod is known to use it"),
-    "route, by the neighbour": ({"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]}, "delete 2: no device has the MAC"),
+    "route to nobody": (
+        {"routes": [BY_BRIDGE], "links": LINKS[:3]},
+        "delete 1: no pod is known to use it",
+    ),
+    "route by what was a veth": (
+        {"routes": [BY_DUMMY, BY_DOWN]},
+        "delete 2: no pod is known to use it",
+    ),
+    "route, by the neighbour": (
+        {"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]},
+        "delete 2: no device has the MAC",
+    ),
     # the address
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
     "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),
     "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep 3: is a default gateway"),
-    "protected": (THREE | {"protect": ["10.1.0.4/30"]}, "keep 3: is protected (azureVnetCleanup.protect)"),
+    "protected": (
+        THREE | {"protect": ["10.1.0.4/30"]},
+        "keep 3: is protected (azureVnetCleanup.protect)",
+    ),
     # the MAC address
-    "live": ({"rules": LIVE_RULES, "neighbours": [LIVE_NEIGHBOUR]}, f"conflict 3: {LIVE} belongs to a pod behind azv1"),
-    "live, by routes": ({"rules": LIVE_RULES, "routes": [BY_BRIDGE, BY_VETH]}, "conflict 4: a pod behind azv1"),
+    "live": (
+        {"rules": LIVE_RULES, "neighbours": [LIVE_NEIGHBOUR]},
+        f"conflict 3: {LIVE} belongs to a pod behind azv1",
+    ),
+    "live, by routes": (
+        {"rules": LIVE_RULES, "routes": [BY_BRIDGE, BY_VETH]},
+        "conflict 4: a pod behind azv1",
+    ),
     "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
-    "own device": ({"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")}, "conflict 2: belongs to the device azure0"),
-    "virtual machine in a pod": (THREE | {"learned": ((DEAD, "azv1"),)}, "conflict 3: a device behind azv1"),
+    "own device": (
+        {"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")},
+        "conflict 2: belongs to the device azure0",
+    ),
+    "virtual machine in a pod": (
+        THREE | {"learned": ((DEAD, "azv1"),)},
+        "conflict 3: a device behind azv1",
+    ),
     "learned from the uplink": (THREE | {"learned": ((DEAD, "eth0"),)}, "delete 3: no device"),
-    "unreadable port": (THREE | {"links": [*LINKS, UNKNOWN]}, "keep 3: the MAC addresses behind azv9 cannot be read"),
+    "unreadable port": (
+        THREE | {"links": [*LINKS, UNKNOWN]},
+        "keep 3: the MAC addresses behind azv9 cannot be read",
+    ),
     "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
-    "tap": (THREE | {"links": [*LINKS, TAP]}, "keep 3: the MAC addresses behind tap0 cannot be read"),
-    "tap that is an uplink": (THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]}, "delete 3: no device"),
-    "route by a device that is new": ({"routes": [BY_NEW]}, "keep 1: the MAC addresses behind azv9"),
-    "MAC not known": ({"routes": [BY_BRIDGE], "rules": [VIRTUAL]}, "keep 2: and pods are behind azv1"),
-    "tunnel mode": ({"rules": [VIRTUAL, IPV4]}, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
+    "tap": (
+        THREE | {"links": [*LINKS, TAP]},
+        "keep 3: the MAC addresses behind tap0 cannot be read",
+    ),
+    "tap that is an uplink": (
+        THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]},
+        "delete 3: no device",
+    ),
+    "route by a device that is new": (
+        {"routes": [BY_NEW]},
+        "keep 1: the MAC addresses behind azv9",
+    ),
+    "MAC not known": (
+        {"routes": [BY_BRIDGE], "rules": [VIRTUAL]},
+        "keep 2: and pods are behind azv1",
+    ),
+    "tunnel mode": (
+        {"rules": [VIRTUAL, IPV4]},
+        "delete 2: no device has the MAC address 02:00:00:00:00:05",
+    ),
     "live in tunnel mode": ({"rules": [VIRTUAL, LIVE_RULES[1]]}, "conflict 2: a pod behind azv1"),
-    "used again in tunnel mode": (USED_AGAIN, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
-    "state file": (THREE | {"state": state("azv1", "10.1.0.5")}, "keep 3: gives 10.1.0.5 to a-eth0"),
+    "used again in tunnel mode": (
+        USED_AGAIN,
+        "delete 2: no device has the MAC address 02:00:00:00:00:05",
+    ),
+    "state file": (
+        THREE | {"state": state("azv1", "10.1.0.5")},
+        "keep 3: gives 10.1.0.5 to a-eth0",
+    ),
     "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete 3: no device"),
     # the uplink
-    "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "keep 2: it matches no bridged uplink"),
+    "no uplink in a bridge": (
+        {"rules": [IPV4, IPV6], "links": UNBRIDGED},
+        "keep 2: it matches no bridged uplink",
+    ),
     "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
-    "no bridge": ({"rules": [ARP, IPV4], "links": UNBRIDGED[:2]}, "keep 2: it matches no bridged uplink"),
+    "no bridge": (
+        {"rules": [ARP, IPV4], "links": UNBRIDGED[:2]},
+        "keep 2: it matches no bridged uplink",
+    ),
     "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
     "not an uplink": ({"rules": [ETH7]}, "keep 1: it matches no bridged uplink"),
     "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete 1: no device"),
-    "a pod's port": ({"rules": [ETH7.replace("eth7", "azv1")]}, "keep 1: it matches no bridged uplink"),
+    "a pod's port": (
+        {"rules": [ETH7.replace("eth7", "azv1")]},
+        "keep 1: it matches no bridged uplink",
+    ),
 }
 
 
@@ -107,35 +177,50 @@ def test_fates(row: str) -> None:
     facts, wanted = ROWS[row]
     (fate, count), words = wanted.partition(":")[0].split(), wanted.partition(": ")[2]
     entries, _ = judged(**facts)
-    assert [(entry.fate, words in entry.reason) for entry in entries] == [(fate, True)] * int(count), entries
+    assert [(entry.fate, words in entry.reason) for entry in entries] == [(fate, True)] * int(
+        count
+    ), entries
 
 
 def test_spellings() -> None:
-    """A pod's rule is recognised in every spelling that a version of ebtables prints, and is deleted as it is spelled."""
+    """A pod's rule is recognised in every spelling that a version of ebtables prints, and is
+    deleted as it is spelled.
+    """
     rules = [
         f"{ARP} --arpreply-target DROP",
         ARP.replace("ARP ", "0x0806 "),
         IPV4.removesuffix(" --dnat-target ACCEPT").replace("10.1.0.5", "10.1.0.5/32"),
         IPV4.replace("10.1.0.5", "10.1.0.5/255.255.255.255"),
         "PREROUTING -i eth0 -p 0x800 -j dnat --to-dst 2:0:0:0:0:5 --ip-dst 10.1.0.5",
-        IPV6.replace("fd00::5", "fd00:0::5/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").replace("IPv6", "0x86DD"),
+        IPV6.replace("fd00::5", "fd00:0::5/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").replace(
+            "IPv6", "0x86DD"
+        ),
     ]
-    assert [(entry.spec, entry.fate) for entry in judged(rules)[0]] == [(rule, "delete") for rule in rules]
+    assert [(entry.spec, entry.fate) for entry in judged(rules)[0]] == [
+        (rule, "delete") for rule in rules
+    ]
 
 
-DEAD_RULES = [rule for ip in ("10.1.0.6", "fd00::5") for mac in (DEAD, OTHER) for rule in pod_rules(ip, mac)]
+DEAD_RULES = [
+    rule for ip in ("10.1.0.6", "fd00::5") for mac in (DEAD, OTHER) for rule in pod_rules(ip, mac)
+]
 _OTHERS = [
     *(NODE_RULES + LOOK_ALIKES),
     *(rule for ip in ("10.1.0.5", "10.9.0.5") for rule in pod_rules(ip, DEAD)),
     IPV4.replace("-i eth0", "! -i eth0"),
-    *(IPV4.replace(DEAD, mac) for mac in ("ff:ff:ff:ff:ff:ff", f"{DEAD}/ff:ff:ff:0:0:0", "00:00:00:00:00:00")),
+    *(
+        IPV4.replace(DEAD, mac)
+        for mac in ("ff:ff:ff:ff:ff:ff", f"{DEAD}/ff:ff:ff:0:0:0", "00:00:00:00:00:00")
+    ),
     IPV4.replace("PREROUTING", "AZURE"),
     IPV6.replace("fd00::5", "fd00::/ffff::"),
     IPV4.replace("10.1.0.5", "10.1.0.555"),
     f"{IPV4} -p IPv4",
     f'{ARP} --log-prefix "a b"',
 ]
-_WORDS = st.sampled_from(sorted({word for rule in (*LOOK_ALIKES, '" !') for word in rule.split() if ":" not in word}))
+_WORDS = st.sampled_from(
+    sorted({word for rule in (*LOOK_ALIKES, '" !') for word in rule.split() if ":" not in word})
+)
 
 
 @st.composite
@@ -143,22 +228,31 @@ def changed(draw: st.DrawFn) -> str:
     """A rule of a dead pod in which one word was deleted, added or replaced."""
     words = draw(st.sampled_from(DEAD_RULES)).split()
     at, size = draw(st.integers(0, len(words))), draw(st.integers(0, 1))
-    return " ".join([*words[:at], *draw(st.lists(_WORDS, min_size=1 - size, max_size=1)), *words[at + size :]])
+    return " ".join(
+        [*words[:at], *draw(st.lists(_WORDS, min_size=1 - size, max_size=1)), *words[at + size :]]
+    )
 
 
 @example([*DEAD_RULES, *_OTHERS])
 @given(st.lists(st.sampled_from([*DEAD_RULES, *_OTHERS]) | changed(), max_size=20))
 def test_any_rules(rules: list[str]) -> None:
-    """Of any rules exactly those of dead pods with managed addresses are stale: those that are equal to one."""
+    """Of any rules exactly those of dead pods with managed addresses are stale: those that are
+    equal to one.
+    """
     entries, _ = judged(rules, addresses=(OWN,))
     stale = [entry.spec for entry in entries if entry.fate == "delete"]
     assert sorted(stale) == sorted(rule for rule in rules if rule in DEAD_RULES)
 
 
 def test_what_is_not_azure_vnets() -> None:
-    """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not hold, are left out."""
+    """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not
+    hold, are left out.
+    """
     neighbours = [
-        *(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac) for dev, mac in (("eth0", DEAD), ("azure0", ""))),
+        *(
+            attrs.evolve(NEIGHBOUR, dev=dev, mac=mac)
+            for dev, mac in (("eth0", DEAD), ("azure0", ""))
+        ),
         attrs.evolve(NEIGHBOUR, permanent=False),
     ]
     changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
@@ -177,7 +271,10 @@ def test_what_is_not_azure_vnets() -> None:
 
 
 FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "state file": ({"state": state("azv1", "10.1.0.5")[:-9]}, "azure-vnet error /var/run/azure-vnet.json"),
+    "state file": (
+        {"state": state("azv1", "10.1.0.5")[:-9]},
+        "azure-vnet error /var/run/azure-vnet.json",
+    ),
     "state file of another shape": (
         {"state": '{"Network": {"ExternalInterfaces": []}}'},
         "azure-vnet error /var/run/azure-vnet.json",
@@ -199,10 +296,16 @@ def test_findings(row: str) -> None:
     """What prevents or limits a clean-up is a finding."""
     facts, wanted = FINDINGS[row]
     _, findings = judged(**facts)
-    assert " ".join(f"{finding.name} {finding.severity} {finding.target}" for finding in findings) == wanted
+    assert (
+        " ".join(f"{finding.name} {finding.severity} {finding.target}" for finding in findings)
+        == wanted
+    )
 
 
-AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]}', '{"type": "cilium-cni"}'
+AZURE, CILIUM = (
+    '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]}',
+    '{"type": "cilium-cni"}',
+)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +313,10 @@ AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": 
     [
         ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, ""),
         ({"15-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
-        ({"05.conflist": "{", "06.json": "{}", "07.conf": "[" * 100_000, "10.conflist": AZURE}, "10.conflist"),
+        (
+            {"05.conflist": "{", "06.json": "{}", "07.conf": "[" * 100_000, "10.conflist": AZURE},
+            "10.conflist",
+        ),
         (
             {
                 "04.conflist": '{"plugins": []}',
@@ -220,13 +326,33 @@ AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": 
             },
             "10.conflist",
         ),
-        ({"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}', "10.conflist": AZURE}, ""),
-        ({"00.conf": json.dumps({"type": "multus", "delegates": [json.loads(AZURE)]}), "05.conf": CILIUM}, "00.conf"),
-        ({"00.conf": json.dumps({"type": "multus", "config": AZURE}), "05.conf": CILIUM}, "00.conf"),
-        ({"00.conf": '{"type": "multus", "clusterNetwork": "azure"}', "10.conflist": AZURE}, "10.conflist"),
-        ({"00.conf": '{"type": "multus-shim", "clusterNetwork": "azure"}', "10.conflist": AZURE}, "10.conflist"),
+        (
+            {"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}', "10.conflist": AZURE},
+            "",
+        ),
+        (
+            {
+                "00.conf": json.dumps({"type": "multus", "delegates": [json.loads(AZURE)]}),
+                "05.conf": CILIUM,
+            },
+            "00.conf",
+        ),
+        (
+            {"00.conf": json.dumps({"type": "multus", "config": AZURE}), "05.conf": CILIUM},
+            "00.conf",
+        ),
+        (
+            {"00.conf": '{"type": "multus", "clusterNetwork": "azure"}', "10.conflist": AZURE},
+            "10.conflist",
+        ),
+        (
+            {"00.conf": '{"type": "multus-shim", "clusterNetwork": "azure"}', "10.conflist": AZURE},
+            "10.conflist",
+        ),
     ],
 )
 def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
-    """The first file that a container runtime can use decides, with what it contains; after multus, the next one."""
+    """The first file that a container runtime can use decides, with what it contains; after multus,
+    the next one.
+    """
     assert active_file(files) == wanted

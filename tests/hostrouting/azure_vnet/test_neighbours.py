@@ -1,4 +1,6 @@
-"""The link layer: its promises, on Linux and on the fake; and what Linux says, as `ip` and `bridge` print it."""
+"""The link layer: its promises, on Linux and on the fake; and what Linux says, as `ip` and `bridge`
+print it.
+"""
 
 from __future__ import annotations
 
@@ -78,15 +80,19 @@ def layer(request: pytest.FixtureRequest) -> LinkLayer:
 
 
 def test_look(layer: LinkLayer) -> None:
-    """Each device has its MAC address, a veth that of its other end; neighbours and what a bridge was told are listed.
+    """Each device has its MAC address, a veth that of its other end; neighbours and what a bridge
+    was told are listed.
 
-    The end of a veth is read in its own namespace: a device with the same index on the node is not taken for it.
+    The end of a veth is read in its own namespace: a device with the same index on the node is not
+    taken for it.
     """
     assert layer.look() == VIEW
 
 
 def test_delete(layer: LinkLayer) -> None:
-    """An entry is deleted, the others stay, and it may be deleted again; so is one that another program maintains."""
+    """An entry is deleted, the others stay, and it may be deleted again; so is one that another
+    program maintains.
+    """
     for _ in range(2):
         assert layer.delete_neighbour(FIRST) is True
         assert layer.look().neighbours == (LEARNED,)
@@ -95,7 +101,9 @@ def test_delete(layer: LinkLayer) -> None:
 
 
 def test_another_entry_stays(layer: LinkLayer) -> None:
-    """An entry that differs from the given one is not deleted; one without its address or device counts as deleted."""
+    """An entry that differs from the given one is not deleted; one without its address or device
+    counts as deleted.
+    """
     absent = [{"ip": "10.1.0.6"}, {"dev": "none"}, {"dev": "other"}]
     changes: list[dict[str, Any]] = [{"mac": "0a:00:00:00:00:06"}, {"permanent": False}, *absent]
     for change in changes:
@@ -106,7 +114,11 @@ def test_another_entry_stays(layer: LinkLayer) -> None:
 _STATES = ("permanent", "stale", "failed", "noarp", "reachable", "permanent extern_learn")
 _ENTRIES = st.dictionaries(
     st.sampled_from(["10.2.0.1", "10.2.0.2", "10.2.0.3", "fd02::1", "fd02::2"]),
-    st.tuples(st.sampled_from(["azure0", "other"]), st.sampled_from([POD, OTHER]), st.sampled_from(_STATES)),
+    st.tuples(
+        st.sampled_from(["azure0", "other"]),
+        st.sampled_from([POD, OTHER]),
+        st.sampled_from(_STATES),
+    ),
 )
 
 
@@ -118,28 +130,52 @@ class TestOnLinux:
 
     @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(_ENTRIES)
-    def test_as_ip_prints_it(self, node: Namespace, entries: dict[str, tuple[str, str, str]]) -> None:
-        """Any entries, devices and learned addresses are those that `ip` and `bridge` list; proxies are not among them."""
-        node.batch(["neigh flush all", "neigh flush all nud permanent", "neigh replace proxy 10.2.0.9 dev other"])
-        node.batch(f"neigh replace {ip} dev {dev} lladdr {mac} nud {nud}" for ip, (dev, mac, nud) in entries.items())
+    def test_as_ip_prints_it(
+        self, node: Namespace, entries: dict[str, tuple[str, str, str]]
+    ) -> None:
+        """Any entries, devices and learned addresses are those that `ip` and `bridge` list; proxies
+        are not among them.
+        """
+        node.batch(
+            [
+                "neigh flush all",
+                "neigh flush all nud permanent",
+                "neigh replace proxy 10.2.0.9 dev other",
+            ]
+        )
+        node.batch(
+            f"neigh replace {ip} dev {dev} lladdr {mac} nud {nud}"
+            for ip, (dev, mac, nud) in entries.items()
+        )
         view = KernelLinkLayer().look()
         shown = [
             entry
             for option in "46"
-            for entry in json.loads(node.ip("-j", f"-{option}", "neigh", "show", "nud", "all").stdout)
+            for entry in json.loads(
+                node.ip("-j", f"-{option}", "neigh", "show", "nud", "all").stdout
+            )
         ]
         assert {str(entry): entry.permanent for entry in view.neighbours} == {
-            str(Neighbour(entry["dst"], entry.get("lladdr", ""), entry["dev"], permanent=is_kept)): is_kept
+            str(
+                Neighbour(entry["dst"], entry.get("lladdr", ""), entry["dev"], permanent=is_kept)
+            ): is_kept
             for entry in shown
             for is_kept in ["PERMANENT" in entry["state"] and "extern_learn" not in entry]
         }
-        links = {link["ifname"]: link.get("address", "") for link in json.loads(node.ip("-j", "link").stdout)}
+        links = {
+            link["ifname"]: link.get("address", "")
+            for link in json.loads(node.ip("-j", "link").stdout)
+        }
         assert view.macs == {name: mac for name, mac in links.items() if mac}
 
     def test_an_end_that_moves(self, node: Namespace) -> None:
-        """An end in a third namespace is read there; one in this namespace, too; deleting it deletes both ends."""
+        """An end in a third namespace is read there; one in this namespace, too; deleting it
+        deletes both ends.
+        """
         with private_namespace() as first, private_namespace() as second:
-            node.batch([f"link add near type veth peer name far address {OTHER} netns {first.path}"])
+            node.batch(
+                [f"link add near type veth peer name far address {OTHER} netns {first.path}"]
+            )
             first.batch([f"link set far netns {second.path}"])
             assert KernelLinkLayer().look().peers["near"] == OTHER
             second.batch(["link del far"])
@@ -149,10 +185,14 @@ class TestOnLinux:
             assert KernelLinkLayer().look() == VIEW
 
     def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If another device is returned, as without the number of the namespace, the other end is not known."""
+        """If another device is returned, as without the number of the namespace, the other end is
+        not known.
+        """
         ask = NetlinkSocket.ask
         monkeypatch.setattr(
-            NetlinkSocket, "ask", lambda self, kind, bodies: ask(self, kind, [body[:16] for body in bodies])
+            NetlinkSocket,
+            "ask",
+            lambda self, kind, bodies: ask(self, kind, [body[:16] for body in bodies]),
         )
         assert KernelLinkLayer().look() == attrs.evolve(VIEW, peers={})
 
@@ -173,7 +213,9 @@ class TestOnLinux:
         assert message.startswith(f"cannot delete the neighbour {FIRST}: run this as root")
 
     @pytest.mark.parametrize(("times", "kind"), [(4, ""), (5, "unsettled")])
-    def test_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch, times: int, kind: str) -> None:
+    def test_a_list_that_changes(
+        self, monkeypatch: pytest.MonkeyPatch, times: int, kind: str
+    ) -> None:
         """A list that changed while it was read is read again, a few times."""
         left, dump = times, NetlinkSocket.dump
 
@@ -187,8 +229,12 @@ class TestOnLinux:
         with raises(BackendError, kind) if kind else nullcontext():
             assert KernelLinkLayer().look() == VIEW
 
-    def test_nothing_is_read_between_an_entry_and_its_deletion(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Linux deletes whatever entry has the address then: with 200 veths, listing devices, too, takes 16 ms."""
+    def test_nothing_is_read_between_an_entry_and_its_deletion(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Linux deletes whatever entry has the address then: with 200 veths, listing devices, too,
+        takes 16 ms.
+        """
         asked: list[int] = []
         dump = NetlinkSocket.dump
 
@@ -200,12 +246,17 @@ class TestOnLinux:
         assert KernelLinkLayer().delete_neighbour(FIRST) is True
         assert asked == [RTM_GETNEIGH]
 
-    def test_who_is_alive_is_read_last(self, node: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neighbours are read before devices, and what bridges have learned after them: what comes meanwhile is alive.
+    def test_who_is_alive_is_read_last(
+        self, node: Namespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Neighbours are read before devices, and what bridges have learned after them: what comes
+        meanwhile is alive.
 
         An entry of a device that is not in the list of devices is left out.
         """
-        node.batch(["link add gone type ifb", f"neigh add 10.1.0.9 lladdr {POD} dev gone nud permanent"])
+        node.batch(
+            ["link add gone type ifb", f"neigh add 10.1.0.9 lladdr {POD} dev gone nud permanent"]
+        )
         asked: list[str] = []
         dump = NetlinkSocket.dump
 

@@ -16,7 +16,9 @@ IPS = ("10.1.0.5", "fd00::5")
 
 def test_a_pod() -> None:
     """A pod has a device, addresses and a MAC address. azure-vnet writes null for what is empty."""
-    assert read_state(state("azv1", *IPS)) == (Endpoint("a-eth0", "azv1", tuple(map(as_ip, IPS)), DEAD),)
+    assert read_state(state("azv1", *IPS)) == (
+        Endpoint("a-eth0", "azv1", tuple(map(as_ip, IPS)), DEAD),
+    )
     assert read_state(state("azv1", mac=None)) == (Endpoint("a-eth0", "azv1", (), ""),)
 
 
@@ -55,8 +57,12 @@ SHAPES: dict[str, list[str]] = {
         f"{POD}.a.MacAddress is missing",
         f"{POD}.a.IPAddresses is missing",
     ],
-    state("azv1", "10.1.0.5", "ten"): [f'{POD}["a-eth0"].IPAddresses[1].IP: "ten" is not an address'],
-    state("azv1", mac="02:00"): [f'{POD}["a-eth0"].MacAddress: "02:00" is not a MAC address in base64'],
+    state("azv1", "10.1.0.5", "ten"): [
+        f'{POD}["a-eth0"].IPAddresses[1].IP: "ten" is not an address'
+    ],
+    state("azv1", mac="02:00"): [
+        f'{POD}["a-eth0"].MacAddress: "02:00" is not a MAC address in base64'
+    ],
 }
 
 
@@ -74,7 +80,9 @@ VALUES: tuple[Any, ...] = ([], {}, "a text", 7, True)
 
 
 def holders(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each object and list in this value, with each of its keys or places that azure-vnet's pods depend on."""
+    """Each object and list in this value, with each of its keys or places that azure-vnet's pods
+    depend on.
+    """
     keys = value if isinstance(value, dict) else range(len(value))
     for key in [key for key in keys if key not in {"Version", "Mask"}]:
         yield value, key
@@ -83,7 +91,9 @@ def holders(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def test_every_other_type_is_a_fault() -> None:
-    """No value of another type is taken for an empty one: a pod that is not found would count as dead."""
+    """No value of another type is taken for an empty one: a pod that is not found would count as
+    dead.
+    """
     document = json.loads(state("azv1", *IPS))
     places = [*holders(document)]
     assert len(places) == 14

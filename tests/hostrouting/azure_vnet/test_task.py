@@ -25,12 +25,19 @@ UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 CONFLIST = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
 UNPRIVILEGED = partial(Rights, changes_network=False)
 BATCH = 3
-"""The number of the call of ebtables that deletes: before it, the rules are read for each of two plans."""
+"""The number of the call of ebtables that deletes: before it, the rules are read for each of two
+plans.
+"""
 
 
 def state_of(host: azure.AzureHost) -> tuple[str, ...]:
     """Rules, neighbours, routes and files, as text."""
-    return str(host.ebtables.rules), str(host.link_layer.neighbours), str(host.kernel), str(host.files.texts)
+    return (
+        str(host.ebtables.rules),
+        str(host.link_layer.neighbours),
+        str(host.kernel),
+        str(host.files.texts),
+    )
 
 
 def ebtables_error(kind: str) -> HostError:
@@ -46,7 +53,9 @@ def clean(host: azure.AzureHost, **changed: Any) -> CleanupResult:
 
 
 def failure(host: azure.AzureHost) -> Any:
-    """Run the task; the error that ends it, after which nothing is changed and no undo file is left."""
+    """Run the task; the error that ends it, after which nothing is changed and no undo file is
+    left.
+    """
     before = state_of(host)
     error = failure_of(clean, host)
     assert state_of(host) == before
@@ -58,19 +67,27 @@ def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
     """Run the task, which cannot delete everything, and says so; what is left."""
     error = failure_of(clean, host, of=HostError)
     assert error.kind == "incomplete"
-    assert str(error).startswith(f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: ")
+    assert str(error).startswith(
+        f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
+    )
     assert (len(effects_of(error).operations), effects_of(error).files) == (done, (UNDO,))
     return tuple(error.lines)
 
 
 def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
-    """First the undo file and the log have all of it. Then what is stale is deleted, in order. A second run finds nothing."""
+    """First the undo file and the log have all of it. Then what is stale is deleted, in order. A
+    second run finds nothing.
+    """
     host = azure.host()
     first: list[Any] = []
 
     def look() -> None:
-        lines = [record.getMessage() for record in caplog.records if "will delete" in record.getMessage()]
-        first.extend([host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked), len(lines)])
+        lines = [
+            record.getMessage() for record in caplog.records if "will delete" in record.getMessage()
+        ]
+        first.extend(
+            [host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked), len(lines)]
+        )
 
     host.ebtables.meanwhile(look, nth=BATCH)
     with caplog.at_level("INFO"):
@@ -78,33 +95,48 @@ def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
     assert first == [host.files.texts[UNDO], 0o600, {LAYOUT.lock_path}, 13]
     assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.link_layer.neighbours == list(azure.NEIGHBOURS[1:])
-    assert [route in host.kernel.snapshot().routes for route in azure.STALE_ROUTES] == [False, False]
+    assert [route in host.kernel.snapshot().routes for route in azure.STALE_ROUTES] == [
+        False,
+        False,
+    ]
     assert "10.1.0.8/32 " in str(host.kernel)
     kinds = [operation.object.split()[0] for operation in result.operations]
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 5, "undo_file": UNDO}
     before, nothing = state_of(host), {"stale": 0, "deleted": 0, "conflicts": 5, "undo_file": ""}
-    assert (clean(attrs.evolve(host, rights=UNPRIVILEGED)).log_fields(), state_of(host)) == (nothing, before)
+    assert (clean(attrs.evolve(host, rights=UNPRIVILEGED)).log_fields(), state_of(host)) == (
+        nothing,
+        before,
+    )
     host.ebtables.rules.append(azure.STALE_RULES[0])
     assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 
 
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
-    """By default the task only reports: nothing is changed, no file is written, and the lock is not taken."""
+    """By default the task only reports: nothing is changed, no file is written, and the lock is not
+    taken.
+    """
     caplog.set_level("INFO")
     host = azure.host()
     before = state_of(host)
-    config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.1.0.0/16", "fd00::/64"]}})
+    config = HostRoutingConfig.from_mapping(
+        {"azureVnetCleanup": {"managed": ["10.1.0.0/16", "fd00::/64"]}}
+    )
     result = run(azure.task(config, host=host))
     assert isinstance(result, CleanupResult)
     assert result.log_fields() == {"stale": 13, "deleted": 0, "conflicts": 5, "undo_file": ""}
     shown = str(phases.plan(azure.task(azure.config(), host=host)))
-    assert f"delete rule {azure.STALE_RULES[0]}    # another CNI manages 10.1.0.5, and no device has the MAC" in shown
+    assert (
+        f"delete rule {azure.STALE_RULES[0]}    # another CNI manages 10.1.0.5, and no device has the MAC"
+        in shown
+    )
     assert (state_of(host), host.files.writes, caplog.text.count("stale: ")) == (before, [], 13)
 
 
 def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
-    """Without the section nothing is asked of the host. An image is refused, because it has no kernel."""
+    """Without the section nothing is asked of the host. An image is refused, because it has no
+    kernel.
+    """
     host = azure.host()
     host.ebtables.fault = ebtables_error("missing")
     run(azure.task(HostRoutingConfig(), host=host))
@@ -113,18 +145,24 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_it_is_refused() -> None:
-    """Nothing is deleted; the plan and a dry run have the same reason, and still show what is stale."""
+    """Nothing is deleted; the plan and a dry run have the same reason, and still show what is
+    stale.
+    """
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
     assert (type(error), error.kind) == (HostError, "refused")
-    assert str(error).startswith("nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages")
+    assert str(error).startswith(
+        "nothing was deleted: /etc/cni/net.d/10-azure.conflist says that azure-vnet manages"
+    )
     plan = azure.task(azure.config(), host=host).plan()
     assert tuple(map(str, plan.errors)) == error.lines
     assert plan.deletions == clean(host, dry_run=True).plan.deletions != ()
 
 
 def test_ebtables_cannot_be_had() -> None:
-    """Without ebtables the task is refused on a host with a bridge of azure-vnet; other errors of ebtables are raised."""
+    """Without ebtables the task is refused on a host with a bridge of azure-vnet; other errors of
+    ebtables are raised.
+    """
     host = azure.host()
     for kind in ("missing", "not-loaded", "not-permitted", "wrong-backend"):
         host.ebtables.fault = ebtables_error(kind)
@@ -132,20 +170,28 @@ def test_ebtables_cannot_be_had() -> None:
 
 
 def test_without_rights() -> None:
-    """If the undo file cannot be written, or the process may not change the network, nothing is deleted."""
+    """If the undo file cannot be written, or the process may not change the network, nothing is
+    deleted.
+    """
     assert kind_of(failure(azure.host(rights=UNPRIVILEGED))) == "not-permitted"
-    assert isinstance(failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"}))), HostError)
+    assert isinstance(
+        failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"}))), HostError
+    )
 
 
 def test_a_pod_comes_alive() -> None:
     """What belongs to a pod that comes alive after the first plan stays."""
     host = azure.host()
     host.link_layer.meanwhile(partial(host.link_layer.peers.update, azv5=azure.DEAD), nth=2)
-    assert [azure.OTHER in operation.object for operation in clean(host).operations] == [True] * 4 + [False]
+    assert [azure.OTHER in operation.object for operation in clean(host).operations] == [
+        True
+    ] * 4 + [False]
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:
-    """It is planned again, once, which may be refused; the undo file has what is deleted. Then the error says what is left."""
+    """It is planned again, once, which may be refused; the undo file has what is deleted. Then the
+    error says what is left.
+    """
     host = azure.host()
     host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
     assert len(clean(host).operations) == 12
@@ -153,16 +199,24 @@ def test_a_rule_is_gone_before_the_batch() -> None:
     assert host.files.texts[UNDO].count(azure.STALE_RULES[0].removeprefix("PREROUTING ")) == 1
     host = azure.host()
     for nth in (BATCH, BATCH + 2):
-        host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[nth]), nth=nth)
+        host.ebtables.meanwhile(
+            partial(host.ebtables.rules.remove, azure.STALE_RULES[nth]), nth=nth
+        )
     error = failure_of(clean, host, of=HostError)
     assert (error.kind, len(error.lines)) == ("incomplete", 12)
-    assert "other processes were deleting rules at the same time; still there: rule PREROUTING" in str(error)
+    assert (
+        "other processes were deleting rules at the same time; still there: rule PREROUTING"
+        in str(error)
+    )
     assert (len(host.ebtables.rules), host.files.texts) == (len(azure.KEPT_RULES) + 8, {})
     host = azure.host()
     host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
     host.ebtables.meanwhile(partial(host.files.texts.update, CONFLIST), nth=BATCH)
     assert kind_of(failure_of(clean, host)) == "refused"
-    assert (len(host.ebtables.rules), host.files.texts.keys()) == (len(azure.KEPT_RULES) + 9, CONFLIST.keys())
+    assert (len(host.ebtables.rules), host.files.texts.keys()) == (
+        len(azure.KEPT_RULES) + 9,
+        CONFLIST.keys(),
+    )
 
 
 def test_the_batch_fails() -> None:
@@ -179,11 +233,17 @@ def test_the_batch_fails() -> None:
 
 
 def test_what_other_processes_did() -> None:
-    """A neighbour with another MAC address stays, and is named; so is what the kernel refuses, and what is there again."""
+    """A neighbour with another MAC address stays, and is named; so is what the kernel refuses, and
+    what is there again.
+    """
     host = azure.host()
     theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
-    host.link_layer.meanwhile(partial(host.link_layer.neighbours.__setitem__, 0, theirs), nth=3)  # after two plans
-    assert incomplete(host, done=12) == (f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted",)
+    host.link_layer.meanwhile(
+        partial(host.link_layer.neighbours.__setitem__, 0, theirs), nth=3
+    )  # after two plans
+    assert incomplete(host, done=12) == (
+        f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted",
+    )
     assert host.link_layer.neighbours[0] == theirs
     host = azure.host()
     host.link_layer.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
@@ -192,5 +252,9 @@ def test_what_other_processes_did() -> None:
     host.faults.fail("change", errno.ENOBUFS)
     assert [reason.split()[0] for reason in incomplete(host, done=12)] == ["10.1.0.5/32"]
     host = azure.host()
-    host.ebtables.meanwhile(partial(host.ebtables.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1)
-    assert incomplete(host, done=13)[0].startswith(f"{azure.STALE_RULES[0]} was added again: azure-vnet or another")
+    host.ebtables.meanwhile(
+        partial(host.ebtables.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1
+    )
+    assert incomplete(host, done=13)[0].startswith(
+        f"{azure.STALE_RULES[0]} was added again: azure-vnet or another"
+    )

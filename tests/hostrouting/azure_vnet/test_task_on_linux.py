@@ -1,4 +1,6 @@
-"""CleanStaleAzureVnet on a node as azure-vnet leaves it: a real kernel, real ebtables, real packets, a real shell."""
+"""CleanStaleAzureVnet on a node as azure-vnet leaves it: a real kernel, real ebtables, real
+packets, a real shell.
+"""
 
 import socket
 from collections import Counter
@@ -57,13 +59,25 @@ def undone(lab: AzureNode, undo_file: str, tmp_path: Path, *, problem: str = "")
 
 
 def test_an_address_that_is_used_again(lab: AzureNode, tmp_path: Path) -> None:
-    """Nothing comes to a pod of the other CNI before, and everything after. A live pod misses no packet. Undo is exact."""
+    """Nothing comes to a pod of the other CNI before, and everything after. A live pod misses no
+    packet. Undo is exact.
+    """
     lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
     lab.bridge_pod("other", OTHER, "10.1.0.7")
     lab.leave(DEAD, "10.1.0.8")
     lab.routed_pod("new", NEW, "10.1.0.6", "fd00::6")
-    routes = ["10.1.0.8 dev azv;dead", "fd00::8 dev azv;dead", "10.1.0.9 dev azv;dead proto static metric 7"]
-    lab.node.batch(["link add azv;dead type ifb", "link set azv;dead up", *(f"route add {route}" for route in routes)])
+    routes = [
+        "10.1.0.8 dev azv;dead",
+        "fd00::8 dev azv;dead",
+        "10.1.0.9 dev azv;dead proto static metric 7",
+    ]
+    lab.node.batch(
+        [
+            "link add azv;dead type ifb",
+            "link set azv;dead up",
+            *(f"route add {route}" for route in routes),
+        ]
+    )
     assert [lab.arrives("new", ip) for ip in ("10.1.0.6", "fd00::6")] == [False, False]
     before = lab.state()
     assert lab.clean(dry_run=True).operations == ()
@@ -73,20 +87,34 @@ def test_an_address_that_is_used_again(lab: AzureNode, tmp_path: Path) -> None:
     assert (ipv4["arrived"], ipv6["arrived"]) == (ipv4["sent"], ipv6["sent"])
     assert [lab.arrives("new", ip) for ip in ("10.1.0.6", "fd00::6")] == [True, True]
     after = lab.state()
-    stale = [*pod_rules("10.1.0.6", DEAD) * 2, *pod_rules("fd00::6", DEAD) * 2, *pod_rules("10.1.0.8", DEAD)]
+    stale = [
+        *pod_rules("10.1.0.6", DEAD) * 2,
+        *pod_rules("fd00::6", DEAD) * 2,
+        *pod_rules("10.1.0.8", DEAD),
+    ]
     assert Counter(gone(before.rules, after.rules)) == Counter(stale) == Counter(specs(result.plan))
     assert gone(before.neighbours, after.neighbours) == specs(result.plan, "neighbour")
-    assert specs(result.plan, "neighbour") == [f"10.1.0.{last} dev azure0 lladdr {DEAD} PERMANENT" for last in (6, 8)]
-    assert [route.split()[0] for route in gone(before.routes, after.routes)] == ["10.1.0.8", "10.1.0.9", "fd00::8"]
+    assert specs(result.plan, "neighbour") == [
+        f"10.1.0.{last} dev azure0 lladdr {DEAD} PERMANENT" for last in (6, 8)
+    ]
+    assert [route.split()[0] for route in gone(before.routes, after.routes)] == [
+        "10.1.0.8",
+        "10.1.0.9",
+        "fd00::8",
+    ]
     assert lab.clean().operations == ()
-    send(lab.node, "10.1.0.8")  # the kernel asks for its MAC address, and has an entry of its own from now on
+    send(
+        lab.node, "10.1.0.8"
+    )  # the kernel asks for its MAC address, and has an entry of its own from now on
     assert undone(lab, result.undo_file, tmp_path) == before
     lab.node.batch(["link del azvother"])
     assert {*pod_rules("10.1.0.7", OTHER)} <= {*specs(lab.plan())}
 
 
 def test_the_host_has_changed_meanwhile(lab: AzureNode, tmp_path: Path) -> None:
-    """The undo file appends rules whose places are gone. It leaves a neighbour of others alone, and fails at its end."""
+    """The undo file appends rules whose places are gone. It leaves a neighbour of others alone, and
+    fails at its end.
+    """
     lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
     result = lab.clean()
     assert lab.node.run("ebtables-nft", "-t", "nat", "-F", "PREROUTING").returncode == 0
@@ -113,11 +141,28 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
 
 
 def test_rules_that_look_like_a_pods(lab: AzureNode) -> None:
-    """As ebtables prints them, exactly the rules of dead pods with managed addresses are deleted, each copy of them."""
+    """As ebtables prints them, exactly the rules of dead pods with managed addresses are deleted,
+    each copy of them.
+    """
     assert lab.node.run("nft", "flush", "ruleset").returncode == 0
-    stale = [rule for ip in ("10.1.2.1", "fd00::2:1") for mac in (DEAD, OTHER) for rule in pod_rules(ip, mac)]
-    kept = [*pod_rules("10.1.2.1", LIVE), *pod_rules("10.9.0.1", DEAD), *pod_rules("10.1.0.4", DEAD), *NODE_RULES]
-    rules = [rule for batch in zip_longest(stale, LOOK_ALIKES, stale, kept) for rule in batch if rule is not None]
+    stale = [
+        rule
+        for ip in ("10.1.2.1", "fd00::2:1")
+        for mac in (DEAD, OTHER)
+        for rule in pod_rules(ip, mac)
+    ]
+    kept = [
+        *pod_rules("10.1.2.1", LIVE),
+        *pod_rules("10.9.0.1", DEAD),
+        *pod_rules("10.1.0.4", DEAD),
+        *NODE_RULES,
+    ]
+    rules = [
+        rule
+        for batch in zip_longest(stale, LOOK_ALIKES, stale, kept)
+        for rule in batch
+        if rule is not None
+    ]
     add_rules(lab.node, rules)
     before, result = lab.state(), lab.clean()
     assert len(before.rules) == len(rules)

@@ -1,4 +1,6 @@
-"""check-route-overlap.sh on one host: what it says and leaves, what it waits for, and what happens if something fails."""
+"""check-route-overlap.sh on one host: what it says and leaves, what it waits for, and what happens
+if something fails.
+"""
 
 import re
 import subprocess
@@ -28,7 +30,8 @@ MADE_UNDECIDED = "route-overlap.undecided"
 UNCLEAR = f"UNDECIDED: it is unclear whether packets to {HEALTHY} should leave through eth0 or eth1"
 NAME_DEVICES = "in routeOverlap.expectedDevs, name the intended devices"
 COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
-# The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and the markers.
+# The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and
+# the markers.
 RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = {
     "ok": ("STRICT", [], HEALTHY, 0, 6, "ok", {MADE_OK: "ok\n"}),
     "an overlap": ("STRICT", [], FABRIC, 1, 3, "overlap", {MADE_DETECTED: f"{OVERLAP}\n"}),
@@ -37,7 +40,10 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
         *("STRICT", ["route del default"], FABRIC, 1, 3, "no-default-route"),
         {MADE_DETECTED: "no-default-route\n"},
     ),
-    "undecided": (*("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"), {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}\n"}),
+    "undecided": (
+        *("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"),
+        {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}\n"},
+    ),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }
 
@@ -52,9 +58,13 @@ class TestWhatItSaysAndLeaves:
 
     @pytest.mark.parametrize("result", RESULTS)
     def test_results(self, namespace: Namespace, tmp_path: Path, result: str) -> None:
-        """The exit status, the level in the journal and the one marker follow from the verdict and the mode."""
+        """The exit status, the level in the journal and the one marker follow from the verdict and
+        the mode.
+        """
         mode, commands, cidr, status, level, verdict, left = RESULTS[result]
-        Checked(namespace, check(FABRIC if cidr == HEALTHY else HEALTHY), tmp_path)  # leaves the other marker
+        Checked(
+            namespace, check(FABRIC if cidr == HEALTHY else HEALTHY), tmp_path
+        )  # leaves the other marker
         namespace.batch(commands)
         checked = Checked(namespace, check(cidr, mode=mode), tmp_path)
         assert (checked.status, says(checked), checked.verdict) == (status, {f"<{level}>"}, verdict)
@@ -62,14 +72,19 @@ class TestWhatItSaysAndLeaves:
         assert all(text in {"", checked.left[name]} for name, text in left.items())
 
     def test_what_to_do(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Each range has a line with its part of the expected CIDR; the repair is one command for all CIDRs that escape.
+        """Each range has a line with its part of the expected CIDR; the repair is one command for
+        all CIDRs that escape.
 
         The journal has the first fourteen, the marker all. Nothing is awaited.
         """
-        namespace.batch(["route add default via fe80::1 dev eth0", "route add fd16::/16 dev ib0"], family=IPV6)
+        namespace.batch(
+            ["route add default via fe80::1 dev eth0", "route add fd16::/16 dev ib0"], family=IPV6
+        )
         namespace.batch(f"route add 10.{100 + at}.0.0/15 dev ib0" for at in range(0, 28, 2))
         config = check("fd16:1::/48", "172.16.128.0/17", "10.0.0.0/8", "192.168.0.0/16")
-        checked = Checked(namespace, config, tmp_path, wait=9, tools={"sleep": f"touch {tmp_path}/nap"})
+        checked = Checked(
+            namespace, config, tmp_path, wait=9, tools={"sleep": f"touch {tmp_path}/nap"}
+        )
         lines = [line.removeprefix("<3>") for line in checked.said.splitlines()]
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
@@ -77,27 +92,57 @@ class TestWhatItSaysAndLeaves:
             "ACTION: to see if routes repair this: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
-        assert {line.partition(" routes ")[0].partition("expected CIDR ")[2] for line in checked.lines} >= {
+        assert {
+            line.partition(" routes ")[0].partition("expected CIDR ")[2] for line in checked.lines
+        } >= {
             "172.16.128.0/17 (172.16.128.0\u2013172.16.255.255)",
             "10.0.0.0/8 (10.100.0.0\u201310.101.255.255)",
             "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
         }
 
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Devices may be called by the words of `ip`, or by letters that shells and patterns care about."""
-        names = ["via", "dev", "nexthop", "proto", "table", "tos", '"q"', "$(id)", "a\\b", "*", "|", "é", "\x1b[31m"]
+        """Devices may be called by the words of `ip`, or by letters that shells and patterns care
+        about.
+        """
+        names = [
+            "via",
+            "dev",
+            "nexthop",
+            "proto",
+            "table",
+            "tos",
+            '"q"',
+            "$(id)",
+            "a\\b",
+            "*",
+            "|",
+            "é",
+            "\x1b[31m",
+        ]
         for number, name in enumerate(names):
-            namespace.ip("link", "add", "name", name, "type", "veth", "peer", "name", f"far{number}")
+            namespace.ip(
+                "link", "add", "name", name, "type", "veth", "peer", "name", f"far{number}"
+            )
             for dev in (name, f"far{number}"):
                 namespace.ip("link", "set", "dev", dev, "up")
-            namespace.ip("route", "add", f"192.168.{number}.0/24", "dev", name, "proto", "static", "metric", "7")
+            namespace.ip(
+                "route",
+                "add",
+                f"192.168.{number}.0/24",
+                "dev",
+                name,
+                "proto",
+                "static",
+                "metric",
+                "7",
+            )
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
-        assert [devs for *_, devs in sorted(checked.escapes)] == [frozenset({name}) for name in names]
+        assert [devs for *_, devs in sorted(checked.escapes)] == [
+            frozenset({name}) for name in names
+        ]
 
 
-FULL = (
-    "mount -t tmpfs -o size=16k,nr_inodes=9 none /run && { mkdir -p /run/aks-flex-node; cat /dev/zero >/run/all; :; }"
-)
+FULL = "mount -t tmpfs -o size=16k,nr_inodes=9 none /run && { mkdir -p /run/aks-flex-node; cat /dev/zero >/run/all; :; }"
 FOLDERS = {
     "as usual": ":",
     "full": f"{FULL} 2>/dev/null",
@@ -112,40 +157,61 @@ FOLDERS = {
 
 
 class TestMarkers:
-    """Nothing about the folder of the markers changes the exit status, and several runs do not disturb each other."""
+    """Nothing about the folder of the markers changes the exit status, and several runs do not
+    disturb each other.
+    """
 
     def test_written_once(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A marker with another text is replaced, and so is a link; a file that says the same already is left alone."""
+        """A marker with another text is replaced, and so is a link; a file that says the same
+        already is left alone.
+        """
         marker = tmp_path / f"run/aks-flex-node/{MADE_DETECTED}"
         Checked(namespace, check("172.16.0.0/17"), tmp_path)
         written = []
         for is_link in (False, False, True):
             if is_link:
                 marker.symlink_to(marker.rename(tmp_path / "elsewhere"))
-            assert Checked(namespace, check(FABRIC), tmp_path).left == {MADE_DETECTED: f"{OVERLAP}\n"}
+            assert Checked(namespace, check(FABRIC), tmp_path).left == {
+                MADE_DETECTED: f"{OVERLAP}\n"
+            }
             assert not marker.is_symlink()
             written.append(marker.stat().st_ino)
         assert written[0] == written[1] != written[2]
 
     @pytest.mark.parametrize("folder", FOLDERS)
     @pytest.mark.parametrize("cidr", [HEALTHY, FABRIC])
-    def test_many_at_once(self, namespace: Namespace, tmp_path: Path, folder: str, cidr: str) -> None:
-        """The routes decide alone for eight starts at once, time and again; a marker that cannot be written is a warning."""
+    def test_many_at_once(
+        self, namespace: Namespace, tmp_path: Path, folder: str, cidr: str
+    ) -> None:
+        """The routes decide alone for eight starts at once, time and again; a marker that cannot be
+        written is a warning.
+        """
         script = tmp_path / "check.sh"
         script.write_text(render_check_script(check(cidr)))
         run = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said & runs+=($!)"
         eight = f"runs=(); for at in {{1..8}}; do {run}; done; for run in ${{runs[@]}}; do wait $run; echo $?; done"
-        done = namespace.run(*command(script, before=f"{FOLDERS[folder]}; for turn in 1 2 3; do {eight}; done; exit 0"))
+        done = namespace.run(
+            *command(
+                script, before=f"{FOLDERS[folder]}; for turn in 1 2 3; do {eight}; done; exit 0"
+            )
+        )
         said, verdict = (tmp_path / "said").read_text(), "ok" if cidr == HEALTHY else "overlap"
         assert done.stdout == f"{int(cidr == FABRIC)}\n" * 24, said
         assert said.count(f">check-route-overlap: {verdict}\n") == 24
-        assert ("<4>check-route-overlap: the result cannot be written to " in said) is (folder != "as usual")
+        assert ("<4>check-route-overlap: the result cannot be written to " in said) is (
+            folder != "as usual"
+        )
         if folder == "as usual":
-            left = {path.name: path.read_text() for path in (tmp_path / "run/aks-flex-node").iterdir()}
-            assert left == ({MADE_OK: "ok\n"} if cidr == HEALTHY else {MADE_DETECTED: f"{OVERLAP}\n"})
+            left = {
+                path.name: path.read_text() for path in (tmp_path / "run/aks-flex-node").iterdir()
+            }
+            assert left == (
+                {MADE_OK: "ok\n"} if cidr == HEALTHY else {MADE_DETECTED: f"{OVERLAP}\n"}
+            )
 
 
-# What is missing: commands, expected devices, what is said of it, and the command of `ip` that brings it.
+# What is missing: commands, expected devices, what is said of it, and the command of `ip` that
+# brings it.
 ROUTER = "route add default via 10.0.0.1 dev eth0"
 AWAITED: dict[str, tuple[list[str], list[str], str, str]] = {
     "a default route": (["route del default"], [], "an IPv4 default route", ROUTER),
@@ -156,7 +222,12 @@ AWAITED: dict[str, tuple[list[str], list[str], str, str]] = {
         ROUTER,
     ),
     "a device": ([], ["eth0", "late0"], "the device late0", "link add late0 up type veth"),
-    "a device that is down": (["link set eth1 down"], ["eth0", "eth1"], "the device eth1", "link set eth1 up"),
+    "a device that is down": (
+        ["link set eth1 down"],
+        ["eth0", "eth1"],
+        "the device eth1",
+        "link set eth1 up",
+    ),
 }
 
 
@@ -164,10 +235,14 @@ class TestWaiting:
     """Once a second while something may still come; `sleep` is replaced, so no test waits."""
 
     @pytest.mark.parametrize("missing", AWAITED)
-    def test_what_is_awaited_comes(self, namespace: Namespace, tmp_path: Path, missing: str) -> None:
+    def test_what_is_awaited_comes(
+        self, namespace: Namespace, tmp_path: Path, missing: str
+    ) -> None:
         """What is awaited is said once; when it is there, it counts."""
         commands, devs, words, bringing = AWAITED[missing]
-        namespace.batch([*commands, "route add 10.9.0.0/16 dev ib0"])  # or nothing would be wrong yet
+        namespace.batch(
+            [*commands, "route add 10.9.0.0/16 dev ib0"]
+        )  # or nothing would be wrong yet
         body = f"echo >>{tmp_path}/naps; (($(wc -l <{tmp_path}/naps) < 3)) || {{ ip {bringing}; ip route del 10.9.0.0/16 2>/dev/null; }}"
         config = check(HEALTHY, expected_devs=devs)
         checked = Checked(namespace, config, tmp_path, wait=60, tools={"sleep": body})
@@ -179,11 +254,15 @@ class TestWaiting:
     def test_that_it_waits_is_said_again(
         self, namespace: Namespace, tmp_path: Path, render: Callable[[HostRoutingConfig], str]
     ) -> None:
-        """Every 10 s a line says what is awaited, and for how long already; what does not come is missing."""
+        """Every 10 s a line says what is awaited, and for how long already; what does not come is
+        missing.
+        """
         routes = StaticRoutesConfig(enabled=True, routes=(static(FABRIC),))
         config = check(HEALTHY)._replace(static_routes=routes)
         namespace.batch(["route del default"])
-        (script := tmp_path / "step.sh").write_text(render(config).replace("SECONDS + 10", "SECONDS + 1"))
+        (script := tmp_path / "step.sh").write_text(
+            render(config).replace("SECONDS + 10", "SECONDS + 1")
+        )
         done = namespace.run(*command(script, "kubelet.service", "3"))
         said = done.stderr
         waits = re.findall(r"waiting \((\d) of 3 s\)(?: for|.* needs) an IPv4 default route", said)
@@ -191,13 +270,20 @@ class TestWaiting:
         assert (done.returncode, said.splitlines()[-1][:3]) == (1, "<3>")
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A run that is told to stop fails without a verdict, and leaves no marker of an earlier one."""
+        """A run that is told to stop fails without a verdict, and leaves no marker of an earlier
+        one.
+        """
         Checked(namespace, check(HEALTHY), tmp_path)
         namespace.batch(["route del default"])
         script = tmp_path / "check.sh"
-        script.write_text(put_before(render_check_script(check(HEALTHY)), tmp_path, {"sleep": "kill $PPID"}))
+        script.write_text(
+            put_before(render_check_script(check(HEALTHY)), tmp_path, {"sleep": "kill $PPID"})
+        )
         run = subprocess.run(
-            [*namespace.enter, *command(script, "kubelet.service", "9")], capture_output=True, text=True, check=False
+            [*namespace.enter, *command(script, "kubelet.service", "9")],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (run.returncode, "check-route-overlap: no" in run.stderr) == (1, False)
         assert [*(tmp_path / "run/aks-flex-node").iterdir()] == []
@@ -208,13 +294,18 @@ BETWEEN = """ip "$@"; status=$?; [[ "$*" != *-force* ]] || {{ {}; }} >&2; exit $
 # An `ip` whose lines are edited: all of them, or only the answers.
 LISTED = """ip "$@" 2>&1 | sed '{}'; exit $PIPESTATUS"""
 ANSWERED = """[[ "$*" == *-force* ]] || exec ip "$@"; """ + LISTED
-# Programs that fail, are killed or are missing: the program, what is in its place, and why there is no verdict.
+# Programs that fail, are killed or are missing: the program, what is in its place, and why there is
+# no verdict.
 NO_ANSWER = "ip failed: no answer for "
 MISSING = "ip, awk, sed or sort was killed, or is missing"
 MISHAPS: dict[str, tuple[str, str, str]] = {
     "awk is missing": ("awk", "exit 127", MISSING),
     "the output of awk is cut": ("awk", "awk \"$@\" | sed '$d'; exit 137", MISSING),
-    "the lists fail": ("ip", 'printf "%s\\n" "no buffer" "Command failed -:2"; exit 2', "ip failed: no buffer"),
+    "the lists fail": (
+        "ip",
+        'printf "%s\\n" "no buffer" "Command failed -:2"; exit 2',
+        "ip failed: no buffer",
+    ),
     "ip is killed in the lists": ("ip", 'ip "$@" | sed "/ table 254/q"; exit 137', MISSING),
     "ip is missing": ("ip", "exit 127", MISSING),
     "sort is missing": ("sort", "exit 127", MISSING),
@@ -227,18 +318,27 @@ MISHAPS: dict[str, tuple[str, str, str]] = {
     "ip is killed while it asks": ("ip", ANSWERED.format("/^1 /q"), NO_ANSWER),
     "the kernel does not answer": (
         "ip",
-        ANSWERED.format(r"s/^1 .*/RTNETLINK answers: No buffer space available\nCommand failed -:5/"),
+        ANSWERED.format(
+            r"s/^1 .*/RTNETLINK answers: No buffer space available\nCommand failed -:5/"
+        ),
         f"{NO_ANSWER}172.20.0.0: No buffer space available",
     ),
 }
 # The last words of each look at the links, rules and routes.
 UNREAD: dict[str, tuple[list[str], str]] = {
-    "a rule with a word of tomorrow": (["rule add pref 9 fwmark 1 lookup 9"], "s/ fwmark 0x1 / phase 7 /"),
+    "a rule with a word of tomorrow": (
+        ["rule add pref 9 fwmark 1 lookup 9"],
+        "s/ fwmark 0x1 / phase 7 /",
+    ),
     "a rule that suppresses a group": (["rule add pref 9 lookup main suppress_ifgroup 7"], ""),
     "lists that were interrupted": ([], "1i Dump was interrupted and may be inconsistent."),
     "groups without their members": (
         [
-            *("nexthop add id 10 via 10.0.0.1 dev eth0", "nexthop add id 11 dev wg0", "nexthop add id 20 group 10/11"),
+            *(
+                "nexthop add id 10 via 10.0.0.1 dev eth0",
+                "nexthop add id 11 dev wg0",
+                "nexthop add id 20 group 10/11",
+            ),
             "route add 10.9.0.0/16 nhid 20",
         ],
         "s/ dev wg0 / /; s/ dev eth0 weight/ weight/; /nh_info/d",
@@ -255,9 +355,15 @@ class TestMishaps:
 
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
     @pytest.mark.parametrize("mishap", MISHAPS)
-    def test_programs_that_fail(self, namespace: Namespace, tmp_path: Path, mishap: str, *, escaping: bool) -> None:
-        """Without an answer there is no verdict: STRICT refuses, WARN does not, and no marker is left."""
-        namespace.batch(f"route add 172.20.{at}.0/24 dev {'ib0' if escaping else 'eth0'}" for at in (9, 77, 200))
+    def test_programs_that_fail(
+        self, namespace: Namespace, tmp_path: Path, mishap: str, *, escaping: bool
+    ) -> None:
+        """Without an answer there is no verdict: STRICT refuses, WARN does not, and no marker is
+        left.
+        """
+        namespace.batch(
+            f"route add 172.20.{at}.0/24 dev {'ib0' if escaping else 'eth0'}" for at in (9, 77, 200)
+        )
         program, body, words = MISHAPS[mishap]
         for mode in ("STRICT", "WARN"):
             Checked(namespace, check(HEALTHY), tmp_path)  # whose marker is there
@@ -269,25 +375,46 @@ class TestMishaps:
             assert (checked.status, checked.left) == (mode == "STRICT", {})
 
     def test_output_that_comes_late(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Since version 7.1, `ip` prints its output in blocks, and errors at once: each answer is still found."""
-        refused = [f"route add {kind} 172.16.{at}.0/24" for at, kind in enumerate(("blackhole", "prohibit"), 7)]
+        """Since version 7.1, `ip` prints its output in blocks, and errors at once: each answer is
+        still found.
+        """
+        refused = [
+            f"route add {kind} 172.16.{at}.0/24"
+            for at, kind in enumerate(("blackhole", "prohibit"), 7)
+        ]
         namespace.batch([*refused, "route add 172.16.32.0/24 dev eth0"])
         late = 'printed=$(ip "$@"); status=$?; printf "%s\\n" "$printed"; exit $status'
-        lines = [Checked(namespace, check(FABRIC), tmp_path, tools=tools).lines for tools in (None, {"ip": late})]
+        lines = [
+            Checked(namespace, check(FABRIC), tmp_path, tools=tools).lines
+            for tools in (None, {"ip": late})
+        ]
         assert lines[0] == lines[1]
-        assert [line.partition(":")[0] for line in lines[0]] == ["OVERLAP", "REFUSED", "REFUSED", "OVERLAP", "OVERLAP"]
+        assert [line.partition(":")[0] for line in lines[0]] == [
+            "OVERLAP",
+            "REFUSED",
+            "REFUSED",
+            "OVERLAP",
+            "OVERLAP",
+        ]
 
     @pytest.mark.parametrize("program", ["ip", "awk", "sed", "sort", "mv"])
-    def test_what_it_started_has_ended(self, namespace: Namespace, tmp_path: Path, program: str) -> None:
+    def test_what_it_started_has_ended(
+        self, namespace: Namespace, tmp_path: Path, program: str
+    ) -> None:
         """It waits for each program that it starts: systemd would find what is left over, and warn."""
         tools = {program: LINGERING.format(tmp_path, program)}
-        assert Checked(namespace, check(FABRIC, "fd16::/32"), tmp_path, tools=tools).verdict == "overlap"
+        assert (
+            Checked(namespace, check(FABRIC, "fd16::/32"), tmp_path, tools=tools).verdict
+            == "overlap"
+        )
         begun, ended = ((tmp_path / name).read_text() for name in ("begun", "ended"))
         assert begun == ended
 
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
     @pytest.mark.parametrize("what", UNREAD)
-    def test_what_cannot_be_read(self, namespace: Namespace, tmp_path: Path, what: str, *, escaping: bool) -> None:
+    def test_what_cannot_be_read(
+        self, namespace: Namespace, tmp_path: Path, what: str, *, escaping: bool
+    ) -> None:
         """What the script does not understand makes ok undecided, and hides no escape."""
         commands, change = UNREAD[what]
         namespace.batch(commands)
@@ -297,28 +424,42 @@ class TestMishaps:
         assert "UNDECIDED: " in checked.said
 
     @pytest.mark.parametrize(
-        "alias", ["allow *", "2: eth0: <UP> mtu 9", 'Object "end" is unknown', "6 172.16.0.0/16 table 1 proto 80"]
+        "alias",
+        [
+            "allow *",
+            "2: eth0: <UP> mtu 9",
+            'Object "end" is unknown',
+            "6 172.16.0.0/16 table 1 proto 80",
+        ],
     )
     def test_an_alias_of_two_lines(self, namespace: Namespace, tmp_path: Path, alias: str) -> None:
-        """The alias of a link can be any text: a line of it is neither a setting nor a link, and the escape is found."""
+        """The alias of a link can be any text: a line of it is neither a setting nor a link, and
+        the escape is found.
+        """
         namespace.ip("link", "set", "ib0", "alias", f"x\n{alias}")
         checked = Checked(namespace, check(FABRIC), tmp_path)
         assert (checked.verdict, checked.lines) == ("overlap", [OVERLAP])
 
     @pytest.mark.parametrize("escape", ["10.9.0.0/16", "fd16:0:9::/64"])
-    def test_a_change_after_the_answers(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
-        """If the tables change while Linux is asked, they are read again: what came meanwhile is found."""
+    def test_a_change_after_the_answers(
+        self, namespace: Namespace, tmp_path: Path, escape: str
+    ) -> None:
+        """If the tables change while Linux is asked, they are read again: what came meanwhile is
+        found.
+        """
         namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
-        namespace.batch(["route add 192.0.2.0/24 dev eth0"])  # which goes, so that there are as many as before
-        once = (
-            f"[[ -e {tmp_path}/was ]] || ip route del 192.0.2.0/24 && ip route add {escape} dev ib0; : >{tmp_path}/was"
-        )
+        namespace.batch(
+            ["route add 192.0.2.0/24 dev eth0"]
+        )  # which goes, so that there are as many as before
+        once = f"[[ -e {tmp_path}/was ]] || ip route del 192.0.2.0/24 && ip route add {escape} dev ib0; : >{tmp_path}/was"
         tools = {"ip": BETWEEN.format(once)}
         checked = Checked(namespace, check(HEALTHY, "fd16::/32"), tmp_path, tools=tools)
         assert {devs for *_, devs in checked.escapes} == {frozenset({"ib0"})}
 
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
-    def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, *, escaping: bool) -> None:
+    def test_changes_without_end(
+        self, namespace: Namespace, tmp_path: Path, *, escaping: bool
+    ) -> None:
         """While the tables change after each look, ok is undecided, and an escape stays one."""
         tools = {"ip": BETWEEN.format("ip route add 10.9.9.0/24 dev eth0 metric $$")}
         checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools=tools)
@@ -326,7 +467,9 @@ class TestMishaps:
         assert "UNDECIDED: the routes keep changing" in checked.said
 
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The timers of a bridge, and the seconds until a route expires, are not a change; a family is read if expected."""
+        """The timers of a bridge, and the seconds until a route expires, are not a change; a family
+        is read if expected.
+        """
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
         namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
         count = f'echo >>{tmp_path}/asked; ip "$@" 2>&1 | sed -u "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"; exit "$PIPESTATUS"'
@@ -335,18 +478,30 @@ class TestMishaps:
             asked.write_text("")
             assert Checked(namespace, check(*cidrs), tmp_path, tools={"ip": count}).verdict == "ok"
             usual = 3 * families  # lists, answers, lists
-            # Linux itself may change something once. What counts down would change each time: twice more often.
+            # Linux itself may change something once. What counts down would change each time: twice
+            # more often.
             assert usual <= len(asked.read_text().splitlines()) <= usual + 2
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:
     """Thousands of routes, with the longest addresses, are asked about in several commands."""
-    begins = [int(ip_address(f"fd16:1234:5678:9abc:def0:1234:{at:x}:8000")) for at in range(0x1000, 0x1000 + 3500)]
+    begins = [
+        int(ip_address(f"fd16:1234:5678:9abc:def0:1234:{at:x}:8000"))
+        for at in range(0x1000, 0x1000 + 3500)
+    ]
     devs = ["eth0" if at % 7 else "ib0" for at in range(len(begins))]
-    routes = [f"route add {ip_address(begin)}/113 dev {dev}" for begin, dev in zip(begins, devs, strict=True)]
+    routes = [
+        f"route add {ip_address(begin)}/113 dev {dev}"
+        for begin, dev in zip(begins, devs, strict=True)
+    ]
     refused = "route add blackhole fd16:1234:5678:9abc:ffff::/80"
     namespace.batch(["route add default via fe80::1 dev eth0", *routes, refused], family=IPV6)
     checked = Checked(namespace, check("fd16:1234:5678:9abc::/64"), tmp_path)
-    escaping = [(begin, begin + 0x7FFF) for begin, dev in zip(begins, devs, strict=True) if dev == "ib0"]
+    escaping = [
+        (begin, begin + 0x7FFF) for begin, dev in zip(begins, devs, strict=True) if dev == "ib0"
+    ]
     assert sorted((first, last) for _, first, last, devs in checked.escapes if devs) == escaping
-    assert "REFUSED: expected CIDR fd16:1234:5678:9abc::/64 (fd16:1234:5678:9abc:ffff::\u2013" in checked.lines[-1]
+    assert (
+        "REFUSED: expected CIDR fd16:1234:5678:9abc::/64 (fd16:1234:5678:9abc:ffff::\u2013"
+        in checked.lines[-1]
+    )

@@ -1,8 +1,9 @@
-"""The verdict of the check at boot, held against the engine's: two laws on random hosts, in both families.
+"""The verdict of the check at boot, held against the engine's: two laws on random hosts, in both
+families.
 
-If the script says ok, the engine says OK or UNDECIDED. If it says overlap or no-default-route, the engine does not say
-OK. Where the script has no doubts, its ranges are those of the engine. tests/hostrouting/check/test_fields.py holds the
-same of the nodes that people run.
+If the script says ok, the engine says OK or UNDECIDED. If it says overlap or no-default-route, the
+engine does not say OK. Where the script has no doubts, its ranges are those of the engine.
+tests/hostrouting/check/test_fields.py holds the same of the nodes that people run.
 """
 
 import re
@@ -22,7 +23,14 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, routes as any_routes, rules
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check, showing
-from tests.support.commands import default_routes, furnish, ports, route_command, rule_command, wishes
+from tests.support.commands import (
+    default_routes,
+    furnish,
+    ports,
+    route_command,
+    rule_command,
+    wishes,
+)
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nodes import block_of, nodes, prefixes as node_prefixes
@@ -30,20 +38,32 @@ from tests.support.sections import expect
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-# What random rules and routes seldom are. {block} is the block, {half} a part of it, {spare} an address elsewhere.
+# What random rules and routes seldom are. {block} is the block, {half} a part of it, {spare} an
+# address elsewhere.
 ODDITIES: tuple[list[str], ...] = (
     ["rule add pref 50 goto 39999", "rule add pref 40000 lookup 100"],
     ["rule add pref 50 to {half} goto 32767"],
-    ["rule add pref 50 goto 32766", "rule add pref 60 lookup 100", "route add {half} dev ib0 table 100"],
+    [
+        "rule add pref 50 goto 32766",
+        "rule add pref 60 lookup 100",
+        "route add {half} dev ib0 table 100",
+    ],
     ["rule add pref 50 uidrange 0-0 lookup 100", "route add default dev ib0 table 100"],
     ["rule add pref 50 uidrange 1000-2000 lookup 100", "route add default dev ib0 table 100"],
     ["rule add pref 50 fwmark 1 lookup 100", "route add {half} dev ib0 table 100"],
     ["rule add pref 50 iif eth1 lookup 100", "route add default dev ib0 table 100"],
-    ["link set ib0 group 7", "rule add pref 50 lookup 100 suppress_ifgroup 7", "route add {half} dev ib0 table 100"],
+    [
+        "link set ib0 group 7",
+        "rule add pref 50 lookup 100 suppress_ifgroup 7",
+        "route add {half} dev ib0 table 100",
+    ],
     ["rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"],
     [
         *("rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"),
-        *("route add blackhole {half} table 100", "route add {half} from 2001:db8::/124 dev eth0 table 100"),
+        *(
+            "route add blackhole {half} table 100",
+            "route add {half} from 2001:db8::/124 dev eth0 table 100",
+        ),
     ],
     [
         "rule add pref 50 lookup main suppress_prefixlength 0",
@@ -56,12 +76,24 @@ ODDITIES: tuple[list[str], ...] = (
     ["route add {low} dev wg0", "route add {high} dev wg0", "route add {block} dev eth0"],
     ["nexthop add id 31 dev ib0", "route add {half} nhid 31", "route add local {spare} nhid 31"],
     [
-        *("nexthop add id 31 dev ib0", "nexthop add id 32 dev eth0", "nexthop add id 33 group 31/32"),
+        *(
+            "nexthop add id 31 dev ib0",
+            "nexthop add id 32 dev eth0",
+            "nexthop add id 33 group 31/32",
+        ),
         "route add {half} nhid 33 metric 7",
     ],
     ["nexthop add id 34 blackhole", "route add {half} nhid 34"],
-    ["rule add pref 50 lookup 100", "route add default dev eth1 table 100", "route add throw {spare} table 100"],
-    ["nexthop add id 31 dev ib0", "route add default tos 0x10 metric 5 nhid 31", "route add {half} dev ib0"],
+    [
+        "rule add pref 50 lookup 100",
+        "route add default dev eth1 table 100",
+        "route add throw {spare} table 100",
+    ],
+    [
+        "nexthop add id 31 dev ib0",
+        "route add default tos 0x10 metric 5 nhid 31",
+        "route add {half} dev ib0",
+    ],
     ["route add nat {half} dev ib0"],
     [*ports("via"), "route add {half} encap seg6local action End.X nh6 fe80::1 oif via dev ib0"],
     ["route add {half} encap ip id 7 dst 10.0.0.9 dev eth0"],
@@ -70,7 +102,9 @@ ODDITIES: tuple[list[str], ...] = (
 
 
 def ipv6_command(route: Route) -> str:
-    """The command that appends the route, with what only IPv6 has: sources, a preference, an end in time."""
+    """The command that appends the route, with what only IPv6 has: sources, a preference, an end in
+    time.
+    """
     words = [f"from {route.source}"] * (route.source is not None)
     if route.prefix.length:  # default routes have their own
         words += [f"pref {route.preference}", *["expires 600"] * (route.expired is not None)]
@@ -88,7 +122,9 @@ def ipv6_wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]
 
 @attrs.frozen
 class RandomHost:
-    """Commands for each family, devices that lose their carrier, and what is checked by which programs."""
+    """Commands for each family, devices that lose their carrier, and what is checked by which
+    programs.
+    """
 
     batches: dict[int, list[str]]
     lost: frozenset[str]
@@ -100,21 +136,35 @@ class RandomHost:
 
 @st.composite
 def random_hosts(draw: st.DrawFn) -> RandomHost:
-    """Any host: in one family or both, often with some of ODDITIES and routes that refuse packets for pods."""
+    """Any host: in one family or both, often with some of ODDITIES and routes that refuse packets
+    for pods.
+    """
     batches: dict[int, list[str]] = {}
     cidrs: list[str] = []
     for family in draw(st.sampled_from([[IPV4], [IPV6], [IPV4, IPV6]])):
         block = draw(blocks(family))
-        cidrs += map(str, draw(st.lists(prefixes(block, wider=True) | st.just(block), min_size=1, max_size=3)))
+        cidrs += map(
+            str,
+            draw(st.lists(prefixes(block, wider=True) | st.just(block), min_size=1, max_size=3)),
+        )
         low, high = Prefix(family, 0, 0).halves()
-        places = {"block": block, "half": block.halves()[draw(st.integers(0, 1))], "low": low, "high": high}
+        places = {
+            "block": block,
+            "half": block.halves()[draw(st.integers(0, 1))],
+            "low": low,
+            "high": high,
+        }
         odd = draw(st.lists(st.sampled_from(ODDITIES), max_size=3))
         batches[family] = [*ports("cali1"), *draw(default_routes(family))]
         batches[family] += [
-            line.format(spare="1.1.1.1" if family == IPV4 else "8000::1", **places) for lines in odd for line in lines
+            line.format(spare="1.1.1.1" if family == IPV4 else "8000::1", **places)
+            for lines in odd
+            for line in lines
         ]
         if draw(st.booleans()):  # otherwise, what is odd decides more often
-            wanted_rules, wanted_routes = draw(wishes(block) if family == IPV4 else ipv6_wishes(block))
+            wanted_rules, wanted_routes = draw(
+                wishes(block) if family == IPV4 else ipv6_wishes(block)
+            )
             batches[family] += map(route_command if family == IPV4 else ipv6_command, wanted_routes)
             batches[family] += map(rule_command, wanted_rules)
     devs = draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]))
@@ -125,7 +175,10 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
         draw(st.booleans()),
         HostRoutingConfig(
             route_overlap=expect(
-                *cidrs, mode=draw(st.sampled_from(["WARN", "STRICT"])), expected_devs=devs, allowed_devs=allowed
+                *cidrs,
+                mode=draw(st.sampled_from(["WARN", "STRICT"])),
+                expected_devs=devs,
+                allowed_devs=allowed,
             )
         ),
         draw(st.sampled_from(AWKS)),
@@ -134,15 +187,23 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
 
 
 APART = ("rule add priority 1 lookup 1000", "rule delete priority 1")
-"""Keeps the tables local and main apart, as the engine takes them to be: without it, a longer route in main wins over
-an own range in local, and only the kernel's answers would show that (`kernel-differs`)."""
+"""Keeps the tables local and main apart, as the engine takes them to be: without it, a longer route
+in main wins over an own range in local, and only the kernel's answers would show that
+(`kernel-differs`)."""
 
 
 def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """They hold on any host, with any awk; and the random hosts reach each kind of answer, so they can be broken."""
+    """They hold on any host, with any awk; and the random hosts reach each kind of answer, so they
+    can be broken.
+    """
     reached: Counter[tuple[str, str]] = Counter()
 
-    @settings(max_examples=scaled(300), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    @settings(
+        max_examples=scaled(300),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
+    )
     @given(random_hosts())
     def law(host: RandomHost) -> None:
         with private_namespace() as namespace:
@@ -152,7 +213,13 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
             for family, batch in host.batches.items():
                 namespace.batch(batch, force=True, family=family)
             engines = engines_check(namespace, host.config)
-            checked = Checked(namespace, host.config, tmp_path_factory.mktemp("check"), awk=host.awk, tree=host.tree)
+            checked = Checked(
+                namespace,
+                host.config,
+                tmp_path_factory.mktemp("check"),
+                awk=host.awk,
+                tree=host.tree,
+            )
         assert not engines.objections(checked), f"{engines}\n{checked.said}"
         refuses = checked.verdict in {"overlap", "no-default-route"}
         assert checked.status == (host.config.route_overlap.mode == "STRICT" and refuses)
@@ -174,14 +241,26 @@ def questions(draw: st.DrawFn) -> tuple[int, Snapshot, Prefix, list[str]]:
     """Any node, a network around its routes or inside, and at most one that is also for services."""
     family, node = draw(nodes())
     services = draw(st.lists(node_prefixes(family), max_size=1))
-    return family, node, draw(st.just(block_of(family)) | node_prefixes(family)), list(map(str, services))
+    return (
+        family,
+        node,
+        draw(st.just(block_of(family)) | node_prefixes(family)),
+        list(map(str, services)),
+    )
 
 
 def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """They hold on hosts with devices of CNIs, tunnels and refused ranges; a veth stands in for each device."""
+    """They hold on hosts with devices of CNIs, tunnels and refused ranges; a veth stands in for
+    each device.
+    """
     reached: Counter[tuple[str, str]] = Counter()
 
-    @settings(max_examples=scaled(100), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(
+        max_examples=scaled(100),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
     @given(questions(), st.sampled_from([[], [], ["eth0"], ["wg0"]]), st.sampled_from(AWKS))
     def law(question: tuple[int, Snapshot, Prefix, list[str]], devs: list[str], awk: str) -> None:
         family, wanted, cidr, services = question
@@ -190,7 +269,8 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
         with private_namespace() as namespace:
             build = [*APART, "link set lo up", *(line for dev in links for line in ports(dev))]
             build += [
-                f"address add {address.ip}/{address.length} dev {address.dev}" + " nodad" * (family == IPV6)
+                f"address add {address.ip}/{address.length} dev {address.dev}"
+                + " nodad" * (family == IPV6)
                 for address in wanted.addresses
             ]
             build += ["route add 10.0.0.1/32 dev eth0 scope link"] * (family == IPV4)
@@ -201,12 +281,16 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
             namespace.batch(map(rule_command, own), force=True, family=family)
             snapshot = namespace.snapshot()
             dressed = [
-                link._replace(type=links[link.name].type, kind=links[link.name].kind) if link.name in links else link
+                link._replace(type=links[link.name].type, kind=links[link.name].kind)
+                if link.name in links
+                else link
                 for link in snapshot.links
             ]
             engines = EnginesCheck.of(snapshot._replace(links=tuple(dressed)), config)
             tools = {"ip": showing({name: (link.type, link.kind) for name, link in links.items()})}
-            checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tools=tools)
+            checked = Checked(
+                namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tools=tools
+            )
         assert not engines.broken_laws(checked), f"{engines}\n{checked.said}\n{wanted}"
         reached[checked.verdict, engines.verdict] += 1
 
@@ -214,8 +298,11 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
     assert reached["overlap", "overlap"], reached
 
 
-# Each story: its name, commands on a host with a default route by eth0, the verdict on 172.20.0.0/16, and what is said.
-TUNNEL = "link add tun7 type vxlan id 7 dstport 4789; link set tun7 up; route replace default dev tun7"
+# Each story: its name, commands on a host with a default route by eth0, the verdict on
+# 172.20.0.0/16, and what is said.
+TUNNEL = (
+    "link add tun7 type vxlan id 7 dstport 4789; link set tun7 up; route replace default dev tun7"
+)
 WORDS = {
     "tunnel": TUNNEL,
     "both": f"{TUNNEL}; route append default via 10.0.0.1 dev eth0 metric 9",
@@ -285,7 +372,9 @@ assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 16
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
-@pytest.mark.parametrize(("name", "devs"), [*((name, []) for name in STORY), *((name, ["tun7"]) for name in MEANT)])
+@pytest.mark.parametrize(
+    ("name", "devs"), [*((name, []) for name in STORY), *((name, ["tun7"]) for name in MEANT)]
+)
 def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: list[str]) -> None:
     """The verdict and its reason; the engine agrees as far as the laws say.
 
@@ -305,19 +394,28 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: lis
 @pytest.mark.parametrize(
     ("commands", "verdict"),
     [
-        ("rule add pref 51 lookup 100; route add 8000::/4 from fd00:16::/124 dev eth0 table 100", "undecided"),
-        ("rule add pref 51 lookup 100; route add 9000::/4 from fd00:16::/124 dev eth0 table 100", "overlap"),
+        (
+            "rule add pref 51 lookup 100; route add 8000::/4 from fd00:16::/124 dev eth0 table 100",
+            "undecided",
+        ),
+        (
+            "rule add pref 51 lookup 100; route add 9000::/4 from fd00:16::/124 dev eth0 table 100",
+            "overlap",
+        ),
         ("rule add pref 51 goto 32766; rule add pref 52 lookup 100", "undecided"),
     ],
 )
 def test_what_is_not_judged_may_hide_an_escape(
     namespace: Namespace, tmp_path: Path, commands: str, verdict: str
 ) -> None:
-    """Linux passes over a route to the same prefix as one for some sources, and over rules before the target of a goto.
+    """Linux passes over a route to the same prefix as one for some sources, and over rules before
+    the target of a goto.
 
     So the engine says undecided where Linux may send the packets by the default route.
     """
-    namespace.batch(["route add default dev eth0", "route add blackhole 8000::/4 table 100"], family=IPV6)
+    namespace.batch(
+        ["route add default dev eth0", "route add blackhole 8000::/4 table 100"], family=IPV6
+    )
     namespace.batch(commands.split(";"), family=IPV6)
     config = check("8000::/4")
     engines = engines_check(namespace, config)
@@ -328,11 +426,23 @@ def test_what_is_not_judged_may_hide_an_escape(
 
 @pytest.mark.parametrize("awk", AWKS)
 def test_any_address(namespace: Namespace, tmp_path: Path, awk: str) -> None:
-    """Linux reads each address as the script spells it, and the script as Linux does; one row of zeros is left out."""
+    """Linux reads each address as the script spells it, and the script as Linux does; one row of
+    zeros is left out.
+    """
     groups, chance = ["0", "0", "0", "1", "ab", "ab0", "ffff"], Random(7)  # noqa: S311  the same in each run
     cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
-    namespace.batch(["route add ::ffff:0.0.0.0/97 dev ib0", "route add ::ffff:128.0.0.0/97 dev eth0"], family=IPV6)
-    config = check("::/128", "0:0:0:0:0:0:1:0/128", "::fffe:0:0/95", "0.0.0.0/0", *cidrs, expected_devs=["eth0"])
+    namespace.batch(
+        ["route add ::ffff:0.0.0.0/97 dev ib0", "route add ::ffff:128.0.0.0/97 dev eth0"],
+        family=IPV6,
+    )
+    config = check(
+        "::/128",
+        "0:0:0:0:0:0:1:0/128",
+        "::fffe:0:0/95",
+        "0.0.0.0/0",
+        *cidrs,
+        expected_devs=["eth0"],
+    )
     engines = engines_check(namespace, config)
     checked = Checked(namespace, config, tmp_path, awk=awk)
     assert (checked.verdict, engines.objections(checked)) == ("overlap", []), checked.said

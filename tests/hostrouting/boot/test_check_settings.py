@@ -1,4 +1,6 @@
-"""The settings of check-route-overlap.sh: what Python knows, and the script needs, is rendered from it."""
+"""The settings of check-route-overlap.sh: what Python knows, and the script needs, is rendered from
+it.
+"""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +23,9 @@ def settings(word: str) -> Iterator[list[str]]:
 def test_the_script_reads_each_setting() -> None:
     """No setting is rendered in vain: the script has a use for the first word of each."""
     script = asset("check-route-overlap.sh")
-    unread = {line.split()[0] for line in SETTINGS if not re.search(rf"\b{line.split()[0]}\b", script)}
+    unread = {
+        line.split()[0] for line in SETTINGS if not re.search(rf"\b{line.split()[0]}\b", script)
+    }
     assert not unread
 
 
@@ -29,12 +33,17 @@ def test_each_device_of_a_cni() -> None:
     """The script knows each device in the table of CNIs, with its kinds and its use."""
     rendered = {(name.replace("_", " "), *words) for name, *words in settings("cni")}
     assert rendered == {
-        (cni.name, device.use, kind, device.pattern) for cni in CNIS for device in cni.devices for kind in device.kinds
+        (cni.name, device.use, kind, device.pattern)
+        for cni in CNIS
+        for device in cni.devices
+        for kind in device.kinds
     }
 
 
 def test_each_refused_range_has_one_row() -> None:
-    """The script looks a refused range up by its family, type and protocol, so no two CNIs may share these."""
+    """The script looks a refused range up by its family, type and protocol, so no two CNIs may
+    share these.
+    """
     keys = [tuple(words[:3]) for words in settings("refuses")]
     assert len(keys) == len({*keys}) > 1
     assert {kind for _, kind, _ in keys} == {*REFUSING}

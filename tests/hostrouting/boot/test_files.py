@@ -1,4 +1,6 @@
-"""files_of: every file for the boot, as laws for any configuration, and against the programs that read the files."""
+"""files_of: every file for the boot, as laws for any configuration, and against the programs that
+read the files.
+"""
 
 import re
 import subprocess
@@ -60,7 +62,9 @@ class TestFiles:
 
     @given(configs())
     def test_the_order_of_files(self, config: HostRoutingConfig) -> None:
-        """config.json comes first, and drop-ins last, one for each gated unit; without anything to do there is no file."""
+        """config.json comes first, and drop-ins last, one for each gated unit; without anything to
+        do there is no file.
+        """
         files = files_of(config)
         assert files == files_of(config)
         drop_ins = [LAYOUT.drop_in_path(unit) for unit in gated_units(config)]
@@ -71,7 +75,9 @@ class TestFiles:
 
     @given(configs())
     def test_owned(self, config: HostRoutingConfig) -> None:
-        """What a host has of ours is found again, all of it and nothing else; drop-ins first, config.json last."""
+        """What a host has of ours is found again, all of it and nothing else; drop-ins first,
+        config.json last.
+        """
         files = files_of(config)
         host = put(files)
         others = [f"/etc/systemd/system/{name}" for name in ("a.service", f"b.service.d/{DROP_IN}")]
@@ -89,19 +95,27 @@ class TestFiles:
         assert HostRoutingConfig.from_json(render_config(config)) == config
 
     def test_modes(self) -> None:
-        """Scripts can be executed, other files only be read, and links lead where they will lead on the host."""
+        """Scripts can be executed, other files only be read, and links lead where they will lead on
+        the host.
+        """
         files = {file.path: file for file in files_of(FULL)}
         assert {path for path, file in files.items() if file.mode != 0o644} == {
             path for path in files if path.endswith(".sh")
         }
-        links = {path.rpartition("/")[2]: file.target for path, file in files.items() if file.target}
+        links = {
+            path.rpartition("/")[2]: file.target for path, file in files.items() if file.target
+        }
         enabled = (LAYOUT.routes_unit, LAYOUT.probe_unit, LAYOUT.guard_unit)
         assert links == {unit: f"/etc/systemd/system/{unit}" for unit in enabled}
 
     def test_foreign_steps(self) -> None:
-        """Scripts in gate.d that are not of ours are listed; what is no script is not run, and not listed."""
+        """Scripts in gate.d that are not of ours are listed; what is no script is not run, and not
+        listed.
+        """
         host = put(files_of(FULL))
-        host.texts |= dict.fromkeys((f"/etc/hostrouting/gate.d/{name}" for name in ("50-site.sh", "README")), "")
+        host.texts |= dict.fromkeys(
+            (f"/etc/hostrouting/gate.d/{name}" for name in ("50-site.sh", "README")), ""
+        )
         assert foreign_steps(host) == ("/etc/hostrouting/gate.d/50-site.sh",)
 
 
@@ -112,24 +126,38 @@ class TestGate:
         ("change", "line"),
         [
             ({}, f"required=({STEPS[0]} {STEPS[1]}) wanted=({STEPS[2]})"),
-            ({"route_overlap": expect("10.0.0.0/8")}, f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})"),
+            (
+                {"route_overlap": expect("10.0.0.0/8")},
+                f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})",
+            ),
             ({"static_routes": None}, f"required=({STEPS[1]}) wanted=({STEPS[0]} {STEPS[2]})"),
         ],
         ids=["STRICT", "WARN", "only the reply route"],
     )
     def test_steps(self, change: Any, line: str) -> None:
-        """Routes are required, the check in STRICT; probes and the route for their replies are only wanted."""
+        """Routes are required, the check in STRICT; probes and the route for their replies are only
+        wanted.
+        """
         config = FULL._replace(**change)
         assert line in text_of(config, LAYOUT.gate_path).splitlines()
 
     @given(configs(), configs())
     def test_one_line(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
-        """Of any two configurations, gate.sh differs in that line alone; guard.sh, drop-ins and units never differ."""
-        first, second = ({file.path: file.text for file in files_of(config)} for config in (one, other))
-        for path in first.keys() & second.keys() - {LAYOUT.config_path, *map(LAYOUT.step_path, STEPS)}:
+        """Of any two configurations, gate.sh differs in that line alone; guard.sh, drop-ins and
+        units never differ.
+        """
+        first, second = (
+            {file.path: file.text for file in files_of(config)} for config in (one, other)
+        )
+        for path in first.keys() & second.keys() - {
+            LAYOUT.config_path,
+            *map(LAYOUT.step_path, STEPS),
+        }:
             lines = zip(first[path].splitlines(), second[path].splitlines(), strict=True)
             differing = [line for line, another in lines if line != another]
-            assert all(path == LAYOUT.gate_path and line.startswith("required=(") for line in differing)
+            assert all(
+                path == LAYOUT.gate_path and line.startswith("required=(") for line in differing
+            )
 
 
 class TestValuesAreData:
@@ -137,7 +165,9 @@ class TestValuesAreData:
 
     @given(configs())
     def test_only_the_block(self, config: HostRoutingConfig) -> None:
-        """Outside the block a step is the asset; in the block each line is one quoted word of harmless letters."""
+        """Outside the block a step is the asset; in the block each line is one quoted word of
+        harmless letters.
+        """
         for step in STEPS:
             if text := text_of(config, LAYOUT.step_path(step)):
                 block, body = block_of(text)
@@ -148,10 +178,16 @@ class TestValuesAreData:
 
     @given(st.text(max_size=20))
     def test_what_no_configuration_can_hold(self, text: str) -> None:
-        """The renderer does not rely on its input: a letter that could mean something is a ValueError."""
+        """The renderer does not rely on its input: a letter that could mean something is a
+        ValueError.
+        """
         section = expect("10.0.0.0/8", expected_devs=["eth0"])
-        broken = tuple.__new__(type(section), ((text,) if value == ("eth0",) else value for value in section))
-        config = tuple.__new__(HostRoutingConfig, (StaticRoutesConfig(), broken, *HostRoutingConfig()[2:]))
+        broken = tuple.__new__(
+            type(section), ((text,) if value == ("eth0",) else value for value in section)
+        )
+        config = tuple.__new__(
+            HostRoutingConfig, (StaticRoutesConfig(), broken, *HostRoutingConfig()[2:])
+        )
         try:
             script = render_check_script(config)
         except ValueError:
@@ -173,16 +209,28 @@ class TestReaders:
                 subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)
             if "/gate.d/" in file.path:
                 block, _ = block_of(file.text)
-                program = "\n".join(["configuration=(", *block, ")", 'printf "%s\\n" "${configuration[@]}"'])
-                done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, cwd="/etc")
-                assert done.stdout.splitlines() == [line[3:-1].replace(r"'\''", "'") for line in block]
+                program = "\n".join(
+                    ["configuration=(", *block, ")", 'printf "%s\\n" "${configuration[@]}"']
+                )
+                done = subprocess.run(
+                    ["bash", "-c", program], capture_output=True, text=True, check=True, cwd="/etc"
+                )
+                assert done.stdout.splitlines() == [
+                    line[3:-1].replace(r"'\''", "'") for line in block
+                ]
 
     @pytest.mark.needs("shellcheck")
-    @pytest.mark.parametrize("path", [file.path for file in files_of(FULL) if file.path.endswith(".sh")])
+    @pytest.mark.parametrize(
+        "path", [file.path for file in files_of(FULL) if file.path.endswith(".sh")]
+    )
     def test_shellcheck(self, path: str) -> None:
         """Shellcheck has nothing to say about the scripts."""
         done = subprocess.run(
-            ["shellcheck", "--shell=bash", "-"], input=text_of(FULL, path), text=True, capture_output=True, check=False
+            ["shellcheck", "--shell=bash", "-"],
+            input=text_of(FULL, path),
+            text=True,
+            capture_output=True,
+            check=False,
         )
         assert done.stdout == ""
 
@@ -191,7 +239,9 @@ class TestReaders:
 @pytest.mark.needs("root", "nft")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_damaged_step_fails(step: str, tmp_path: Path) -> None:
-    """Cut before its last function ends, or without its settings, a step fails, and leaves no marker of a verdict ok."""
+    """Cut before its last function ends, or without its settings, a step fails, and leaves no
+    marker of a verdict ok.
+    """
     config = FULL._replace(route_overlap=expect("192.168.0.0/16", mode="STRICT"))
     text, script = text_of(config, LAYOUT.step_path(step)), tmp_path / "script.sh"
     head, rest = text.split("configuration=(\n", 1)
@@ -205,10 +255,20 @@ def test_a_damaged_step_fails(step: str, tmp_path: Path) -> None:
 
 
 def test_no_unit_pulls_another() -> None:
-    """No unit or drop-in has a setting that could stop a running unit, or that keeps a oneshot from running again."""
+    """No unit or drop-in has a setting that could stop a running unit, or that keeps a oneshot from
+    running again.
+    """
     for file in files_of(FULL):
         if "/systemd/system/" in file.path:
-            for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
+            for word in (
+                "Requires",
+                "Requisite",
+                "BindsTo",
+                "PartOf",
+                "RequiredBy",
+                "RemainAfterExit",
+                "Before=",
+            ):
                 assert word not in file.text
 
 

@@ -1,4 +1,6 @@
-"""gate.sh, run by bash as systemd runs it: which steps hold a unit back, and that nothing else opens it."""
+"""gate.sh, run by bash as systemd runs it: which steps hold a unit back, and that nothing else
+opens it.
+"""
 
 import os
 import re
@@ -12,8 +14,14 @@ from tests.support.inline_gate import COMMAND, gate_text
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 GUARD = "hostrouting-guard.service"
-PASS, FAIL, HANG, UNHEARD = "exit 0\n", "exit 1\n", "sleep 60\nexit 0\n", "trap '' TERM\nwhile :; do sleep 1; done\n"
-# The gate enters the network namespace of process 1, which here is the first of its own pid namespace.
+PASS, FAIL, HANG, UNHEARD = (
+    "exit 0\n",
+    "exit 1\n",
+    "sleep 60\nexit 0\n",
+    "trap '' TERM\nwhile :; do sleep 1; done\n",
+)
+# The gate enters the network namespace of process 1, which here is the first of its own pid
+# namespace.
 ALONE = ("/usr/bin/unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child")
 
 
@@ -47,9 +55,18 @@ class Gate:
 
     def start(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Run it for a unit, or with these arguments; the exit status, and what it logged."""
-        words = [*ALONE, "/bin/bash", "-pc", COMMAND, f"{self.paths}/etc/gate.sh", *(arguments or ("a.service",))]
+        words = [
+            *ALONE,
+            "/bin/bash",
+            "-pc",
+            COMMAND,
+            f"{self.paths}/etc/gate.sh",
+            *(arguments or ("a.service",)),
+        ]
         environment = {"PATH": os.environ["PATH"]} | environment
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=60, env=environment
+        )
         return done.returncode, done.stderr
 
 
@@ -60,18 +77,30 @@ def gate(tmp_path: Path) -> Gate:
 
 
 def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
-    """Required and foreign steps hold it back if they fail, hang or are missing; wanted ones are logged and passed."""
+    """Required and foreign steps hold it back if they fail, hang or are missing; wanted ones are
+    logged and passed.
+    """
     passes = {"a": PASS, "b": PASS, "c": PASS}
     for required, wanted, steps, reason in (
         ("", "", {}, ""),
         ("a b", "c", passes, ""),
         ("a b", "c", {**passes, "a": FAIL, "b": FAIL}, "a failed"),
         ("a b", "c", {**passes, "b": ""}, "b failed"),  # empty
-        ("a b", "c", {**passes, "b": "true\n"}, "b failed"),  # cut short: it does not say that it succeeded
+        (
+            "a b",
+            "c",
+            {**passes, "b": "true\n"},
+            "b failed",
+        ),  # cut short: it does not say that it succeeded
         ("a b", "c", {"b": FAIL, "c": PASS}, "a.sh is missing"),
         ("a b", "c", {}, "a.sh is missing"),
         ("a", "", {**passes, "c": FAIL}, "c failed"),  # another program's
-        ("a", "", {**passes, "c": "#!/bin/sh\ntest -d /\n"}, ""),  # it ends as its last command does
+        (
+            "a",
+            "",
+            {**passes, "c": "#!/bin/sh\ntest -d /\n"},
+            "",
+        ),  # it ends as its last command does
         ("a", "", {**passes, "c": "#!/bin/sh\ntest -f /\n"}, "c failed"),
         ("a", "b", {"a": HANG, "b": PASS}, "a ran longer than"),
         ("a", "", {"a": UNHEARD}, "a ran longer than"),
@@ -86,22 +115,37 @@ def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
         assert status == (255 if is_refused else 0), (required, wanted, steps, log)
         assert reason.lstrip("+") in log
         for line in re.findall("^<[34]>.*", log, re.MULTILINE):
-            held = "; to start it unchecked: echo REASON >" if is_refused else "; this alone does not hold it back"
+            held = (
+                "; to start it unchecked: echo REASON >"
+                if is_refused
+                else "; this alone does not hold it back"
+            )
             assert line.startswith(
-                "<3>hostrouting: a.service must not start: " if is_refused else "<4>hostrouting: a.s"
+                "<3>hostrouting: a.service must not start: "
+                if is_refused
+                else "<4>hostrouting: a.s"
             )
             assert held in line
     gate.limit = 0
-    assert "no time was left for a: what came before took all 0 s; " in gate.write("a", "", a=PASS).start()[1]
+    assert (
+        "no time was left for a: what came before took all 0 s; "
+        in gate.write("a", "", a=PASS).start()[1]
+    )
 
 
 def test_what_a_step_is_given(gate: Gate) -> None:
-    """A step gets the unit and how long it may wait; not the environment, the lock, or what another has used up."""
+    """A step gets the unit and how long it may wait; not the environment, the lock, or what another
+    has used up.
+    """
     gate.limit = 30
     log = gate.paths / "log"
     tell = f'echo "$* $(umask) $(env | sort | tr "\\n" " ")" >>{log}\n'
     gate.write("a b", "", a=f"{tell}sleep 1.1\n{PASS}", b=tell + PASS)
-    for arguments, waits in ((("a.service",), (20, 19)), ((GUARD,), (0, 0)), (("x.service", "b"), (20,))):
+    for arguments, waits in (
+        (("a.service",), (20, 19)),
+        ((GUARD,), (0, 0)),
+        (("x.service", "b"), (20,)),
+    ):
         assert gate.start(*arguments, SECRET="1", LD_LIBRARY_PATH="/nowhere") == (0, "")  # noqa: S106  not a secret
         lines = log.read_text().splitlines()
         log.unlink()
@@ -109,13 +153,21 @@ def test_what_a_step_is_given(gate: Gate) -> None:
             unit, seconds, rest = line.split(" ", 2)
             assert unit == arguments[0]
             assert wait - 1 <= int(seconds) <= wait
-            assert re.fullmatch(r"0022 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PWD=.+ SHLVL=1 _=.+ ", rest)
+            assert re.fullmatch(
+                r"0022 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PWD=.+ SHLVL=1 _=.+ ", rest
+            )
 
 
 def test_the_guard_and_the_oneshots(gate: Gate) -> None:
-    """The guard runs all our steps whatever fails, a oneshot only its own; break glass is not for them."""
+    """The guard runs all our steps whatever fails, a oneshot only its own; break glass is not for
+    them.
+    """
     ran = gate.paths / "ran"
-    steps = {"a": f"echo a >>{ran}; exit 1\n", "b": f"echo b >>{ran}; exit 0\n", "c": f"echo c >>{ran}; exit 1\n"}
+    steps = {
+        "a": f"echo a >>{ran}; exit 1\n",
+        "b": f"echo b >>{ran}; exit 0\n",
+        "c": f"echo c >>{ran}; exit 1\n",
+    }
     gate.write("0 a b", "c", **steps, theirs=f"echo theirs >>{ran}; exit 0\n")
     gate.open.write_text("reason\n")
     for arguments, status, names in (
@@ -136,13 +188,20 @@ def test_the_guard_and_the_oneshots(gate: Gate) -> None:
 
 
 def test_break_glass(gate: Gate) -> None:
-    """A file of root's with a reason starts any unit unchecked, and logs the reason; every other file is ignored."""
+    """A file of root's with a reason starts any unit unchecked, and logs the reason; every other
+    file is ignored.
+    """
     gate.write("a", "", a=FAIL)
     assert gate.start()[0] == 255
     [command] = re.findall("unchecked: (.*)", gate.start()[1])
     subprocess.run(["sh", "-c", f"umask 022; {command}"], check=True)
-    with subprocess.Popen(["flock", f"{gate.paths}/run/turn", "cat"], stdin=subprocess.PIPE):  # it is not waited for
-        assert gate.start() == (0, f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n")
+    with subprocess.Popen(
+        ["flock", f"{gate.paths}/run/turn", "cat"], stdin=subprocess.PIPE
+    ):  # it is not waited for
+        assert gate.start() == (
+            0,
+            f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n",
+        )
     path = str(gate.open)
     for change, status in (
         ("chmod 600", 0),
@@ -161,7 +220,9 @@ def test_break_glass(gate: Gate) -> None:
         ("rm", 255),
         ("mkdir", 255),
     ):
-        command = f"cd {gate.paths}/run; " + "; ".join(f"{part} {path}" for part in change.split("; "))
+        command = f"cd {gate.paths}/run; " + "; ".join(
+            f"{part} {path}" for part in change.split("; ")
+        )
         subprocess.run(["sh", "-c", command], check=True)
         ended, log = gate.start()
         assert ended == status, change
@@ -187,7 +248,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["required", "wanted", "foreign", "of the guard", "of a oneshot"])
 def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> None:
-    """It is not run: where it is wanted only, the unit starts all the same, as if the step had failed."""
+    """It is not run: where it is wanted only, the unit starts all the same, as if the step had
+    failed.
+    """
     ran = gate.paths / "ran"
     gate.write(
         required="" if kind in {"wanted", "foreign"} else "a",
@@ -195,7 +258,9 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
         a=f"echo ran >{ran}; exit 0\n",
     )
     subprocess.run(["sh", "-c", change.format(step=gate.step("a"))], check=True)
-    arguments = {"of the guard": (GUARD,), "of a oneshot": ("b.service", "a")}.get(kind, ("a.service",))
+    arguments = {"of the guard": (GUARD,), "of a oneshot": ("b.service", "a")}.get(
+        kind, ("a.service",)
+    )
     status, log = gate.start(*arguments)
     is_run = CHANGES[change]
     assert ran.exists() is is_run
@@ -208,7 +273,9 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
 @pytest.mark.parametrize("folder", ["etc", "etc/gate.d"])
 @pytest.mark.parametrize("change", ["chmod 775", "chmod 757", "chown 1"])
 def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -> None:
-    """Whoever can write to the folder can replace every step, and so none is run, for whatever unit."""
+    """Whoever can write to the folder can replace every step, and so none is run, for whatever
+    unit.
+    """
     ran = gate.paths / "ran"
     gate.write(wanted="a", a=f"echo ran >{ran}; exit 0\n")
     path = gate.paths / folder
@@ -223,13 +290,24 @@ def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -
     assert gate.start() == (0, "")
 
 
-# What bash takes from its environment, or its manual calls special, and every name that gate.sh itself uses.
+# What bash takes from its environment, or its manual calls special, and every name that gate.sh
+# itself uses.
 ENVIRONMENTS = [
     *({"FUNCNEST": str(depth)} for depth in (1, 2, 3)),
-    *({name: "/evil"} for name in ("BASH_ENV", "ENV", "LD_PRELOAD", "CDPATH", "PATH", "HISTFILE", "BASH_ARGV0")),
-    *({"SHELLOPTS": name} for name in ("noexec", "errexit:nounset", "noglob", "xtrace", "posix", "onecmd")),
+    *(
+        {name: "/evil"}
+        for name in ("BASH_ENV", "ENV", "LD_PRELOAD", "CDPATH", "PATH", "HISTFILE", "BASH_ARGV0")
+    ),
+    *(
+        {"SHELLOPTS": name}
+        for name in ("noexec", "errexit:nounset", "noglob", "xtrace", "posix", "onecmd")
+    ),
     *({"BASHOPTS": name} for name in ("failglob", "extdebug", "execfail")),
-    *({name: value} for name in ("SECONDS", "UID", "EUID", "LINENO", "TMOUT") for value in ("-99999", "99999", "x")),
+    *(
+        {name: value}
+        for name in ("SECONDS", "UID", "EUID", "LINENO", "TMOUT")
+        for value in ("-99999", "99999", "x")
+    ),
     {"POSIXLY_CORRECT": "1"},
     {"GLOBIGNORE": "*"},
     {"EXECIGNORE": "*"},
@@ -243,22 +321,39 @@ ENVIRONMENTS = [
     ),
     *(
         {name: "a"}
-        for name in ("required", "wanted", "only", "is_start", "failures", "host", "reason", "limit", "left")
+        for name in (
+            "required",
+            "wanted",
+            "only",
+            "is_start",
+            "failures",
+            "host",
+            "reason",
+            "limit",
+            "left",
+        )
     ),
 ]
 
 
 def test_no_environment_opens_it(gate: Gate) -> None:
-    """Whatever the environment of the manager or of the unit has in it, a refusal stays one, and a success, too."""
+    """Whatever the environment of the manager or of the unit has in it, a refusal stays one, and a
+    success, too.
+    """
     (gate.paths / "evil").write_text("exit 0\n")
     for environment in ENVIRONMENTS:
-        given = {name: value.replace("/evil", f"{gate.paths}/evil") for name, value in environment.items()}
+        given = {
+            name: value.replace("/evil", f"{gate.paths}/evil")
+            for name, value in environment.items()
+        }
         assert gate.write("a", "", a=FAIL).start(**given)[0] == 255, environment
         assert gate.write("a", "", a=PASS).start(**given)[0] == 0, environment
 
 
 def test_no_damage_opens_it(gate: Gate) -> None:
-    """gate.sh that is missing, empty, or cut at the end of any word refuses, although every step succeeds."""
+    """gate.sh that is missing, empty, or cut at the end of any word refuses, although every step
+    succeeds.
+    """
     gate.write("a", "", a=PASS)
     script = gate.paths / "etc/gate.sh"
     whole = script.read_text()
@@ -270,7 +365,9 @@ def test_no_damage_opens_it(gate: Gate) -> None:
         (cuts / f"{place:05}").write_text(whole[:place])
     (cuts / "00000").write_text("")
     driver = f"for cut in {cuts}/* /nowhere; do /bin/bash -pc '{COMMAND}' \"$cut\" a.service >/dev/null 2>&1; echo ${{cut##*/}} $?; done"
-    done = subprocess.run([*ALONE, "bash", "-c", driver], stdout=subprocess.PIPE, text=True, check=True, timeout=200)
+    done = subprocess.run(
+        [*ALONE, "bash", "-c", driver], stdout=subprocess.PIPE, text=True, check=True, timeout=200
+    )
     ended = dict(line.split() for line in done.stdout.splitlines())
     is_whole = {f"{place:05}": "0" for place in places if place > whole.rindex("\nmain")}
     assert len(ended) == len(places) + 2
@@ -278,9 +375,11 @@ def test_no_damage_opens_it(gate: Gate) -> None:
 
 
 def test_the_lock(gate: Gate) -> None:
-    """A writer is waited for, and named if that takes too long; a step that leaves a process behind does not lock it.
+    """A writer is waited for, and named if that takes too long; a step that leaves a process behind
+    does not lock it.
 
-    Starts wait for each other, too, until each has the lock: those that held `turn` together would never let it go.
+    Starts wait for each other, too, until each has the lock: those that held `turn` together would
+    never let it go.
     """
     gate.limit = 4
     gate.write("a", "", a=f"sleep 50 >/dev/null 2>&1 & {PASS}")

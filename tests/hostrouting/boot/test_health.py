@@ -1,4 +1,6 @@
-"""hostrouting.boot.health: what lets a gated unit start unchecked, or keeps it from starting, each once."""
+"""hostrouting.boot.health: what lets a gated unit start unchecked, or keeps it from starting, each
+once.
+"""
 
 import attrs
 import pytest
@@ -48,8 +50,15 @@ class TestFiles:
         sentence = f"{DROP_IN} is missing, so {MACHINES} starts unchecked"
         for manager in (host.manager, FakeManager(running=False), None):
             fault, *others = find_faults(attrs.evolve(host, manager=manager), WANTED)
-            assert [other.target for other in others] == ([] if manager is host.manager else ["systemd"])
-            assert (fault.name, fault.severity, fault.sentence, fault.remedy) == ("gate-open", "error", sentence, AGAIN)
+            assert [other.target for other in others] == (
+                [] if manager is host.manager else ["systemd"]
+            )
+            assert (fault.name, fault.severity, fault.sentence, fault.remedy) == (
+                "gate-open",
+                "error",
+                sentence,
+                AGAIN,
+            )
 
     def test_what_no_unit_needs(self) -> None:
         """A check in WARN, or a file that is not for the gate, is missed, and shuts nothing."""
@@ -60,20 +69,32 @@ class TestFiles:
             assert faults(host, wanted) == [("file", "error", f"{path} is missing")]
 
     def test_an_edit(self, host: FakeHost) -> None:
-        """A file of this release that differs was edited; a file of another release is only another release's."""
+        """A file of this release that differs was edited; a file of another release is only another
+        release's.
+        """
         host.files.texts[CHECK] += "exit 0\n"
         sentence = f"{CHECK} differs in text, owner or mode"
         assert faults(host) == [("file", "error", sentence)]
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
             host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
-            assert faults(host) == [("file", "note", f"the files were written by {name}, but this is {WRITER}")]
+            assert faults(host) == [
+                ("file", "note", f"the files were written by {name}, but this is {WRITER}")
+            ]
 
     def test_what_else_is_in_the_folder_of_steps(self, host: FakeHost) -> None:
-        """A script of somebody else holds units back, too; a file with another name does not, or was left by a writer."""
+        """A script of somebody else holds units back, too; a file with another name does not, or
+        was left by a writer.
+        """
         path = f"{LAYOUT.gate_directory}/90-licence"
-        host.files.texts |= {f"{path}.sh": "exit 1\n", path: "exit 1\n", f"{LAYOUT.gate_directory}/a.sh.new": ""}
-        theirs = f"{path}.sh was not installed by hostrouting: {MACHINES} starts only after it succeeds"
+        host.files.texts |= {
+            f"{path}.sh": "exit 1\n",
+            path: "exit 1\n",
+            f"{LAYOUT.gate_directory}/a.sh.new": "",
+        }
+        theirs = (
+            f"{path}.sh was not installed by hostrouting: {MACHINES} starts only after it succeeds"
+        )
         no_step = f"{path} is not a step of the gate: the name of a step ends in .sh"
         assert faults(host) == [("file", "note", theirs), ("file", "note", no_step)]
 
@@ -88,7 +109,9 @@ class TestFiles:
         sentence = f"others than root can write to {path}, so the gate does not run it, and {MACHINES} cannot start"
         assert fault.sentence == sentence
         is_ours = name == LAYOUT.routes_step
-        assert fault.remedy == (AGAIN if is_ours else f"as root: chown root {path} && chmod 644 {path}")
+        assert fault.remedy == (
+            AGAIN if is_ours else f"as root: chown root {path} && chmod 644 {path}"
+        )
 
     def test_a_linked_step(self, host: FakeHost) -> None:
         """The gate runs no link: what it leads to may be anybody's."""
@@ -104,25 +127,46 @@ class TestFiles:
         wanted = config(cidrs=(CIDR,), mode="WARN")
         host = configured(wanted)
         host.files.modes[CHECK] = 0o666
-        assert faults(host, wanted) == [("file", "error", f"{CHECK} differs in text, owner or mode")]
+        assert faults(host, wanted) == [
+            ("file", "error", f"{CHECK} differs in text, owner or mode")
+        ]
 
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),
-        [("ticket 4711\n", 0o600, True), ("why", 0o644, True), ("why", 0o664, False), (" \n", 0o600, False)],
+        [
+            ("ticket 4711\n", 0o600, True),
+            ("why", 0o644, True),
+            ("why", 0o664, False),
+            (" \n", 0o600, False),
+        ],
     )
     def test_break_glass(self, host: FakeHost, text: str, mode: int, *, is_open: bool) -> None:
-        """An opening has a reason in it, and only root can write it; another one is ignored, and that is said."""
+        """An opening has a reason in it, and only root can write it; another one is ignored, and
+        that is said.
+        """
         path = LAYOUT.opening_path
         host.files.texts[path], host.files.modes[path] = text, mode
-        opens = "gate-open", "warning", f"{path} lets {MACHINES} start unchecked until the next boot: {text.strip()}"
+        opens = (
+            "gate-open",
+            "warning",
+            f"{path} lets {MACHINES} start unchecked until the next boot: {text.strip()}",
+        )
         rule = "it must be a file that only root can write to, with a reason in it"
-        assert faults(host) == [opens if is_open else ("file", "warning", f"{path} is ignored: {rule}")]
+        assert faults(host) == [
+            opens if is_open else ("file", "warning", f"{path} is ignored: {rule}")
+        ]
 
-    @pytest.mark.parametrize("path", [LAYOUT.gate_path, LAYOUT.step_path(LAYOUT.routes_step), CHECK])
+    @pytest.mark.parametrize(
+        "path", [LAYOUT.gate_path, LAYOUT.step_path(LAYOUT.routes_step), CHECK]
+    )
     def test_what_the_gate_needs(self, host: FakeHost, path: str) -> None:
-        """Without gate.sh, which no file opens, or a required step no gated unit starts; but those that are open do."""
+        """Without gate.sh, which no file opens, or a required step no gated unit starts; but those
+        that are open do.
+        """
         host.files.remove(path)
-        assert faults(host) == [("gate-shut", "error", f"{path} is missing, so {MACHINES} cannot start")]
+        assert faults(host) == [
+            ("gate-shut", "error", f"{path} is missing, so {MACHINES} cannot start")
+        ]
         missing = ("file", "error", f"{path} is missing")
         assert missing in faults(attrs.evolve(host, manager=FakeManager(running=False)))
         host.files.texts[LAYOUT.opening_path], host.files.modes[LAYOUT.opening_path] = "why", 0o600
@@ -145,18 +189,40 @@ class TestSystemd:
     @pytest.mark.parametrize(
         ("folder", "text", "name", "cause"),
         [
-            (MACHINES, "ExecCondition=\n", "50-x.conf", "starts unchecked: another drop-in takes the ExecCondition= "),
-            (KUBE1, "ExecCondition=\n", "50-x.conf", "starts unchecked: another drop-in takes the ExecCondition= "),
+            (
+                MACHINES,
+                "ExecCondition=\n",
+                "50-x.conf",
+                "starts unchecked: another drop-in takes the ExecCondition= ",
+            ),
+            (
+                KUBE1,
+                "ExecCondition=\n",
+                "50-x.conf",
+                "starts unchecked: another drop-in takes the ExecCondition= ",
+            ),
             (KUBE1, "[Unit]\n", "00-host-routing.conf", "starts unchecked: {path} overrides "),
             (KUBE1, "", "00-host-routing.conf", "starts unchecked: {path} overrides "),
-            (MACHINES, "SuccessExitStatus=3 255\n", "50-x.conf", "has SuccessExitStatus=255, so it starts even if "),
+            (
+                MACHINES,
+                "SuccessExitStatus=3 255\n",
+                "50-x.conf",
+                "has SuccessExitStatus=255, so it starts even if ",
+            ),
             *(
-                (MACHINES, f"{root}=/srv/x\n", "50-x.conf", f"has {root}=/srv/x, where this host's gate ")
+                (
+                    MACHINES,
+                    f"{root}=/srv/x\n",
+                    "50-x.conf",
+                    f"has {root}=/srv/x, where this host's gate ",
+                )
                 for root in ROOTS
             ),
         ],
     )
-    def test_an_opening(self, host: FakeHost, folder: str, text: str, name: str, cause: str) -> None:
+    def test_an_opening(
+        self, host: FakeHost, folder: str, text: str, name: str, cause: str
+    ) -> None:
         """The unit or the instance is named, and the drop-in."""
         path = dropped(host, folder, text, name)
         [fault] = find_faults(host, WANTED)
@@ -169,8 +235,12 @@ class TestSystemd:
         assert faults(host) == []
 
     def test_each_cause_once(self, host: FakeHost) -> None:
-        """What holds for every instance is not repeated for each; what holds for one instance names that."""
-        manager_of(host).properties.update({KUBE1: {}, "systemd-nspawn@kube2.service": {"SuccessExitStatus": "255"}})
+        """What holds for every instance is not repeated for each; what holds for one instance names
+        that.
+        """
+        manager_of(host).properties.update(
+            {KUBE1: {}, "systemd-nspawn@kube2.service": {"SuccessExitStatus": "255"}}
+        )
         dropped(host, MACHINES, "ExecCondition=\n")
         sentences = [sentence.split(" ")[:2] for _, _, sentence in faults(host)]
         assert sentences == [[MACHINES, "starts"], ["systemd-nspawn@kube2.service", "has"]]

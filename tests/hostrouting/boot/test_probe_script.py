@@ -1,4 +1,6 @@
-"""probe-rewrite.sh, run in private namespaces: what nft has after it, and what it says where it fails."""
+"""probe-rewrite.sh, run in private namespaces: what nft has after it, and what it says where it
+fails.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +27,9 @@ def node() -> Iterator[Namespace]:
         yield private
 
 
-def run(node: Namespace, folder: Path, text: str = SCRIPT, nft: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    node: Namespace, folder: Path, text: str = SCRIPT, nft: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run the script; `nft` is a program in the place of the usual one, which it finds as REAL."""
     if nft:
         tool = folder / "tools" / "nft"
@@ -57,10 +61,18 @@ def put(node: Namespace, text: str) -> None:
         render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=("eth1",))),
         f"table ip6 {TABLE} {{ {probe_comments(REWRITE)[0]}; flags dormant; }}",
     ],
-    ids=["nothing", "the table of others", "an empty one", "that of another configuration", "a dormant one"],
+    ids=[
+        "nothing",
+        "the table of others",
+        "an empty one",
+        "that of another configuration",
+        "a dormant one",
+    ],
 )
 def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
-    """Whatever was there, the table is in force afterwards; a second run loads nothing, and tables of others stay."""
+    """Whatever was there, the table is in force afterwards; a second run loads nothing, and tables
+    of others stay.
+    """
     put(node, before)
     theirs, now = listed(node, "other"), ""
     for _ in range(2):
@@ -76,14 +88,28 @@ def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
 @pytest.mark.parametrize(
     ("nft", "status", "sentence"),
     [
-        ('[[ $1 != -f ]] || { $REAL -f - && $REAL flush ruleset; exit; }; $REAL "$@"', 1, "flushes nftables; stop it"),
-        ('[[ $1 != -f ]] || echo "Error: no" >&2; exit 1', 1, f"nft refuses table ip6 {TABLE}: Error: no"),
-        (f'$REAL "$@"; [[ -e $0.1 || $1 != -f ]] || {{ >$0.1; $REAL delete table ip6 {TABLE}; }}', 0, ""),
+        (
+            '[[ $1 != -f ]] || { $REAL -f - && $REAL flush ruleset; exit; }; $REAL "$@"',
+            1,
+            "flushes nftables; stop it",
+        ),
+        (
+            '[[ $1 != -f ]] || echo "Error: no" >&2; exit 1',
+            1,
+            f"nft refuses table ip6 {TABLE}: Error: no",
+        ),
+        (
+            f'$REAL "$@"; [[ -e $0.1 || $1 != -f ]] || {{ >$0.1; $REAL delete table ip6 {TABLE}; }}',
+            0,
+            "",
+        ),
     ],
     ids=["flushed each time", "refused", "flushed once"],
 )
 def test_mishaps(node: Namespace, tmp_path: Path, nft: str, status: int, sentence: str) -> None:
-    """What nft refuses, and what does not stay, is an error with the reason; a flush at the same moment is not."""
+    """What nft refuses, and what does not stay, is an error with the reason; a flush at the same
+    moment is not.
+    """
     put(node, "")
     done = run(node, tmp_path, nft=nft)
     assert done.returncode == status, done.stderr
@@ -93,5 +119,7 @@ def test_mishaps(node: Namespace, tmp_path: Path, nft: str, status: int, sentenc
 
 def test_no_nft(node: Namespace, tmp_path: Path) -> None:
     """Without nft, the error names the package."""
-    done = run(node, tmp_path, SCRIPT.replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", f" PATH={tmp_path}"))
+    done = run(
+        node, tmp_path, SCRIPT.replace(" PATH=/usr/sbin:/usr/bin:/sbin:/bin", f" PATH={tmp_path}")
+    )
     assert (done.returncode, "install the package nftables" in done.stderr) == (1, True)

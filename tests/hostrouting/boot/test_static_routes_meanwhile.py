@@ -1,4 +1,6 @@
-"""static-routes.sh while something is missing, fails or changes: all routes or none, and no other program's route."""
+"""static-routes.sh while something is missing, fails or changes: all routes or none, and no other
+program's route.
+"""
 
 import os
 import re
@@ -28,13 +30,17 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 PAIR = [HALVES[0], static("fd00:16::/64")]
 ETH0 = "via 10.0.0.1 dev eth0"
 ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
-REFUSED = static("10.1.0.0/16", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
+REFUSED = static(
+    "10.1.0.0/16", "10.0.0.77", "eth0"
+)  # Linux accepts no broadcast address as a gateway
 REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
 IS_WRITING = '[[ "$*" == *-batch* && "$*" != *" -o "* ]]'  # whether `ip` is called to change routes
 
 
 def listed(namespace: Namespace) -> list[str]:
-    """The routes of table main, of both families, sorted: the order among IPv6 next hops means nothing."""
+    """The routes of table main, of both families, sorted: the order among IPv6 next hops means
+    nothing.
+    """
     both = [namespace.ip(f"-{family}", "-N", "-o", "route").stdout for family in (IPV4, IPV6)]
     lines = re.sub(r" expires \w+", "", "".join(both)).splitlines()
     return sorted(" ".join(sorted(line.split())) for line in lines)
@@ -57,14 +63,19 @@ def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
         yield lines
         wait_for("the watcher to see all", lambda: is_seen("8.8.8.8"))
         watch.kill()
-    lines += [line for line in path.read_text().splitlines() if "9.9.9.9" not in line and "8.8.8.8" not in line]
+    lines += [
+        line
+        for line in path.read_text().splitlines()
+        if "9.9.9.9" not in line and "8.8.8.8" not in line
+    ]
 
 
 class TestWaiting:
     """What may still come is awaited, and named."""
 
     def test_once_for_all(self, namespace: Namespace, tmp_path: Path) -> None:
-        """One line every 10 s says what is missing and what was seen; the default route is found when it comes.
+        """One line every 10 s says what is missing and what was seen; the default route is found
+        when it comes.
 
         No lock is held meanwhile.
         """
@@ -80,18 +91,31 @@ class TestWaiting:
         )
 
     def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Each route says what it waited for; nothing of the other family or of another device is changed either."""
+        """Each route says what it waited for; nothing of the other family or of another device is
+        changed either.
+        """
         namespace.batch([ROUTER, "route del default", "link set wg0 down"])
         wanted = [*PAIR, static("10.1.0.0/16", dev="wg0"), static("10.2.0.0/16", dev="ib0")]
-        ran = Ran(namespace, wanted, tmp_path, wait=2, tools={"sleep": leaving_word(tmp_path / "naps", "sleep")})
+        ran = Ran(
+            namespace,
+            wanted,
+            tmp_path,
+            wait=2,
+            tools={"sleep": leaving_word(tmp_path / "naps", "sleep")},
+        )
         waits = [
             "172.16.0.0/17 needs an IPv4 default route; last seen: none",
             "10.1.0.0/16 dev wg0 needs the device wg0 to be up",
             "10.2.0.0/16 dev ib0 needs an IPv4 default route on ib0; last seen: none",
         ]
-        assert ran.lines[1:] == [f"<3>static-routes: ROUTE-WAITS: {wait}; gave up after N s" for wait in waits]
+        assert ran.lines[1:] == [
+            f"<3>static-routes: ROUTE-WAITS: {wait}; gave up after N s" for wait in waits
+        ]
         assert (ran.status, ours(namespace), ours(namespace, IPV6)) == (1, [], [])
-        assert len((tmp_path / "naps").read_text()) in {1, 2}  # the wait is in seconds, not in looks
+        assert len((tmp_path / "naps").read_text()) in {
+            1,
+            2,
+        }  # the wait is in seconds, not in looks
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is stopped says what it waited for, and ends at once."""
@@ -103,17 +127,22 @@ class TestWaiting:
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=60)[1].splitlines()
         assert run.returncode == 128 + signal.SIGTERM
-        assert said[-1].startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route;")
+        assert said[-1].startswith(
+            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route;"
+        )
 
 
 class TestWhichDefaultRoute:
     """Gateway and device are those of the default route of table main, in the order of Linux."""
 
     @pytest.mark.parametrize(
-        "alias", ["uplink/infiniband link/infiniband", "x\nprotocol 4", "x\nroute 10.9.0.0/16 metric 0"]
+        "alias",
+        ["uplink/infiniband link/infiniband", "x\nprotocol 4", "x\nroute 10.9.0.0/16 metric 0"],
     )
     def test_an_alias(self, namespace: Namespace, tmp_path: Path, alias: str) -> None:
-        """It is any text: only the link's own type counts, and no line is a setting, so other programs' routes stay."""
+        """It is any text: only the link's own type counts, and no line is a setting, so other
+        programs' routes stay.
+        """
         namespace.batch(["route add 10.8.0.0/16 via 10.0.0.1 dev eth0 proto 4"])
         namespace.ip("link", "set", "eth0", "alias", alias)
         before = {route.prefix for route in namespace.routes(4)}
@@ -122,13 +151,22 @@ class TestWhichDefaultRoute:
         assert {route.prefix for route in namespace.routes(4) if route.protocol != 213} == before
 
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
-        """It is known by the type of the device, however that is listed, and has to be named; so are dead ends."""
+        """It is known by the type of the device, however that is listed, and has to be named; so
+        are dead ends.
+        """
         namespace.batch(["route del default"])
-        namespace.batch(["route add default via 10.0.0.1 dev eth0 metric 100", "route add default dev ib0 metric 9"])
+        namespace.batch(
+            [
+                "route add default via 10.0.0.1 dev eth0 metric 100",
+                "route add default dev ib0 metric 9",
+            ]
+        )
         types = [rf"s,(: ib0[@:].* link/)\[1\],\1{word}," for word in ("[32]", "infiniband")]
         kinds = [rf"s,(: ib0[@:].*\\ +)veth,\1{kind}," for kind in ("dummy", "ifb", "vrf")]
         for edit in (*types, *kinds):
-            tools = {"ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""}
+            tools = {
+                "ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""
+            }
             assert Ran(namespace, [HALVES[0]], tmp_path, tools=tools).status == 0
             [route] = namespace.ip("route", "show", "172.16.0.0/17").stdout.splitlines()
             assert route.startswith("172.16.0.0/17 via 10.0.0.1 dev eth0 ")
@@ -137,14 +175,26 @@ class TestWhichDefaultRoute:
     @pytest.mark.parametrize(
         ("routes", "wish", "by"),
         [
-            ([f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"], HALVES[0], ETH0),
+            (
+                [f"default {ETH0}", "default dev wg0 table 100", "rule add pref 50 lookup 100"],
+                HALVES[0],
+                ETH0,
+            ),
             (["default dev wg0 table 51820"], static("172.16.0.0/17", dev="wg0"), "dev wg0"),
             ([f"default {ETH0}", "default dev wg0 tos 4"], HALVES[0], ETH0),
             (["unreachable default", f"default {ETH0} metric 9"], HALVES[0], ETH0),
-            (["10.9.0.0/24 dev wg0"], static("172.16.0.0/17", "10.9.0.1", "wg0"), "via 10.9.0.1 dev wg0"),
+            (
+                ["10.9.0.0/24 dev wg0"],
+                static("172.16.0.0/17", "10.9.0.1", "wg0"),
+                "via 10.9.0.1 dev wg0",
+            ),
             (["default dev ib0 metric 9", f"default {ETH0} metric 9"], HALVES[0], ETH0),
             ([f"default nexthop {ETH0} nexthop dev ib0"], HALVES[0], ETH0),
-            (["default nhid 10"], HALVES[0], f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7"),
+            (
+                ["default nhid 10"],
+                HALVES[0],
+                f"nexthop {ETH0} weight 4 nexthop via 10.0.0.2 dev eth0 weight 7",
+            ),
             (
                 [f"default nexthop {ETH0} onlink nexthop {ETH0} onlink"],
                 static("172.16.0.0/17", "10.0.0.1"),
@@ -155,14 +205,28 @@ class TestWhichDefaultRoute:
     def test_which_default_route(
         self, namespace: Namespace, tmp_path: Path, routes: list[str], wish: StaticRoute, by: str
     ) -> None:
-        """Not one of another table, for some packets, or whose device has no carrier; with all or some of its next hops."""
-        objects = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
+        """Not one of another table, for some packets, or whose device has no carrier; with all or
+        some of its next hops.
+        """
+        objects = [
+            "nexthop add id 5 via 10.0.0.1 dev eth0",
+            "nexthop add id 6 via 10.0.0.2 dev eth0",
+        ]
         namespace.batch(["route del default", *objects, "nexthop add id 10 group 5,4/6,7"])
-        namespace.batch([route if route.startswith("rule ") else f"route append {route}" for route in routes])
+        namespace.batch(
+            [route if route.startswith("rule ") else f"route append {route}" for route in routes]
+        )
         lose_carriers(namespace, ["ib0"])
         assert Ran(namespace, [wish], tmp_path).lines == []
-        (line,) = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "").splitlines()
-        assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
+        (line,) = (
+            namespace.ip("-N", "-o", "route", "show", "proto", "213")
+            .stdout.replace("\\", "")
+            .splitlines()
+        )
+        assert (
+            " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip()
+            == by
+        )
         plan = plan_static_routes(configured(wish), namespace.snapshot())
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
@@ -180,7 +244,10 @@ class TestWhichDefaultRoute:
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""
         for name in ("group", "UP", "inet", "altname"):
-            assert namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode == 0
+            assert (
+                namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode
+                == 0
+            )
         ran = Ran(namespace, [HALVES[0], static("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
             "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have"
@@ -192,7 +259,11 @@ VPN = ["tuntap add dev tun0 mode tun", "address add 10.8.0.2/24 dev tun0", "link
 OF_VPN = "route add default via 10.8.0.1 dev tun0"
 GONE: dict[str, list[str]] = {
     "a router says good-bye": ["route del default"],
-    "a VPN hides the default route": ["route del default", f"route add default {ETH0} metric 100", OF_VPN],
+    "a VPN hides the default route": [
+        "route del default",
+        f"route add default {ETH0} metric 100",
+        OF_VPN,
+    ],
     "a VPN deletes the default route": ["route del default", OF_VPN],
     "another DHCP client has an equal one": ["route append default via 10.1.0.1 dev eth1 onlink"],
     "another DHCP client has the first one": [
@@ -209,31 +280,43 @@ class TestWhenTheDefaultRouteGoes:
     @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize("named", [None, "eth0"])
     @pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
-    def test_our_routes_stay(self, namespace: Namespace, tmp_path: Path, gone: list[str], named: str | None) -> None:
-        """They keep their device and gateway, at once; what is not wanted any more goes; then all is as it was."""
+    def test_our_routes_stay(
+        self, namespace: Namespace, tmp_path: Path, gone: list[str], named: str | None
+    ) -> None:
+        """They keep their device and gateway, at once; what is not wanted any more goes; then all
+        is as it was.
+        """
         wanted = [static(str(half.destination), dev=named) for half in HALVES]
         namespace.batch([*VPN, "route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
         assert Ran(namespace, [*wanted, static("10.3.0.0/16")], tmp_path).status == 0
         before = namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout
         namespace.batch(gone)
         plan = plan_static_routes(configured(*wanted), namespace.snapshot())
-        assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [("delete", ETH0)]
+        assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [
+            ("delete", ETH0)
+        ]
         for changes in ([1], []):
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
         namespace.batch(["link del tun0"])
-        assert namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout == before
+        assert (
+            namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout == before
+        )
 
     @pytest.mark.needs("/dev/net/tun")
     def test_what_is_not_there_waits(self, namespace: Namespace, tmp_path: Path) -> None:
-        """It follows no VPN, and the line says what can be named; with its name, each device is taken."""
+        """It follows no VPN, and the line says what can be named; with its name, each device is
+        taken.
+        """
         namespace.batch([*VPN, "route del default", f"route add default {ETH0} metric 100", OF_VPN])
         for wish in (HALVES[0], static("172.16.0.0/17", "10.0.0.1")):
             line = Ran(namespace, [wish], tmp_path).said.strip().replace(" linkdown]", "]")
             plan = plan_static_routes(configured(wish), namespace.snapshot())
             (finding,) = plan.findings()
             reason = "[default via 10.8.0.1 dev tun0] leads through a tunnel"
-            assert line.endswith(f"needs a dev in the configuration, such as tun0 or eth0: {reason}; gave up after N s")
+            assert line.endswith(
+                f"needs a dev in the configuration, such as tun0 or eth0: {reason}; gave up after N s"
+            )
             assert finding.sentence.endswith(
                 f"needs a dev in the configuration, such as eth0 or tun0: {reason.replace(']', ' proto boot]')}"
             )
@@ -247,7 +330,9 @@ class TestWhenTheDefaultRouteGoes:
     def test_on_link(
         self, namespace: Namespace, tmp_path: Path, protocol: str, of_default: str, of_present: str
     ) -> None:
-        """Ifupdown's default route is on-link: a route of another program or of ours that is not is the same route."""
+        """Ifupdown's default route is on-link: a route of another program or of ours that is not is
+        the same route.
+        """
         namespace.batch(
             [
                 "route del default",
@@ -267,15 +352,30 @@ class TestWrites:
         """The new one is added, then ours deleted, so no packet is lost; nothing is written twice."""
         namespace.batch([ROUTER])
         assert Ran(namespace, PAIR, tmp_path).lines == []
-        namespace.batch(["route replace default via 10.0.0.9 dev eth0", "route del ::/0", ROUTER.replace("::1", "::9")])
+        namespace.batch(
+            [
+                "route replace default via 10.0.0.9 dev eth0",
+                "route del ::/0",
+                ROUTER.replace("::1", "::9"),
+            ]
+        )
         with events(namespace, tmp_path / "events") as seen:
             assert [Ran(namespace, PAIR, tmp_path).lines for _ in range(2)] == [[], []]
-        lines = [" ".join(event.split()[:4]) for event in seen if "172.16." in event or "fd00:16:" in event]
+        lines = [
+            " ".join(event.split()[:4])
+            for event in seen
+            if "172.16." in event or "fd00:16:" in event
+        ]
         assert [lines[0], lines[1][:9]] == ["172.16.0.0/17 via 10.0.0.9 dev", "fd00:16::"]
-        assert sorted(lines[2:]) == ["Deleted 172.16.0.0/17 via 10.0.0.1", "Deleted fd00:16::/64 via fe80::1"]
+        assert sorted(lines[2:]) == [
+            "Deleted 172.16.0.0/17 via 10.0.0.1",
+            "Deleted fd00:16::/64 via fe80::1",
+        ]
 
     def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Ours that are not configured go, of any kind; those of other programs stay, and those in other tables."""
+        """Ours that are not configured go, of any kind; those of other programs stay, and those in
+        other tables.
+        """
         others = [
             "9.9.9.1 via 10.0.0.1 proto static",
             "9.9.9.2 via 10.0.0.1 proto 212",
@@ -301,11 +401,22 @@ class TestConflicts:
 
     @pytest.mark.parametrize("awk", AWKS)
     def test_named(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """Each is named with its holder and the way out, whichever awk there is; nothing is set, and nothing waits."""
-        held = ["10.7.0.0/16 dev ib0", "172.16.0.0/17 dev ib0 metric 4000000000", "blackhole 10.8.0.0/16"]
+        """Each is named with its holder and the way out, whichever awk there is; nothing is set,
+        and nothing waits.
+        """
+        held = [
+            "10.7.0.0/16 dev ib0",
+            "172.16.0.0/17 dev ib0 metric 4000000000",
+            "blackhole 10.8.0.0/16",
+        ]
         namespace.batch([f"route add {route}" for route in held])
         before = listed(namespace)
-        wanted = [*HALVES, static("172.16.0.0/17", metric=4_000_000_000), static("10.8.0.0/16"), static("10.7.0.0/16")]
+        wanted = [
+            *HALVES,
+            static("172.16.0.0/17", metric=4_000_000_000),
+            static("10.8.0.0/16"),
+            static("10.7.0.0/16"),
+        ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
         taken = "another program's route has the same destination and metric"
         assert ran.lines == [
@@ -333,14 +444,21 @@ class TestConflicts:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
         (line,) = ran.lines
         assert ran.status == 1
-        assert re.match("<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.* configure another metric", line)
+        assert re.match(
+            "<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.* configure another metric", line
+        )
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
     @pytest.mark.parametrize(
-        "more", [["dev eth0 proto 213"], []], ids=["and one of ours on the link", "and no other of ours"]
+        "more",
+        [["dev eth0 proto 213"], []],
+        ids=["and one of ours on the link", "and no other of ours"],
     )
-    def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path, more: list[str]) -> None:
-        """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays.
+    def test_beside_an_unwanted_next_hop(
+        self, namespace: Namespace, tmp_path: Path, more: list[str]
+    ) -> None:
+        """Of an IPv6 route that is not wanted any more, ours goes, and that of another program
+        stays.
 
         Linux would delete all next hops beside the first that a request without a gateway matches.
         """
@@ -352,16 +470,22 @@ class TestConflicts:
         assert ours(namespace, IPV6) == []
 
     @pytest.mark.parametrize("command", ["replace", "append"])
-    @pytest.mark.parametrize("held", [(), ("route add 172.16.0.0/17 via 10.0.0.7 dev eth0 proto 213",)])
+    @pytest.mark.parametrize(
+        "held", [(), ("route add 172.16.0.0/17 via 10.0.0.7 dev eth0 proto 213",)]
+    )
     def test_somebody_takes_the_place(
         self, namespace: Namespace, tmp_path: Path, held: tuple[str, ...], command: str
     ) -> None:
-        """A route of another program that appears in our place after the reading is not overwritten."""
+        """A route of another program that appears in our place after the reading is not
+        overwritten.
+        """
         namespace.batch(held)
         stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
         once = f'{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
         ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
-        assert (ran.status, len(ours(namespace))) == (1, len(held) if command == "append" else 0), ran.said
+        assert (ran.status, len(ours(namespace))) == (1, len(held) if command == "append" else 0), (
+            ran.said
+        )
         assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("route").stdout
 
 
@@ -392,7 +516,9 @@ class TestAllOrNothing:
     def test_a_batch_that_fails(
         self, done: int, fault: str, stop: str, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """After any number of commands, `ip` fails or is killed, or the script is told to stop meanwhile."""
+        """After any number of commands, `ip` fails or is killed, or the script is told to stop
+        meanwhile.
+        """
         folder = tmp_path_factory.mktemp("failing")
         with fabric_host() as namespace:
             namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
@@ -404,7 +530,9 @@ class TestAllOrNothing:
             assert ran.status in {1, 143}, ran.said
             assert listed(namespace) == before, ran.said
             assert Ran(namespace, self.WANTED, folder).lines == []
-            assert set(ours(namespace) + ours(namespace, IPV6)) == {str(route.destination) for route in self.WANTED}
+            assert set(ours(namespace) + ours(namespace, IPV6)) == {
+                str(route.destination) for route in self.WANTED
+            }
             assert "9.9.9.9 via 10.0.0.1 dev eth0 proto static" in namespace.ip("route").stdout
 
     @pytest.mark.parametrize(
@@ -412,15 +540,22 @@ class TestAllOrNothing:
         [
             (ETH0, f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"),
             (f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0", ETH0),
-            (f"nexthop {ETH0} nexthop via 10.0.0.3 dev eth0", f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"),
+            (
+                f"nexthop {ETH0} nexthop via 10.0.0.3 dev eth0",
+                f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0",
+            ),
         ],
     )
-    def test_next_hops_that_begin_alike(self, namespace: Namespace, tmp_path: Path, old: str, new: str) -> None:
+    def test_next_hops_that_begin_alike(
+        self, namespace: Namespace, tmp_path: Path, old: str, new: str
+    ) -> None:
         """Our route is as before if another route is refused, and as the default route if none is."""
         place = "172.16.0.0/17"
         broadcast = "route add broadcast 10.0.0.77 dev eth0 table main"
         default = f"route add default {new}"
-        namespace.batch([f"route add {place} proto 213 {old}", "route del default", default, broadcast])
+        namespace.batch(
+            [f"route add {place} proto 213 {old}", "route del default", default, broadcast]
+        )
         before = listed(namespace)
         assert Ran(namespace, [HALVES[0], REFUSED], tmp_path).status == 1
         assert listed(namespace) == before
@@ -429,9 +564,14 @@ class TestAllOrNothing:
         assert re.sub(" weight 1", "", route.way) == new
 
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that the kernel refuses is named, in its words; it is tried again; the others are not kept."""
+        """A route that the kernel refuses is named, in its words; it is tried again; the others are
+        not kept.
+        """
         namespace.batch(
-            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
+            [
+                "route add broadcast 10.0.0.77 dev eth0 table main",
+                "route add 10.1.0.0/16 dev ib0 proto 213",
+            ]
         )
         before = listed(namespace)
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
@@ -453,7 +593,9 @@ class TestAllOrNothing:
 
     @pytest.mark.parametrize("failed", ["ip", "awk"])
     def test_a_reading_that_fails(self, namespace: Namespace, tmp_path: Path, failed: str) -> None:
-        """Without all routes, or a whole plan, nothing is written, and the words of the program are the reason."""
+        """Without all routes, or a whole plan, nothing is written, and the words of the program are
+        the reason.
+        """
         cut = {
             "ip": 'ip "$@"; printf "%s\\n" "Dump terminated" "Command failed -:5"; exit 1',
             "awk": "printf 'change\\troute flush table main\\troute flush table main\n'; kill -9 $$",
@@ -467,7 +609,10 @@ class TestAllOrNothing:
         """Tables that changed while they were read are read again: twice at once, and every second."""
         torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || echo "Dump was interrupted and may be inconsistent."'
         # Each reading takes two lists.
-        said = {4: [], 5: ["<3>static-routes: the routes changed while they were read; gave up after N s"]}
+        said = {
+            4: [],
+            5: ["<3>static-routes: the routes changed while they were read; gave up after N s"],
+        }
         for times, lines in said.items():
             tools = {"ip": torn.format(tmp_path / f"readings-{times}", times)}
             assert Ran(namespace, HALVES, tmp_path, tools=tools).lines == lines
@@ -480,24 +625,40 @@ class TestTwoAtOnce:
 
     @pytest.mark.parametrize("run", ["writable", "full", "read-only"])
     def test_the_same_end(self, namespace: Namespace, tmp_path: Path, run: str) -> None:
-        """With a lock, runs at once all end well and leave the routes; one run does without where /run cannot have it."""
+        """With a lock, runs at once all end well and leave the routes; one run does without where
+        /run cannot have it.
+        """
         namespace.batch(
-            [ROUTER, "route add 10.1.7.0/24 dev ib0 proto 213", "route add fd00:16:7::/64 dev ib0 proto 213"]
+            [
+                ROUTER,
+                "route add 10.1.7.0/24 dev ib0 proto 213",
+                "route add fd00:16:7::/64 dev ib0 proto 213",
+            ]
         )
         routes = [static(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
         routes += [static(f"fd00:16:{number:x}::/64") for number in range(100)]
         fill = "mount -t tmpfs -o size=4k,nr_inodes=2 none /run && ! cat /dev/zero 2>&- >/run/all"
         before = {"writable": ":", "full": fill, "read-only": "mount -t tmpfs -o ro none /run"}[run]
         command = [*namespace.enter, *words(routes, tmp_path, wait=0, before=before)]
-        runs = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4 if run == "writable" else 1)]
+        runs = [
+            subprocess.Popen(command, stderr=subprocess.PIPE)
+            for _ in range(4 if run == "writable" else 1)
+        ]
         ends = sorted((it.communicate(timeout=120)[1], it.returncode) for it in runs)
-        written = (b"<6>static-routes: changed routes: 402\n", 0)  # one writes, and the others find it done
+        written = (
+            b"<6>static-routes: changed routes: 402\n",
+            0,
+        )  # one writes, and the others find it done
         assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
         assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
 
     def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What another run wrote while this one waited for the lock is there; without anything to do, none is taken."""
-        wrote = "\n".join(f"ip route add {half.destination} via 10.0.0.1 dev eth0 proto 213" for half in HALVES)
+        """What another run wrote while this one waited for the lock is there; without anything to
+        do, none is taken.
+        """
+        wrote = "\n".join(
+            f"ip route add {half.destination} via 10.0.0.1 dev eth0 proto 213" for half in HALVES
+        )
         tools = {"flock": f"echo >>{tmp_path}/locked\n{wrote}"}
         for _ in range(2):
             ran = Ran(namespace, HALVES, tmp_path, tools=tools)
@@ -506,7 +667,9 @@ class TestTwoAtOnce:
 
 
 class TestTheOptionalRoute:
-    """The route for replies to probes: on the link, set when it can be, never awaited, never an error."""
+    """The route for replies to probes: on the link, set when it can be, never awaited, never an
+    error.
+    """
 
     def test_set_and_deleted(self, namespace: Namespace, tmp_path: Path) -> None:
         """It needs no default route; when it is not configured any more, it goes."""
@@ -520,10 +683,18 @@ class TestTheOptionalRoute:
         assert ours(namespace, IPV6) == []
 
     @pytest.mark.parametrize(
-        "state", ["link set eth1 down", "link del eth1", f"route add {REPLY.global_address} dev ib0", "IPv6 is off"]
+        "state",
+        [
+            "link set eth1 down",
+            "link del eth1",
+            f"route add {REPLY.global_address} dev ib0",
+            "IPv6 is off",
+        ],
     )
     def test_not_now(self, namespace: Namespace, tmp_path: Path, state: str) -> None:
-        """Without its device, or with another program's route in its place, the others are set, and nothing is said."""
+        """Without its device, or with another program's route in its place, the others are set, and
+        nothing is said.
+        """
         if state == "IPv6 is off":
             namespace.sysctl("ipv6/conf/eth1/disable_ipv6", 1)
         else:

@@ -1,4 +1,6 @@
-"""static-routes.sh, run in private namespaces: the table after it is the one that the plan leads to, or as before."""
+"""static-routes.sh, run in private namespaces: the table after it is the one that the plan leads
+to, or as before.
+"""
 
 import time
 from collections import Counter
@@ -28,7 +30,16 @@ from tests.support.sections import static
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 FAMILIES = ((IPV4,), (IPV6,), (IPV4, IPV6))
-GATEWAYS = ("10.0.0.1", "10.0.0.9", "10.5.0.1", "172.16.0.5", "fd00:99::1", "fd00:99::4", "fd00:5::1", "fd00:16::5")
+GATEWAYS = (
+    "10.0.0.1",
+    "10.0.0.9",
+    "10.5.0.1",
+    "172.16.0.5",
+    "fd00:99::1",
+    "fd00:99::4",
+    "fd00:5::1",
+    "fd00:16::5",
+)
 WAYS = {
     IPV4: [
         *["via 10.0.0.1 dev eth0"] * 2,
@@ -68,7 +79,9 @@ def wishes(draw: st.DrawFn, block: Prefix) -> list[StaticRoute]:
     """Static routes in the block that want the same places and gateways now and then."""
     near = [gateway for gateway in map(ip_address, GATEWAYS) if gateway.version == block.family]
     gateways = [None, None, None, *near]
-    ways = st.tuples(prefixes(block), st.sampled_from(gateways)).filter(lambda way: way[0].ip != way[1])
+    ways = st.tuples(prefixes(block), st.sampled_from(gateways)).filter(
+        lambda way: way[0].ip != way[1]
+    )
     route = st.builds(
         lambda way, dev, metric: static(way[0], way[1], dev, metric),
         ways,
@@ -76,40 +89,57 @@ def wishes(draw: st.DrawFn, block: Prefix) -> list[StaticRoute]:
         st.sampled_from([0, 0, 100, 1024]),
     )
     usual = DEFAULT_METRIC[block.family]
-    return draw(st.lists(route, max_size=4, unique_by=lambda route: (route.destination, route.metric or usual)))
+    return draw(
+        st.lists(
+            route, max_size=4, unique_by=lambda route: (route.destination, route.metric or usual)
+        )
+    )
 
 
 @st.composite
 def standing_routes(draw: st.DrawFn, block: Prefix, wanted: list[StaticRoute]) -> list[str]:
-    """The commands that add any routes, and routes in the places of the wanted ones: ours and others', in any order."""
+    """The commands that add any routes, and routes in the places of the wanted ones: ours and
+    others', in any order.
+    """
     any_route = routes(block, only_ipv6=True)
     # A default route in table local hides all others.
     drawn = [
         command_of(route)
         for route in draw(st.lists(any_route, max_size=6))
-        if (route.prefix.length or route.table != TABLE_LOCAL) and (route.protocol != OURS or may_be_ours(route))
+        if (route.prefix.length or route.table != TABLE_LOCAL)
+        and (route.protocol != OURS or may_be_ours(route))
     ]
     for route in wanted:
         ways = st.tuples(st.sampled_from([4, OURS, OURS]), st.sampled_from(WAYS[block.family]))
         place = f"route append {route.destination} metric {route.metric or DEFAULT_METRIC[block.family]}"
-        drawn += [f"{place} proto {protocol} {way}" for protocol, way in draw(st.lists(ways, max_size=2))]
+        drawn += [
+            f"{place} proto {protocol} {way}" for protocol, way in draw(st.lists(ways, max_size=2))
+        ]
     return drawn
 
 
 def may_be_ours(route: Route) -> bool:
     """Whether the script deletes such a route if it is ours and not wanted; nobody adds others."""
-    return route.table == TABLE_MAIN and not route.unread and route.type in {"unicast", "blackhole", "unreachable"}
+    return (
+        route.table == TABLE_MAIN
+        and not route.unread
+        and route.type in {"unicast", "blackhole", "unreachable"}
+    )
 
 
 def command_of(route: Route) -> str:
     """The command that appends a route, with what only IPv6 has."""
     end = "" if route.expired is None else f" expires {0 if route.expired else 600}"
     sources = "" if route.source is None else f" from {route.source}"
-    return route_command(route) + (f"{sources} pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
+    return route_command(route) + (
+        f"{sources} pref {route.preference}{end}" if route.prefix.family == IPV6 else ""
+    )
 
 
 def state_of(namespace: Namespace, guise: Mapping[str, tuple[int, str]] | None = None) -> Snapshot:
-    """The host, with its rules and routes of both families, without those for multicast, which come and go."""
+    """The host, with its rules and routes of both families, without those for multicast, which come
+    and go.
+    """
     snapshot = namespace.snapshot()
     links: list[Link] = []
     for link in snapshot.links:
@@ -127,27 +157,40 @@ def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
 def table_of(snapshot: Snapshot) -> Counter[Route]:
     """The routes, without their order, and without the order and the state of their next hops."""
     return Counter(
-        route._replace(next_hops=tuple(sorted(map(bare_hop, route.next_hops), key=str))) for route in snapshot.routes
+        route._replace(next_hops=tuple(sorted(map(bare_hop, route.next_hops), key=str)))
+        for route in snapshot.routes
     )
 
 
 def shared_keys(snapshot: Snapshot) -> set[RouteKey]:
-    """The keys with routes of ours and of others, or with several IPv6 next hops, which can be both."""
+    """The keys with routes of ours and of others, or with several IPv6 next hops, which can be
+    both.
+    """
     owners: dict[RouteKey, set[bool]] = {}
     for route in snapshot.routes:
         is_joined = route.prefix.family == IPV6 and len(route.next_hops) > 1
-        owners.setdefault(route.key, set()).update({True, False} if is_joined else {route.protocol == OURS})
+        owners.setdefault(route.key, set()).update(
+            {True, False} if is_joined else {route.protocol == OURS}
+        )
     return {key for key, several in owners.items() if len(several) > 1}
 
 
-@settings(max_examples=scaled(30), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(
+    max_examples=scaled(30), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
 @given(data=st.data())
-def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The script carries out the whole plan or nothing; other programs' routes stay; a second run writes nothing.
+def test_the_table_is_the_planned_one(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The script carries out the whole plan or nothing; other programs' routes stay; a second run
+    writes nothing.
 
     It waits for what the plan waits for, also if the default route is missing or in doubt.
     """
-    by_family = {family: data.draw(blocks(family).flatmap(wishes)) for family in data.draw(st.sampled_from(FAMILIES))}
+    by_family = {
+        family: data.draw(blocks(family).flatmap(wishes))
+        for family in data.draw(st.sampled_from(FAMILIES))
+    }
     wanted = [route for routes in by_family.values() for route in routes]
     awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
     guise = data.draw(st.sampled_from(GUISES))
@@ -158,28 +201,43 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         for family, routes in by_family.items():
             standing = data.draw(standing_routes(data.draw(blocks(family)), routes))
             uplinks = data.draw(default_routes(family))
-            batch = [f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100", *uplinks, *standing]
+            batch = [
+                f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100",
+                *uplinks,
+                *standing,
+            ]
             namespace.batch(batch, force=True, family=family)
             if any(line.endswith(" expires 0") for line in batch):
-                time.sleep(0.05)  # for a tick, Linux lists an expired route like one that never expires
+                time.sleep(
+                    0.05
+                )  # for a tick, Linux lists an expired route like one that never expires
         before = state_of(namespace, guise)
         ran = Ran(namespace, wanted, folder, awk=awk, tree=tree, tools=tools)
         after = state_of(namespace, guise)
         tools = {"ip": f"{_NO_CHANGES}\n{showing(guise)}"}
         again = Ran(namespace, wanted, folder, awk=awk, tools=tools) if not ran.status else None
     plan, shared = plan_of(wanted, before), shared_keys(before)
-    context = "\n".join([ran.said, str(plan), "--", *map(str, before.routes), "--", *map(str, after.routes)])
+    context = "\n".join(
+        [ran.said, str(plan), "--", *map(str, before.routes), "--", *map(str, after.routes)]
+    )
     lines = [line.removeprefix("<3>static-routes: ") for line in ran.lines]
     pending = {pending.route.key for pending in plan.pending}
-    of_kernel = ("that reaches the gateway", "this host's own address")  # which the script does not look at
+    of_kernel = (
+        "that reaches the gateway",
+        "this host's own address",
+    )  # which the script does not look at
     lacking = [it for it in plan.pending if not any(reason in it.missing for reason in of_kernel)]
     waiting = [line.split()[1] for line in lines if line.startswith("ROUTE-WAITS: ")]
     assert sorted(waiting) == sorted(str(it.route.destination) for it in lacking), context
     if again is None:
         assert lines, context
         assert table_of(after) == table_of(before), context
-        conflicts = {str(step.route.prefix) for step in plan.conflicts if step.route.key not in shared}
-        named = [line.split()[1].rstrip(":") for line in lines if line.startswith("ROUTE-CONFLICT: ")]
+        conflicts = {
+            str(step.route.prefix) for step in plan.conflicts if step.route.key not in shared
+        }
+        named = [
+            line.split()[1].rstrip(":") for line in lines if line.startswith("ROUTE-CONFLICT: ")
+        ]
         assert conflicts <= set(named), context
         # Only the kernel knows if a gateway is near.
         far = [
@@ -191,11 +249,14 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         assert conflicts or pending or shared or far, context
         reject()  # it does not count: Hypothesis makes another, and fails if each is like this
     assert (again.status, again.lines, lines) == (0, [], []), context
-    # Which next hops are ours is not listed: the script learns it when Linux does not delete one, and so does `apply`.
+    # Which next hops are ours is not listed: the script learns it when Linux does not delete one,
+    # and so does `apply`.
     assert {step.route.key for step in plan.conflicts} <= shared, context
     expected = plan.apply_to(before)
     for more, less in ((after, expected), (expected, after)):
-        differing = [route for route in table_of(more) - table_of(less) if route.key not in shared | pending]
+        differing = [
+            route for route in table_of(more) - table_of(less) if route.key not in shared | pending
+        ]
         assert not differing, context
     assert plan.pending or not plan_of(wanted, after).changes, context
 
@@ -206,13 +267,23 @@ _NO_CHANGES = '[[ "$*" == *" -o "* ]] || { echo "a second run writes" >&2; exit 
 _OTHER_TYPES = [f"{kind} {{}}" for kind in ("unreachable", "blackhole", "prohibit", "throw")]
 _OTHER_TYPES += [f"{kind} {{}} dev eth0 table main" for kind in ("local", "broadcast")]
 _ETH0, _TWICE = "{} via 10.0.0.1 dev eth0", "nexthop dev wg0 nexthop dev wg0"
-_ETH0_6, _JOINED = "{} via fe80::1 dev eth0", "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0"
+_ETH0_6, _JOINED = (
+    "{} via fe80::1 dev eth0",
+    "nexthop via fe80::1 dev wg0 nexthop via fe80::2 dev wg0",
+)
 NEARLY = {
     _ETH0: [f"{_ETH0} {more}" for more in ("mtu 1400", "src 10.0.0.4", "scope site")]
     + ["{} nhid 5", "{} encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0", *_OTHER_TYPES],
     "{} dev ib0": ["{} dev ib0 scope global", "{} dev ib0 scope host", "{} dev ib0 src 10.0.0.4"],
-    f"{{}} scope link {_TWICE}": [f"{{}} {_TWICE}", f"{{}} scope link {_TWICE} weight 2", "{} dev wg0"],
-    _ETH0_6: [*(f"{_ETH0_6} {more}" for more in ("mtu 1400", "pref high", "expires 600")), *_OTHER_TYPES],
+    f"{{}} scope link {_TWICE}": [
+        f"{{}} {_TWICE}",
+        f"{{}} scope link {_TWICE} weight 2",
+        "{} dev wg0",
+    ],
+    _ETH0_6: [
+        *(f"{_ETH0_6} {more}" for more in ("mtu 1400", "pref high", "expires 600")),
+        *_OTHER_TYPES,
+    ],
     f"{{}} {_JOINED}": [f"{{}} mtu 1400 {_JOINED}", "{} via fe80::1 dev wg0"],
 }
 """By a route like the default route of its device: routes that differ from it in one attribute."""
@@ -220,14 +291,18 @@ NEARLY = {
 
 @pytest.mark.parametrize("tree", TREES, ids=str)
 def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
-    """Another program's route that differs in its scope, type or any attribute is a conflict, for Python as well."""
+    """Another program's route that differs in its scope, type or any attribute is a conflict, for
+    Python as well.
+    """
     same, held = list[StaticRoute](), list[StaticRoute]()
     with private_namespace() as namespace:
         furnish(namespace)
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
         for table, (exact, others) in enumerate(NEARLY.items(), start=100):
             default, block = (
-                ("::/0", f"fd00:{table}:{{}}::/48") if "::" in exact else ("default", f"{table}.{{}}.0.0/16")
+                ("::/0", f"fd00:{table}:{{}}::/48")
+                if "::" in exact
+                else ("default", f"{table}.{{}}.0.0/16")
             )
             namespace.batch([f"route add table {table} {exact.format(default)}"])
             dev = exact.rpartition(" ")[2]
@@ -244,17 +319,27 @@ def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
         ran = Ran(namespace, same, tmp_path, tree=tree)
         assert (ran.lines, ran.changes) == ([], [])
     conflicts = [str(route.destination) for route in held]
-    assert [line.split()[1:3] for line in lines] == [["ROUTE-CONFLICT:", conflict] for conflict in conflicts]
+    assert [line.split()[1:3] for line in lines] == [
+        ["ROUTE-CONFLICT:", conflict] for conflict in conflicts
+    ]
     assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
-    assert {step.route.prefix for step in plan.steps if step.action == "keep"} == {route.key.prefix for route in same}
+    assert {step.route.prefix for step in plan.steps if step.action == "keep"} == {
+        route.key.prefix for route in same
+    }
 
 
 def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:
-    """A route of ours with the wanted next hop, and an mtu that we never set, is as before after a run that fails."""
+    """A route of ours with the wanted next hop, and an mtu that we never set, is as before after a
+    run that fails.
+    """
     with private_namespace() as namespace:
         furnish(namespace)
         old = "route append 172.16.0.0/30 proto 213 via"
-        namespace.batch(["route add default via 10.0.0.1", f"{old} 10.0.0.9", f"{old} 10.0.0.1 mtu 1400"])
+        namespace.batch(
+            ["route add default via 10.0.0.1", f"{old} 10.0.0.9", f"{old} 10.0.0.1 mtu 1400"]
+        )
         before = state_of(namespace)
-        ran = Ran(namespace, [static("172.16.0.0/30"), static("172.16.0.0/28", "10.5.0.1")], tmp_path)
+        ran = Ran(
+            namespace, [static("172.16.0.0/30"), static("172.16.0.0/28", "10.5.0.1")], tmp_path
+        )
         assert (ran.status, state_of(namespace).routes) == (1, before.routes)

@@ -1,4 +1,6 @@
-"""hostrouting.check.check: the check of a kernel that is late, restless, or answers otherwise than its tables say."""
+"""hostrouting.check.check: the check of a kernel that is late, restless, or answers otherwise than
+its tables say.
+"""
 
 from unittest import mock
 
@@ -32,11 +34,18 @@ def names(report: CheckReport) -> list[str]:
 
 
 def test_a_default_route_is_awaited() -> None:
-    """The verdict is that of the moment when a default route is there; without one it is said at the deadline."""
-    kernel, default = plain_vm(), Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+    """The verdict is that of the moment when a default route is there; without one it is said at
+    the deadline.
+    """
+    kernel, default = (
+        plain_vm(),
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100),
+    )
     kernel.ip_route("delete", default)
     ctx = phases.Context(clock=FakeClock(), observers=[])
-    assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
+    assert (
+        check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
+    )
     assert ctx.clock.now() == 5
     kernel.later(lambda: kernel.ip_route("add", default))
     assert check_kernel(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
@@ -45,7 +54,9 @@ def test_a_default_route_is_awaited() -> None:
 
 @pytest.mark.parametrize(("dev", "firsts"), [("eth0", ["0.0.0.0/1"]), ("eth:0", [])])
 def test_a_repair_can_be_configured(dev: str, firsts: list[str]) -> None:
-    """No route is proposed that a configuration refuses: the default route, or one by a device with an odd name."""
+    """No route is proposed that a configuration refuses: the default route, or one by a device with
+    an odd name.
+    """
     kernel = FakeKernel()
     for table, (name, gateway) in enumerate([("dummy0", "10.1.0.1"), (dev, "10.0.0.1")], start=100):
         kernel.add_link(Link(name=name, index=0, kind="dummy" if name == "dummy0" else ""))
@@ -58,13 +69,19 @@ def test_a_repair_can_be_configured(dev: str, firsts: list[str]) -> None:
 
 
 def test_a_host_that_never_rests() -> None:
-    """If the tables change during each reading, a verdict that would be ok is undecided; an escape stays one."""
+    """If the tables change during each reading, a verdict that would be ok is undecided; an escape
+    stays one.
+    """
     for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
         faulty = FaultyBackend(kernel)
         faulty.is_restless = True
         report = check_kernel(faulty, config(cidrs=(CIDR,)))
         doubt = report.families[0].doubts[-1]
-        assert (report.verdict, doubt.name, doubt.severity) == (verdict, "kernel-differs", "warning")
+        assert (report.verdict, doubt.name, doubt.severity) == (
+            verdict,
+            "kernel-differs",
+            "warning",
+        )
         assert doubt.sentence.startswith("the route tables kept changing while they were read")
 
 
@@ -73,7 +90,9 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = plain_vm()
     other = Route.to(CIDR, dev="ib7")
     monkeypatch.setattr(
-        FakeKernel, "lookup", lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses)
+        FakeKernel,
+        "lookup",
+        lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses),
     )
     snapshot = mock.Mock(wraps=kernel.snapshot)
     monkeypatch.setattr(kernel, "snapshot", snapshot)
@@ -81,11 +100,15 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (report.verdict, snapshot.call_count) == ("undecided", 3)
     [doubt] = report.families[0].doubts
     answers = "[172.16.0.0/16 dev ib7 proto unspec scope link]"
-    assert doubt.sentence.startswith(f"172.16.0.0: the kernel answers {answers}, and its tables say [default via ")
+    assert doubt.sentence.startswith(
+        f"172.16.0.0: the kernel answers {answers}, and its tables say [default via "
+    )
 
 
 def test_one_error_for_two_reasons() -> None:
-    """Linux refuses a lookup alike if there is no route and if a rule says `unreachable`: it does not differ there."""
+    """Linux refuses a lookup alike if there is no route and if a rule says `unreachable`: it does
+    not differ there.
+    """
     kernel = plain_vm()
     kernel.add_rule(Rule(family=4, priority=9, action="unreachable"))
     assert "kernel-differs" not in names(check_kernel(kernel, config(cidrs=(CIDR,))))
@@ -95,7 +118,9 @@ def test_one_error_for_two_reasons() -> None:
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("to", ["default", CIDR])
 def test_a_next_hop_that_is_dead(to: str) -> None:
-    """Linux lists a next hop whose device is down, and does not use it: that is neither an escape nor a difference."""
+    """Linux lists a next hop whose device is down, and does not use it: that is neither an escape
+    nor a difference.
+    """
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         furnish(namespace)
         hops = "nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"
@@ -109,7 +134,9 @@ def test_a_next_hop_that_is_dead(to: str) -> None:
 
 @pytest.mark.parametrize(("cidrs", "family"), [((CIDR,), 4), ((CIDR6,), 6), ((CIDR, CIDR6), None)])
 def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | None) -> None:
-    """The other family is left out, the tables that no rule looks up, and the routes that do not matter."""
+    """The other family is left out, the tables that no rule looks up, and the routes that do not
+    matter.
+    """
     kernel = mock.Mock(wraps=h200(dual_stack=True))
     report = check_kernel(kernel, config(cidrs=cidrs))
     assert report.verdict == "overlap"
@@ -119,25 +146,36 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
 
 def test_nothing_to_check() -> None:
     """Without an expected CIDR there is no verdict."""
-    with pytest.raises(ConfigError, match=r"routeOverlap.expectedCidrs is empty, so there is nothing to check"):
+    with pytest.raises(
+        ConfigError, match=r"routeOverlap.expectedCidrs is empty, so there is nothing to check"
+    ):
         check_snapshot(h200().snapshot(), HostRoutingConfig())
 
 
 class TestPods:
-    """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their source and device."""
+    """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their
+    source and device.
+    """
 
     @staticmethod
     def reported(*, pods: list[str], iif: str | None = None) -> CheckReport:
-        """The check of a node where a rule sends what comes from some pods into table 7, which leads to eth1."""
+        """The check of a node where a rule sends what comes from some pods into table 7, which
+        leads to eth1.
+        """
         kernel = plain_vm()
         kernel.add_link(Link(name="eth1", index=0))
         kernel.add_link(Link(name="cali1", index=0, kind="veth"))
-        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7))
+        kernel.add_rule(
+            Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), iif=iif, table=7)
+        )
         kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
-        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=pods)))
+        return check_snapshot(
+            kernel.snapshot(), HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=pods))
+        )
 
     def test_only_theirs_escape(self) -> None:
-        """The escape says whose packets it is about, and which rule; without podCidrs nothing is expected of them.
+        """The escape says whose packets it is about, and which rule; without podCidrs nothing is
+        expected of them.
 
         What the host's own packets suffer, too, is not repeated for pods.
         """
@@ -145,15 +183,28 @@ class TestPods:
         [_] = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap=section)).escapes
         report = self.reported(pods=["10.244.0.0/16"])
         finding, unsafe = check_findings(report, mode="WARN")
-        route, rule = "[default dev eth1 table 7 proto unspec scope link]", "[rule 100: from 10.244.1.0/24 lookup 7]"
-        words = f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
-        assert ([*map(str, report.escapes)], finding.sentence) == ([words], f"{words}; expected: eth0")
+        route, rule = (
+            "[default dev eth1 table 7 proto unspec scope link]",
+            "[rule 100: from 10.244.1.0/24 lookup 7]",
+        )
+        words = (
+            f"{CIDR}, for packets of pods from 10.244.1.0/24, leaves through eth1 {route} by {rule}"
+        )
+        assert ([*map(str, report.escapes)], finding.sentence) == (
+            [words],
+            f"{words}; expected: eth0",
+        )
         cause = f"for packets of pods from 10.244.1.0/24, {rule} comes before table main"
         assert unsafe.sentence == f"no route repairs {CIDR}: {cause}"
-        assert str(report) == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
+        assert (
+            str(report)
+            == f"OVERLAP: all of {CIDR}, for packets of pods, leaves through eth1; expected: eth0"
+        )
         [family] = report.families
         own = family.escapes[0]._replace(packet=PLAIN, last=family.escapes[0].last - 1)
-        both = family._replace(escapes=(own, *family.escapes))  # no kind of packet loses more than the line says
+        both = family._replace(
+            escapes=(own, *family.escapes)
+        )  # no kind of packet loses more than the line says
         assert str(both) == f"OVERLAP: part of {CIDR} leaves through eth1; expected: eth0"
         assert self.reported(pods=[]).verdict == "ok"
         assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
@@ -164,4 +215,6 @@ class TestPods:
         report = self.reported(pods=["10.244.0.0/16"], iif=iif)
         assert report.verdict == verdict
         words = "".join(map(str, check_findings(report, mode="WARN")))
-        assert ("10.244.1.0/24 that arrive on cali1, leaves through eth1" in words) is (verdict == "overlap")
+        assert ("10.244.1.0/24 that arrive on cali1, leaves through eth1" in words) is (
+            verdict == "overlap"
+        )

@@ -1,7 +1,8 @@
-"""Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/hosts has a file for each.
+"""Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/hosts has a file for
+each.
 
-Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and so does the
-script at boot. A file has:
+Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is
+asked, and so does the script at boot. A file has:
 
     state            what runs there, and in which mode or moment
     source           where it is described: a repository with the number of a thread, or with a path
@@ -20,8 +21,9 @@ script at boot. A file has:
                      `undecided`, the names of the doubts that are its verdict; and any other `verdict` that does not
                      follow from the escapes. With that, escapes and repair are compared only if they are given
 
-A device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make like that: a veth has
-the name, and the snapshot and the script's `ip` have the kind, and the link type that goes with it.
+A device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make
+like that: a veth has the name, and the snapshot and the script's `ip` have the kind, and the link
+type that goes with it.
 """
 
 import json
@@ -56,13 +58,17 @@ else:
 
 linux = [pytest.mark.linux, pytest.mark.needs("root")]
 
-_FIELDS = {path.stem: path for path in sorted((Path(__file__).resolve().parents[2] / "hosts").glob("*.toml"))}
+_FIELDS = {
+    path.stem: path
+    for path in sorted((Path(__file__).resolve().parents[2] / "hosts").glob("*.toml"))
+}
 _ADDRESSES = {"ipv4": "10.0.0.4/24", "ipv6": "2001:db8::4/64 nodad"}
 _DEFAULTS = {
     "ipv4": "route add default via 10.0.0.1 dev {} proto dhcp src 10.0.0.4 metric 100",
     "ipv6": "route add ::/0 via fe80::1 dev {} proto ra metric 1024",
 }
-# The link type and the kind that a device has in a snapshot, if these are not Ethernet and the word in the file.
+# The link type and the kind that a device has in a snapshot, if these are not Ethernet and the word
+# in the file.
 _LINKS = {
     "nic": (1, ""),
     "infiniband": (ARPHRD_INFINIBAND, ""),
@@ -75,7 +81,11 @@ _LINKS = {
     "wwan": (519, "wwan"),
     "xfrm": (65534, "xfrm"),
 }
-_REFUSALS = {"Invalid argument": "blackhole", "No route to host": "unreachable", "Permission denied": "prohibit"}
+_REFUSALS = {
+    "Invalid argument": "blackhole",
+    "No route to host": "unreachable",
+    "Permission denied": "prohibit",
+}
 
 
 @attrs.frozen
@@ -95,7 +105,9 @@ class Said:
     @property
     def right(self) -> str:
         """The verdict that is right."""
-        return self.verdict or ("overlap" if self.escapes else "undecided" if self.undecided else "ok")
+        return self.verdict or (
+            "overlap" if self.escapes else "undecided" if self.undecided else "ok"
+        )
 
 
 @attrs.frozen
@@ -118,7 +130,11 @@ class Field:
         """The node of this name."""
         document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
         dev = document.get("uplink", "eth0 nic").split()[0]
-        said = {family: Said(**{"devs": [dev], **document[family]}) for family in _ADDRESSES if family in document}
+        said = {
+            family: Said(**{"devs": [dev], **document[family]})
+            for family in _ADDRESSES
+            if family in document
+        }
         return cls(**{**document, **said})
 
     @property
@@ -157,8 +173,12 @@ class Field:
 
     def dressed(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the kinds of the devices."""
-        given = ((link, self.kinds.get(link.name, (link.type, link.kind))) for link in snapshot.links)
-        return snapshot._replace(links=tuple(link._replace(type=number, kind=kind) for link, (number, kind) in given))
+        given = (
+            (link, self.kinds.get(link.name, (link.type, link.kind))) for link in snapshot.links
+        )
+        return snapshot._replace(
+            links=tuple(link._replace(type=number, kind=kind) for link, (number, kind) in given)
+        )
 
 
 class Dressed:
@@ -178,7 +198,9 @@ class Dressed:
 
 
 def linux_agrees(field: Field, namespace: Namespace) -> None:
-    """Linux sends both ends of each escape as the file says; equal default routes are one, of which Linux tells the first."""
+    """Linux sends both ends of each escape as the file says; equal default routes are one, of which
+    Linux tells the first.
+    """
     for family, said in field.families.items():
         escapes = [escape.partition(" ") for escape in said.escapes]
         ends = [(end, words) for both, _, words in escapes for end in both.split("-")]
@@ -196,20 +218,25 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
 def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> None:
     """Linux writes the node's address into each packet that leaves as expected.
 
-    Of several next hops, Linux chooses by a hash of the destination whose seed differs from boot to boot. So many
-    destinations are asked about, in both halves of IPv4 and IPv6: with any seed, they leave through every next hop.
+    Of several next hops, Linux chooses by a hash of the destination whose seed differs from boot to
+    boot. So many destinations are asked about, in both halves of IPv4 and IPv6: with any seed, they
+    leave through every next hop.
     """
     for family in report.families:
         sources = sources_outside(namespace, family.family, family.expected_devs)
         if family.judge.node_ip is not None:
             assert sources <= {str(family.judge.node_ip)}
-        named = [finding.facts["addresses"] for finding in family.flaws if finding.name == "node-ip"]
+        named = [
+            finding.facts["addresses"] for finding in family.flaws if finding.name == "node-ip"
+        ]
         for addresses in named:
             assert sources == set(addresses)
 
 
 def sources_outside(namespace: Namespace, family: int, devs: Collection[str]) -> set[str]:
-    """The addresses that Linux writes as the source into packets that leave the network through these devices."""
+    """The addresses that Linux writes as the source into packets that leave the network through
+    these devices.
+    """
     blocks = {4: ["8.0.0.{}", "198.51.100.{}"], 6: ["3fff::{}", "9fff::{}"]}[family]
     lines = [f"route get {block.format(number)}" for block in blocks for number in range(1, 65)]
     done = namespace.ip(f"-{family}", "-force", "-j", "-batch", "-", lines=lines)
@@ -220,7 +247,9 @@ def sources_outside(namespace: Namespace, family: int, devs: Collection[str]) ->
 
 
 def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
-    """The command that the report gives for what refuses packets, keeps them here or hides a CNI deletes just that."""
+    """The command that the report gives for what refuses packets, keeps them here or hides a CNI
+    deletes just that.
+    """
     names = {"refused", "own-range", "unsafe"}
     findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in names]
     remedies = [finding.remedy.partition(", as root: ") for finding in findings if finding.remedy]
@@ -245,12 +274,16 @@ def agrees(field: Field, report: CheckReport) -> None:
             + (" ".join(escape.devs) or escape.kind)
             for escape in family.escapes
         ]
-        assert escapes == said.escapes or (said.verdict and not said.escapes), f"seen: escapes = {json.dumps(escapes)}"
+        assert escapes == said.escapes or (said.verdict and not said.escapes), (
+            f"seen: escapes = {json.dumps(escapes)}"
+        )
         repair = [
             *(str(route.destination) for route in family.repair.routes),
             *dict.fromkeys(unsafe.reason for unsafe in family.repair.unsafe),
         ]
-        assert repair == said.repair or (said.verdict and not said.repair), f"seen: repair = {json.dumps(repair)}"
+        assert repair == said.repair or (said.verdict and not said.repair), (
+            f"seen: repair = {json.dumps(repair)}"
+        )
         assert [words for words in said.says if words not in text] == [], text
         assert {finding.name for finding in findings} >= set(said.names), text
         assert {finding.name for finding in findings}.isdisjoint(said.absent), text
@@ -258,31 +291,44 @@ def agrees(field: Field, report: CheckReport) -> None:
 
 
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does.
+    """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here,
+    still does.
 
     Routes of ours that the node has are configured.
     """
     ours = [route for route in snapshot.routes if route.protocol == OURS]
     standing = [
-        StaticRoute(route.prefix.to_network(), route.next_hops[0].gateway, route.next_hops[0].dev, route.metric)
+        StaticRoute(
+            route.prefix.to_network(),
+            route.next_hops[0].gateway,
+            route.next_hops[0].dev,
+            route.metric,
+        )
         for route in ours
     ]
     routes = (*standing, *report.routes)
     section = StaticRoutesConfig(bool(routes), routes)
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
-    assert ({step.action for step in plan.steps} - {"keep"}, plan.pending) == ({"add"} if report.routes else set(), ())
+    assert ({step.action for step in plan.steps} - {"keep"}, plan.pending) == (
+        {"add"} if report.routes else set(),
+        (),
+    )
     after = snapshot.with_routes([change.route for change in plan.changes])
     for family in report.families:
         then, now = family.judge.fib, Fib(after, family.family)
         for cidr in family.cidrs:
             for cell in now.cells(cidr.first, cidr.last):
                 before = then.lookup(ip_at(family.family, cell.first))
-                assert before.devs == cell.decision.devs or family.judge.opinion(before).grade == ESCAPE
+                assert (
+                    before.devs == cell.decision.devs
+                    or family.judge.opinion(before).grade == ESCAPE
+                )
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
 def test_a_node(name: str, tmp_path: Path) -> None:
-    """On Linux each node is judged as its file says, also by the script at boot, and a repair takes nothing away.
+    """On Linux each node is judged as its file says, also by the script at boot, and a repair takes
+    nothing away.
 
     Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
 
@@ -293,10 +339,16 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         dressed = cast("RouteBackend", Dressed(backend, field))
         linux_agrees(field, namespace)
         report = check_kernel(dressed, field.configuration)
-        assert "kernel-differs" not in {doubt.name for family in report.families for doubt in family.doubts}
+        assert "kernel-differs" not in {
+            doubt.name for family in report.families for doubt in family.doubts
+        }
         snapshot = dressed.snapshot()
-        checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": showing(field.kinds)})
-        assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == [], checked.said
+        checked = Checked(
+            namespace, field.configuration, tmp_path, tools={"ip": showing(field.kinds)}
+        )
+        assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == [], (
+            checked.said
+        )
         agrees(field, report)
         repaired(field, report, snapshot)
         has_the_address_of_the_uplink(report, namespace)

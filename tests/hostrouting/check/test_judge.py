@@ -1,4 +1,6 @@
-"""hostrouting.check.judge: rows that no node of tests/hosts has, each an opinion that was wrong once."""
+"""hostrouting.check.judge: rows that no node of tests/hosts has, each an opinion that was wrong
+once.
+"""
 
 import pickle
 from functools import partial
@@ -10,7 +12,14 @@ from hostrouting.check.check import CheckReport
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.model.prefix import IP, Prefix, as_ip
-from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Preference, Route, RouteType
+from hostrouting.model.route import (
+    PROTOCOL_KERNEL,
+    TABLE_MAIN,
+    NextHop,
+    Preference,
+    Route,
+    RouteType,
+)
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link
 from hostrouting.testing import ecmp_node
@@ -39,7 +48,9 @@ node = partial(vm_with, links=(IB0,))
 )
 @pytest.mark.parametrize("iif", [None, "lo"])
 def test_packets_of_some_sockets(iif: str | None, selectors: dict[str, Any], verdict: str) -> None:
-    """Those bound to a device may leave through it; with `iif lo`, a rule is not about forwarded packets either."""
+    """Those bound to a device may leave through it; with `iif lo`, a rule is not about forwarded
+    packets either.
+    """
     rule = Rule(**{"family": 4, "priority": 100, "table": 100, "iif": iif, **selectors})
     assert checked(node(ELSEWHERE, rules=(rule,))).verdict == verdict
 
@@ -48,16 +59,25 @@ def test_packets_of_some_sockets(iif: str | None, selectors: dict[str, Any], ver
     ("devs", "verdict"), [(["eth0"], "ok"), (["ib0"], "undecided"), (["eth0", "ib0"], "undecided")]
 )
 def test_sources_of_several_devices(devs: list[str], verdict: str) -> None:
-    """If Linux may use any of several devices, packets may leave through another device than the one that has their source."""
+    """If Linux may use any of several devices, packets may leave through another device than the
+    one that has their source.
+    """
     own = [Address(as_ip(ip), 24, dev) for ip, dev in (("10.9.1.4", "eth0"), ("10.9.2.4", "ib0"))]
     by_source = ELSEWHERE._replace(next_hops=tuple(map(NextHop, devs)))
-    host = node(by_source, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.9.0.0/16")),))
+    host = node(
+        by_source, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.9.0.0/16")),)
+    )
     assert checked(host._replace(addresses=(*host.addresses, *own))).verdict == verdict
 
 
 def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
-    """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by no other there."""
-    links = (Link(name="wg1", index=10, kind="wireguard", type=65534), Link(name="docker0", index=11, kind="bridge"))
+    """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by
+    no other there.
+    """
+    links = (
+        Link(name="wg1", index=10, kind="wireguard", type=65534),
+        Link(name="docker0", index=11, kind="bridge"),
+    )
     rules = (Rule(family=4, priority=100, table=100, fwmark=1, fwmask=1, invert=True),)
     vpn = Route.to("0.0.0.0/0", dev="wg1", table=100)
     for taken, verdict in ((CIDR, "undecided"), ("10.9.0.0/16", "ok")):
@@ -69,35 +89,57 @@ def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     assert checked(host, expected_devs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
 
 
-@pytest.mark.parametrize(("widest", "wider"), [("172.16.0.0/20", "172.16.0.0/19"), ("fd16::/64", "fd16::/63")])
+@pytest.mark.parametrize(
+    ("widest", "wider"), [("172.16.0.0/20", "172.16.0.0/19"), ("fd16::/64", "fd16::/63")]
+)
 def test_the_widest_block_of_pods(widest: str, wider: str) -> None:
-    """A range that is refused around a pod may be a block of a CNI that is not known, unless it is wider than those."""
+    """A range that is refused around a pod may be a block of a CNI that is not known, unless it is
+    wider than those.
+    """
     for block, verdict in ((widest, "undecided"), (wider, "overlap")):
         refused = Route(Prefix.parse(block), type="prohibit", protocol=4)
         pod = Route(Prefix.of(refused.prefix.ip), (NextHop("cali1"),))
         assert checked(node(refused, BY_IPV6, pod, links=(CALI1,)), block).verdict == verdict
 
 
-@pytest.mark.parametrize(("widest", "wider"), [("172.0.0.0/8", "172.0.0.0/7"), ("fd16::/48", "fd16::/47")])
+@pytest.mark.parametrize(
+    ("widest", "wider"), [("172.0.0.0/8", "172.0.0.0/7"), ("fd16::/48", "fd16::/47")]
+)
 def test_the_widest_block_of_flannel(widest: str, wider: str) -> None:
-    """A range that is refused around a bridge is Flannel's, unless it is wider than a node's network of pods."""
-    links = (Link(name="flannel.1", index=9, kind="vxlan"), Link(name="cni0", index=10, kind="bridge"))
+    """A range that is refused around a bridge is Flannel's, unless it is wider than a node's
+    network of pods.
+    """
+    links = (
+        Link(name="flannel.1", index=9, kind="vxlan"),
+        Link(name="cni0", index=10, kind="bridge"),
+    )
     for block, verdict in ((widest, "ok"), (wider, "overlap")):
         refused = Route(Prefix.parse(block), type="blackhole", protocol=3)
         held = Address(ip=refused.prefix.ip, length=refused.prefix.length, dev="cni0")
-        assert checked(node(refused, BY_IPV6, links=links)._replace(addresses=(held,)), block).verdict == verdict
+        assert (
+            checked(node(refused, BY_IPV6, links=links)._replace(addresses=(held,)), block).verdict
+            == verdict
+        )
 
 
 def test_halves_beside_a_default_route_are_a_capture() -> None:
-    """They are not taken for the default route, though they have its metric; without one, they are the default route."""
-    halves = [Route.to(half, dev=dev) for half, dev in (("0.0.0.0/1", "eth0"), ("128.0.0.0/1", "eth1"))]
+    """They are not taken for the default route, though they have its metric; without one, they are
+    the default route.
+    """
+    halves = [
+        Route.to(half, dev=dev) for half, dev in (("0.0.0.0/1", "eth0"), ("128.0.0.0/1", "eth1"))
+    ]
     links = (IB0, Link(name="eth1", index=10))
     host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), *halves, links=links)
     alone = host._replace(routes=tuple(route for route in host.routes if route.prefix.length))
     # A default route by InfiniBand is none; and of two routes to one half, Linux uses the first.
     others = alone.with_routes([Route.to("0.0.0.0/0", dev="ib0"), Route.to("0.0.0.0/1", dev="ib0")])
     both = ("eth0", "eth1")
-    for there, verdict, devs in ((host, "overlap", ("eth0",)), (alone, "ok", both), (others, "ok", both)):
+    for there, verdict, devs in (
+        (host, "overlap", ("eth0",)),
+        (alone, "ok", both),
+        (others, "ok", both),
+    ):
         assert (checked(there).verdict, checked(there).families[0].expected_devs) == (verdict, devs)
     assert checked(others, "9.0.0.0/8").verdict == "ok"
 
@@ -113,27 +155,60 @@ BY_ROUTER = [NextHop("dev1", gateway=as_ip("172.16.0.1"))]
 
 @pytest.mark.parametrize(
     ("number", "others", "verdict"),
-    [(1, [], "undecided"), (1, BY_ROUTER, "undecided"), (32, [], "overlap"), (32, BY_ROUTER, "overlap")],
+    [
+        (1, [], "undecided"),
+        (1, BY_ROUTER, "undecided"),
+        (32, [], "overlap"),
+        (32, BY_ROUTER, "overlap"),
+    ],
 )
-def test_what_may_be_the_card_below_a_tunnel(number: int, others: list[NextHop], verdict: str) -> None:
-    """If only a tunnel has a default route, it may be any card that is connected, or has a router; never InfiniBand."""
+def test_what_may_be_the_card_below_a_tunnel(
+    number: int, others: list[NextHop], verdict: str
+) -> None:
+    """If only a tunnel has a default route, it may be any card that is connected, or has a router;
+    never InfiniBand.
+    """
     hops = (NextHop("dev1"), *others)
-    links = (Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="dev1", index=10, type=number))
-    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=2), links=links)
-    host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
+    links = (
+        Link(name="wg1", index=9, kind="wireguard", type=65534),
+        Link(name="dev1", index=10, type=number),
+    )
+    host = node(
+        Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=2), links=links
+    )
+    host = host._replace(
+        routes=tuple(
+            route for route in host.routes if route.prefix.length or route.devs == ("wg1",)
+        )
+    )
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
 @pytest.mark.parametrize(
-    ("ports", "verdict"), [([], "overlap"), (["veth"], "overlap"), (["tun"], "overlap"), (["", "veth"], "undecided")]
+    ("ports", "verdict"),
+    [([], "overlap"), (["veth"], "overlap"), (["tun"], "overlap"), (["", "veth"], "undecided")],
 )
 def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
-    """A bridge may be the uplink if a card is its port; one of containers and virtual machines is not."""
-    links = [Link(name="wg1", index=9, kind="wireguard", type=65534), Link(name="br0", index=10, kind="bridge")]
-    links += (Link(name=f"port{at}", index=at, kind=kind, master="br0") for at, kind in enumerate(ports, start=20))
-    host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="br0", protocol=2), links=tuple(links))
-    host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.devs == ("wg1",)))
+    """A bridge may be the uplink if a card is its port; one of containers and virtual machines is
+    not.
+    """
+    links = [
+        Link(name="wg1", index=9, kind="wireguard", type=65534),
+        Link(name="br0", index=10, kind="bridge"),
+    ]
+    links += (
+        Link(name=f"port{at}", index=at, kind=kind, master="br0")
+        for at, kind in enumerate(ports, start=20)
+    )
+    host = node(
+        Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="br0", protocol=2), links=tuple(links)
+    )
+    host = host._replace(
+        routes=tuple(
+            route for route in host.routes if route.prefix.length or route.devs == ("wg1",)
+        )
+    )
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="br0")
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
@@ -146,9 +221,14 @@ def test_tunnels_that_look_like_ethernet(kind: str) -> None:
 
 
 def test_a_goto_before_the_default_route() -> None:
-    """It may lead to another one: what leaves through any default route's device is in doubt, and does not escape."""
+    """It may lead to another one: what leaves through any default route's device is in doubt, and
+    does not escape.
+    """
     host = node(Route.to("0.0.0.0/0", dev="dev0", table=100), links=(Link(name="dev0", index=9),))
-    first = [Rule(family=4, priority=49, table=254, suppress_prefixlength=0), Rule(family=4, priority=51, table=100)]
+    first = [
+        Rule(family=4, priority=49, table=254, suppress_prefixlength=0),
+        Rule(family=4, priority=51, table=100),
+    ]
     first.insert(1, Rule(family=4, priority=50, action="goto", target=32766))
     assert checked(host._replace(rules=(*first, *host.rules)), "10.0.0.0/24").verdict == "undecided"
 
@@ -156,7 +236,9 @@ def test_a_goto_before_the_default_route() -> None:
 @pytest.mark.parametrize("kind", ["broadcast", "anycast"])
 @pytest.mark.parametrize(("protocol", "verdict"), [(PROTOCOL_KERNEL, "ok"), (4, "overlap")])
 def test_addresses_of_a_network(kind: RouteType, protocol: int, verdict: str) -> None:
-    """Its broadcast and anycast addresses are this host's own; but not if another program has made the route."""
+    """Its broadcast and anycast addresses are this host's own; but not if another program has made
+    the route.
+    """
     way = Route(Prefix.parse("172.16.5.255/32"), (NextHop("ib0"),), type=kind, protocol=protocol)
     assert checked(node(way)).verdict == verdict
 
@@ -164,17 +246,32 @@ def test_addresses_of_a_network(kind: RouteType, protocol: int, verdict: str) ->
 @pytest.mark.parametrize("kind", ["broadcast", "multicast"])
 def test_routes_to_which_tcp_does_not_connect(kind: RouteType) -> None:
     """They lead out by the uplink, but not for every packet."""
-    way = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth0", gateway=as_ip("10.0.0.1")),), type=kind, protocol=4)
+    way = Route(
+        Prefix.parse("172.16.5.0/24"),
+        (NextHop("eth0", gateway=as_ip("10.0.0.1")),),
+        type=kind,
+        protocol=4,
+    )
     assert checked(node(way)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(
     ("preference", "verdict", "devs"),
-    [("high", "ok", ("eth1",)), ("medium", "undecided", ("eth0", "eth1")), ("low", "ok", ("eth0",))],
+    [
+        ("high", "ok", ("eth1",)),
+        ("medium", "undecided", ("eth0", "eth1")),
+        ("low", "ok", ("eth0",)),
+    ],
 )
-def test_a_router_with_a_preference(preference: Preference, verdict: str, devs: tuple[str, ...]) -> None:
-    """Of IPv6 default routes with one metric, Linux uses the one whose router has the higher preference."""
-    other = Route.to("::/0", dev="eth1", gateway="fe80::2", metric=1024, protocol=9)._replace(preference=preference)
+def test_a_router_with_a_preference(
+    preference: Preference, verdict: str, devs: tuple[str, ...]
+) -> None:
+    """Of IPv6 default routes with one metric, Linux uses the one whose router has the higher
+    preference.
+    """
+    other = Route.to("::/0", dev="eth1", gateway="fe80::2", metric=1024, protocol=9)._replace(
+        preference=preference
+    )
     report = checked(node(BY_IPV6, other, links=(Link(name="eth1", index=9),)), "fd96::/108")
     assert (report.verdict, report.families[0].expected_devs) == (verdict, devs)
     assert [finding.name for finding in check_findings(report, mode="WARN")] == ["default-routes"]
@@ -199,7 +296,9 @@ def test_one_next_hop_without_a_gateway() -> None:
     """A part of the connections asks the link for hosts that are behind a router."""
     hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0"))
     assert checked(node(Route(Prefix.parse(CIDR), hops, protocol=3))).verdict == "undecided"
-    assert checked(node(Route(Prefix.parse(CIDR), hops, protocol=16))).verdict == "ok"  # DHCP knows who is a neighbour
+    assert (
+        checked(node(Route(Prefix.parse(CIDR), hops, protocol=16))).verdict == "ok"
+    )  # DHCP knows who is a neighbour
 
 
 def test_a_bridge_beside_the_pods_of_another_cni() -> None:
@@ -211,8 +310,12 @@ def test_a_bridge_beside_the_pods_of_another_cni() -> None:
 
 
 def test_packets_of_pods_with_a_mark() -> None:
-    """For packets of pods, the source and the device of a rule are known; the rest of it can still lead elsewhere."""
-    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128)
+    """For packets of pods, the source and the device of a rule are known; the rest of it can still
+    lead elsewhere.
+    """
+    rule = Rule(
+        family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128
+    )
     marked = node(ELSEWHERE, rules=(rule,))
     assert checked(marked, pod_cidrs=["10.244.1.0/24"]).verdict == "undecided"
     assert checked(marked).verdict == "ok"
@@ -220,11 +323,15 @@ def test_packets_of_pods_with_a_mark() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_order_of_addresses_decides_nothing(order: int) -> None:
-    """If Linux may choose one of several sources, one that a rule selects leaves the verdict undecided."""
+    """If Linux may choose one of several sources, one that a rule selects leaves the verdict
+    undecided.
+    """
     links = (Link(name="eth1", index=10), Link(name="eth2", index=11))
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.1.0.0/24"))
     host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=(rule,), links=links)
-    held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=f"eth{number}") for number in (1, 2)]
+    held = [
+        Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=f"eth{number}") for number in (1, 2)
+    ]
     assert checked(host._replace(addresses=tuple(held[::order]))).verdict == "undecided"
 
 
@@ -236,7 +343,9 @@ def test_the_address_of_the_node() -> None:
 
 
 def test_a_report_from_another_process() -> None:
-    """Opinions are kept by the identity of their route, and another process may give that to another route."""
+    """Opinions are kept by the identity of their route, and another process may give that to
+    another route.
+    """
     report = checked(node(ELSEWHERE))
     received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
     (family,) = received.families
@@ -247,7 +356,9 @@ def test_a_report_from_another_process() -> None:
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
-    """Check a host with two uplinks: with this source in its default route, and with a next hop that is out of use."""
+    """Check a host with two uplinks: with this source in its default route, and with a next hop
+    that is out of use.
+    """
     snapshot = ecmp_node().snapshot()
     routes: list[Route] = []
     for route in snapshot.routes:
@@ -255,13 +366,19 @@ def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckRepo
             routes.append(route)
             continue
         first, second = route.next_hops
-        routes.append(route._replace(prefsrc=source, next_hops=(first, second._replace(dead=is_dead))))
+        routes.append(
+            route._replace(prefsrc=source, next_hops=(first, second._replace(dead=is_dead)))
+        )
     loopback = Address(ip=as_ip("10.255.0.4"), length=32, dev="lo")
-    return checked(snapshot._replace(routes=tuple(routes), addresses=(loopback, *snapshot.addresses)))
+    return checked(
+        snapshot._replace(routes=tuple(routes), addresses=(loopback, *snapshot.addresses))
+    )
 
 
 def test_two_uplinks_have_no_node_ip() -> None:
-    """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is not known."""
+    """Linux chooses one of several next hops by a hash: where their sources differ, the node IP is
+    not known.
+    """
     report = ecmp_report()
     (note,) = report.families[0].flaws
     assert report.node_ips == {}
@@ -271,17 +388,24 @@ def test_two_uplinks_have_no_node_ip() -> None:
 
 
 def test_two_uplinks_with_one_node_ip() -> None:
-    """A source in the default route, often on lo, is the node IP; so is that of the only next hop in use."""
+    """A source in the default route, often on lo, is the node IP; so is that of the only next hop
+    in use.
+    """
     loopback = as_ip("10.255.0.4")
-    for report, node_ip in ((ecmp_report(source=loopback), loopback), (ecmp_report(is_dead=True), as_ip("10.0.0.4"))):
+    for report, node_ip in (
+        (ecmp_report(source=loopback), loopback),
+        (ecmp_report(is_dead=True), as_ip("10.0.0.4")),
+    ):
         assert report.node_ips == {4: node_ip}
         assert report.families[0].flaws == ()
 
 
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
-    """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded packets.
+    """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded
+    packets.
 
-    Linux writes that address into packets that leave through a device without one, and looks up again with it.
+    Linux writes that address into packets that leave through a device without one, and looks up
+    again with it.
     """
     links = (Link(name="cni0", index=10, kind="bridge"), IB0)
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))
@@ -293,16 +417,27 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
 
 @pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(next_hops=(), type="blackhole")])
 def test_a_rule_for_addresses_of_several_devices(way: Route) -> None:
-    """A `from` is known only if each own address in it is one of the device by which its packets leave."""
-    host = node(way, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.8.0.0/15")),))
-    held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=dev) for number, dev in ((8, "lo"), (9, "ib0"))]
-    both, only = (host._replace(addresses=(*host.addresses, *addresses)) for addresses in (held, held[1:]))
+    """A `from` is known only if each own address in it is one of the device by which its packets
+    leave.
+    """
+    host = node(
+        way, rules=(Rule(family=4, priority=100, table=100, src=Prefix.parse("10.8.0.0/15")),)
+    )
+    held = [
+        Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=dev)
+        for number, dev in ((8, "lo"), (9, "ib0"))
+    ]
+    both, only = (
+        host._replace(addresses=(*host.addresses, *addresses)) for addresses in (held, held[1:])
+    )
     assert checked(both).verdict == "undecided"
     assert checked(only).verdict == ("ok" if way is ELSEWHERE else "undecided")
 
 
 def test_reserved_ranges_are_the_hosts_own() -> None:
-    """A check of everything is not about the loopback network, nor about the addresses of each single link."""
+    """A check of everything is not about the loopback network, nor about the addresses of each
+    single link.
+    """
     assert checked(node(), "0.0.0.0/0").verdict == "ok"
     refused = Route(Prefix.parse("224.0.0.0/4"), type="unreachable", protocol=4)
     assert checked(node(refused), "239.0.0.0/8").verdict == "overlap"
@@ -314,12 +449,16 @@ def test_addresses_of_services_on_dummy_devices() -> None:
     link = Link(name="kube-ipvs0", index=12, kind="dummy")
     host = node(links=(link,))
     service = Address(ip=as_ip("10.96.0.10"), length=32, dev="kube-ipvs0")
-    report = checked(host._replace(addresses=(*host.addresses, service)), service_cidrs=["10.96.0.0/16"])
+    report = checked(
+        host._replace(addresses=(*host.addresses, service)), service_cidrs=["10.96.0.0/16"]
+    )
     assert report.families[0].flaws == ()
 
 
 def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
-    """Each prefix is looked at once for each wider route. Kills: a search that doubles with each nested route."""
+    """Each prefix is looked at once for each wider route. Kills: a search that doubles with each
+    nested route.
+    """
     nested = [
         Route(Prefix.around(6, int(as_ip("fd00::")), length), (NextHop("ib0"),), metric=1024)
         for length in range(32, 97, 8)
@@ -330,10 +469,16 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
 
 
 def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
-    """The search ends with the first route that is one too many. Kills: a search that doubles with each level."""
+    """The search ends with the first route that is one too many. Kills: a search that doubles with
+    each level.
+    """
     lengths = [24 + 7 * at % 105 for at in range(2_000)]
     captures = [
-        Route(Prefix.around(6, (0xFD00 << 112) + (at * 0x9E3779B97F4A7C15 << 40), length), (NextHop("ib0"),), metric=9)
+        Route(
+            Prefix.around(6, (0xFD00 << 112) + (at * 0x9E3779B97F4A7C15 << 40), length),
+            (NextHop("ib0"),),
+            metric=9,
+        )
         for at, length in enumerate(lengths)
     ]
     report = checked(node(BY_IPV6, *captures), "fd00::/8")
@@ -341,20 +486,34 @@ def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
 
 
 def test_a_repair_waits_until_the_device_is_named() -> None:
-    """Where a tunnel's default route hides the card's, it is not known by which the repair should lead."""
+    """Where a tunnel's default route hides the card's, it is not known by which the repair should
+    lead.
+    """
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
     repair = checked(host).families[0].repair
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
-    assert [route.dev for route in checked(host, expected_devs=["eth0", "eth9"]).routes] == ["eth0"] * 2
+    assert [route.dev for route in checked(host, expected_devs=["eth0", "eth9"]).routes] == [
+        "eth0"
+    ] * 2
 
 
 def test_a_repair_is_never_a_default_route() -> None:
-    """The configuration takes no default route, so a host without one in table main needs both of its halves."""
-    eth1, network = Link(name="eth1", index=10), Address(ip=as_ip("10.1.0.4"), length=24, dev="eth1")
-    ways = [Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=100), Route.to(network.network, dev="eth1")]
+    """The configuration takes no default route, so a host without one in table main needs both of
+    its halves.
+    """
+    eth1, network = (
+        Link(name="eth1", index=10),
+        Address(ip=as_ip("10.1.0.4"), length=24, dev="eth1"),
+    )
+    ways = [
+        Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=100),
+        Route.to(network.network, dev="eth1"),
+    ]
     host = node(*ways, links=(eth1,))
-    host = host._replace(routes=tuple(route for route in host.routes if route.prefix.length or route.table != 254))
+    host = host._replace(
+        routes=tuple(route for route in host.routes if route.prefix.length or route.table != 254)
+    )
     report = checked(host._replace(addresses=(network,)), "0.0.0.0/0", expected_devs=["eth1"])
     routes = [str(route.destination) for route in report.routes]
     assert report.node_ips == {network.ip.version: network.ip}
@@ -377,14 +536,17 @@ def test_a_repair_names_the_device_where_table_main_has_another_default_route() 
 def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
     """Each of these needs two routes, because its own key is taken; more than 512 are not proposed."""
     captures = [
-        Route(Prefix.around(4, int(as_ip("172.16.0.0")) + 512 * at, 24), (NextHop("ib0"),)) for at in range(count)
+        Route(Prefix.around(4, int(as_ip("172.16.0.0")) + 512 * at, 24), (NextHop("ib0"),))
+        for at in range(count)
     ]
     report = checked(node(*captures), "172.16.0.0/13")
     assert (len(report.routes), {unsafe.reason for unsafe in report.families[0].repair.unsafe}) == (
         routes,
         set() if routes else {"too-many"},
     )
-    assert ("too many routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (routes == 0)
+    assert ("too many routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (
+        routes == 0
+    )
 
 
 def test_a_repair_of_the_last_address() -> None:
@@ -397,10 +559,15 @@ def test_a_repair_leaves_the_key_of_a_route_without_a_link_alone() -> None:
     """A route that Linux does not use now holds its key all the same."""
     dead = Route(Prefix.parse("172.16.5.0/24"), (NextHop("eth1", dead=True),), protocol=4)
     report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.0/24")
-    assert [str(route.destination) for route in report.routes] == ["172.16.5.0/25", "172.16.5.128/25"]
+    assert [str(route.destination) for route in report.routes] == [
+        "172.16.5.0/25",
+        "172.16.5.128/25",
+    ]
 
 
-@pytest.mark.parametrize(("gateways", "verdict"), [([None], "undecided"), ([None, as_ip("172.16.9.1")], "overlap")])
+@pytest.mark.parametrize(
+    ("gateways", "verdict"), [([None], "undecided"), ([None, as_ip("172.16.9.1")], "overlap")]
+)
 def test_what_is_behind_a_router_is_no_pod(gateways: list[IP | None], verdict: str) -> None:
     """A route inside a refused range leads to a pod only if none of its next hops has a gateway."""
     hops = tuple(NextHop("cali1", gateway=gateway) for gateway in gateways)
@@ -410,7 +577,9 @@ def test_what_is_behind_a_router_is_no_pod(gateways: list[IP | None], verdict: s
 
 
 def test_the_uplink_leads_to_no_pod() -> None:
-    """A single address that is reached by an expected device is no pod inside a refused range, whatever the device."""
+    """A single address that is reached by an expected device is no pod inside a refused range,
+    whatever the device.
+    """
     refused = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=4)
     host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(CALI1,))
     assert checked(host).verdict == "undecided"
@@ -418,7 +587,9 @@ def test_the_uplink_leads_to_no_pod() -> None:
 
 
 def test_packets_of_users_with_any_source_but_some() -> None:
-    """A `not from` whose block is no own address is about the host's packets, where another rule decides the plain ones."""
+    """A `not from` whose block is no own address is about the host's packets, where another rule
+    decides the plain ones.
+    """
     rules = (
         Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)),
         Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), invert=True),
@@ -428,13 +599,18 @@ def test_packets_of_users_with_any_source_but_some() -> None:
 
 def test_packets_of_users_that_no_rule_takes() -> None:
     """Where the only rule for table main selects some users, packets of the others have no route."""
-    rules = (default_rules(4)[0], Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)))
+    rules = (
+        default_rules(4)[0],
+        Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)),
+    )
     assert checked(node()._replace(rules=rules)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("mark", "verdict"), [(0xCA6C, "undecided"), (0, "ok")])
 def test_packets_without_a_mark_are_no_vpns(mark: int, verdict: str) -> None:
-    """Where a `not fwmark` decides for other users, their packets have no mark, and a device for marked ones is wrong."""
+    """Where a `not fwmark` decides for other users, their packets have no mark, and a device for
+    marked ones is wrong.
+    """
     links = (Link(name="antrea-ext.5", index=10, kind="vlan"),)
     rules = (
         Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)),
@@ -444,22 +620,34 @@ def test_packets_without_a_mark_are_no_vpns(mark: int, verdict: str) -> None:
     assert checked(node(way, rules=rules, links=links)).verdict == verdict
 
 
-@pytest.mark.parametrize(("dev", "verdict"), [("cali1", "ok"), ("lxc1", "undecided"), ("eth1", "undecided")])
+@pytest.mark.parametrize(
+    ("dev", "verdict"), [("cali1", "ok"), ("lxc1", "undecided"), ("eth1", "undecided")]
+)
 def test_a_refused_block_with_things_of_another_cni_inside(dev: str, verdict: str) -> None:
-    """BIRD refuses blocks for Calico: only a pod of Calico inside shows that, beside a device of Calico."""
+    """BIRD refuses blocks for Calico: only a pod of Calico inside shows that, beside a device of
+    Calico.
+    """
     links = tuple(
-        Link(name=name, index=10 + place, kind="veth") for place, name in enumerate(["cali1", "lxc1", "eth1"])
+        Link(name=name, index=10 + place, kind="veth")
+        for place, name in enumerate(["cali1", "lxc1", "eth1"])
     )
     block = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=12)
     host = node(block, Route.to("172.16.5.7/32", dev=dev), links=links)
     assert checked(host, "172.16.5.128/25").verdict == verdict
-    ways = block._replace(protocol=80), Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+    ways = (
+        block._replace(protocol=80),
+        Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100),
+    )
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
-    assert checked(node(*ways, rules=(rule,), links=links)).verdict == "ok"  # Calico's own; a refusal has no source
+    assert (
+        checked(node(*ways, rules=(rule,), links=links)).verdict == "ok"
+    )  # Calico's own; a refusal has no source
 
 
 def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
-    """A route in table main is used before the later rules: a wide one would take what these send by a fine device."""
+    """A route in table main is used before the later rules: a wide one would take what these send
+    by a fine device.
+    """
     rules = (
         Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
         Rule(family=4, priority=200, table=200, dst=Prefix.parse("172.16.5.0/24")),
@@ -472,25 +660,44 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]
     # Without the throw, wg1 has also these packets, once the route by ib0 is gone.
     report = checked(node(*ways, rules=rules, links=links), allowed_devs=["wg1"])
-    assert (report.routes, [unsafe.reason for unsafe in report.families[0].repair.unsafe]) == ((), ["below-a-cni"])
+    assert (report.routes, [unsafe.reason for unsafe in report.families[0].repair.unsafe]) == (
+        (),
+        ["below-a-cni"],
+    )
 
 
 def test_a_repair_that_is_not_proven() -> None:
-    """What a route takes, but does not make fine, or only at the cost of other packets, has a reason of its own."""
+    """What a route takes, but does not make fine, or only at the cost of other packets, has a
+    reason of its own.
+    """
     marked = Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1)
-    [unsafe] = checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,))).families[0].repair.unsafe
+    [unsafe] = (
+        checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,)))
+        .families[0]
+        .repair.unsafe
+    )
     assert unsafe.reason == "not-proven"
-    # A route of ours has no `src`. So Linux would choose another source than before, which a rule sends elsewhere.
+    # A route of ours has no `src`. So Linux would choose another source than before, which a rule
+    # sends elsewhere.
     rules = (
         Rule(family=4, priority=90, table=400, src=Prefix.parse("10.0.0.4/32")),
         Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
         Rule(family=4, priority=200, table=100, dst=Prefix.parse("172.16.5.0/24")),
         Rule(family=4, priority=300, table=300),
     )
-    sourced = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", table=300)._replace(prefsrc=as_ip("10.8.0.1"))
+    sourced = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", table=300)._replace(
+        prefsrc=as_ip("10.8.0.1")
+    )
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
-    ways = ELSEWHERE, sourced, Route.to("0.0.0.0/0", dev="wg1", table=400), Route.to("10.9.0.0/24", dev="ib0")
+    ways = (
+        ELSEWHERE,
+        sourced,
+        Route.to("0.0.0.0/0", dev="wg1", table=400),
+        Route.to("10.9.0.0/24", dev="ib0"),
+    )
     repair = (
-        checked(node(*ways, rules=rules, links=links), CIDR, "10.9.0.0/16", allowed_devs=["wg1"]).families[0].repair
+        checked(node(*ways, rules=rules, links=links), CIDR, "10.9.0.0/16", allowed_devs=["wg1"])
+        .families[0]
+        .repair
     )
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"] * 2)

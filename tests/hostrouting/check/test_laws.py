@@ -20,13 +20,16 @@ from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
 
-# A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds none.
+# A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
+# none.
 often_assumed = settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 _RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 
 
-def checked(snapshot: Snapshot, cidrs: Iterable[Prefix], *, pods: Iterable[Prefix] = ()) -> CheckReport:
+def checked(
+    snapshot: Snapshot, cidrs: Iterable[Prefix], *, pods: Iterable[Prefix] = ()
+) -> CheckReport:
     """The check of these CIDRs, for the host and for pods with these addresses."""
     networks, pod_cidrs = ([cidr.to_network() for cidr in blocks] for blocks in (cidrs, pods))
     section = RouteOverlapConfig(tuple(networks), pod_cidrs=tuple(pod_cidrs))
@@ -50,13 +53,20 @@ def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst
     whole = rank(snapshot, block)
     event(f"verdict {whole}")
     assert (
-        max(rank(snapshot, part) for part in parts) == whole == rank(snapshot, *parts) == rank(snapshot, *parts[::-1])
+        max(rank(snapshot, part) for part in parts)
+        == whole
+        == rank(snapshot, *parts)
+        == rank(snapshot, *parts[::-1])
     )
 
 
 @given(nodes(), st.randoms(use_true_random=False))
-def test_the_order_of_a_snapshot_does_not_matter(node: tuple[int, Snapshot], order: random.Random) -> None:
-    """Links, addresses and routes in another order have the same verdict; only routes with one key keep theirs."""
+def test_the_order_of_a_snapshot_does_not_matter(
+    node: tuple[int, Snapshot], order: random.Random
+) -> None:
+    """Links, addresses and routes in another order have the same verdict; only routes with one key
+    keep theirs.
+    """
     family, snapshot = node
     alike: dict[object, list[Route]] = {}
     for route in snapshot.routes:
@@ -80,19 +90,26 @@ def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: in
     family, snapshot = node
     block = [*block_of(family).halves()[part // 2].halves()][part % 2]
     small = [route for route in snapshot.routes if route.prefix.length >= block.length]
-    twins = [route._replace(prefix=route.prefix._replace(first=route.prefix.first ^ 16)) for route in small]
+    twins = [
+        route._replace(prefix=route.prefix._replace(first=route.prefix.first ^ 16))
+        for route in small
+    ]
     snapshot = snapshot._replace(routes=(*snapshot.routes, *twins))
     # Without a default route, a finding names those in tables that no rule looks up.
     near = part_of(snapshot, near=[block])
     assume(len(near.routes) < len(snapshot.routes))
-    whole, rest = (check_document(checked(host, [block]), mode="STRICT") for host in (snapshot, near))
+    whole, rest = (
+        check_document(checked(host, [block]), mode="STRICT") for host in (snapshot, near)
+    )
     assert whole == rest
 
 
 @often_assumed
 @given(nodes(), st.sampled_from([0, 50, 1000]))
 def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> None:
-    """If the verdict is ok, a packet of any user leaves as expected: by a scan of all rules and routes."""
+    """If the verdict is ok, a packet of any user leaves as expected: by a scan of all rules and
+    routes.
+    """
     family, snapshot = node
     report = checked(snapshot, [block := block_of(family)])
     assume(report.verdict == "ok")
@@ -104,7 +121,9 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
 @often_assumed
 @given(nodes(), st.integers(0, 63))
 def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> None:
-    """If the verdict is ok, a packet of a pod leaves as expected, whatever its device: by the same scan."""
+    """If the verdict is ok, a packet of a pod leaves as expected, whatever its device: by the same
+    scan.
+    """
     family, snapshot = node
     block = block_of(family)
     report = checked(snapshot, [block], pods=[block])
@@ -118,7 +137,9 @@ def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> No
 @often_assumed
 @given(nodes())
 def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> None:
-    """With its routes, each address that was lost is fine, but for those that are named; and none is worse."""
+    """With its routes, each address that was lost is fine, but for those that are named; and none
+    is worse.
+    """
     family, snapshot = node
     block = block_of(family)
     report = checked(snapshot, [block])
@@ -137,7 +158,8 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
 
 
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
-    """The addresses that these routes lead to the uplink, now or once what catches them is gone, and that are fine then.
+    """The addresses that these routes lead to the uplink, now or once what catches them is gone,
+    and that are fine then.
 
     By a scan of each address, from which one route after the other is taken while packets escape.
     """
@@ -152,31 +174,43 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
         if bare is snapshot or opinion.grade != FINE or opinion.name in {"expected", "own"}:
             continue
         event("below a CNI")
-        if any(scanned(host.with_routes(added), family, address)[1] in added for host in (snapshot, bare)):
+        if any(
+            scanned(host.with_routes(added), family, address)[1] in added
+            for host in (snapshot, bare)
+        ):
             astray.append(address)
     return astray
 
 
 def without(snapshot: Snapshot, removed: Route) -> Snapshot:
     """The host without this one route; an equal one stays."""
-    return snapshot._replace(routes=tuple(route for route in snapshot.routes if route is not removed))
+    return snapshot._replace(
+        routes=tuple(route for route in snapshot.routes if route is not removed)
+    )
 
 
 @often_assumed
 @given(nodes())
 def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
-    """What would be fine elsewhere than at the uplink, if all that catches it were gone, is not led to the uplink."""
+    """What would be fine elsewhere than at the uplink, if all that catches it were gone, is not led
+    to the uplink.
+    """
     family, snapshot = node
     block = block_of(family)
     [report] = checked(snapshot, [block]).families
     assume(report.repair.resolved)
-    assert led_astray(report.judge, report.repair.resolved, range(block.first, block.last + 1)) == []
+    assert (
+        led_astray(report.judge, report.repair.resolved, range(block.first, block.last + 1)) == []
+    )
 
 
 @settings(often_assumed, max_examples=25)
 @given(nodes(), st.integers(0, 15))
-def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, Snapshot], place: int) -> None:
-    """Every set of the prefixes in a block of four addresses is tried, if it has no key of another program.
+def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
+    node: tuple[int, Snapshot], place: int
+) -> None:
+    """Every set of the prefixes in a block of four addresses is tried, if it has no key of another
+    program.
 
     Only what escapes may take another way by it.
     """
@@ -184,9 +218,14 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, 
     block = Prefix(family, block_of(family).first + 4 * place, width_of(family) - 2)
     [report] = checked(snapshot, [block]).families
     assume(report.repair.resolved)
-    way, held = report.repair.resolved[0], {route.key for route in snapshot.routes if route.protocol != OURS}
+    way, held = (
+        report.repair.resolved[0],
+        {route.key for route in snapshot.routes if route.protocol != OURS},
+    )
     routes = [way._replace(prefix=prefix) for prefix in (block, *(half for half in block.halves()))]
-    routes += [way._replace(prefix=quarter) for route in routes[1:] for quarter in route.prefix.halves()]
+    routes += [
+        way._replace(prefix=quarter) for route in routes[1:] for quarter in route.prefix.halves()
+    ]
     free = [route for route in routes if route.key not in held]
 
     def addresses(judge: Judge) -> list[Part]:
@@ -197,7 +236,9 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, 
         """Whether an address is worse off, or takes another way although it does not escape."""
         if was.opinion.grade == ESCAPE or now.decision.route not in chosen:
             return now.grade > was.grade
-        same_way = was.decision.route is not None and {*was.decision.route.next_hops} == {*way.next_hops}
+        same_way = was.decision.route is not None and {*was.decision.route.next_hops} == {
+            *way.next_hops
+        }
         return was.grade != FINE or not same_way
 
     def escapes(chosen: Collection[Route]) -> int | None:
@@ -216,17 +257,30 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(node: tuple[int, 
 
 
 def test_a_repair_is_more_specific_than_a_throw() -> None:
-    """A throw in table main ends its lookup, so a route of ours to the same prefix would not be used."""
+    """A throw in table main ends its lookup, so a route of ours to the same prefix would not be
+    used.
+    """
     throw = Route(Prefix.parse("172.16.0.0/16"), type="throw")
     report = checked(plain_vm().snapshot().with_routes([throw]), [throw.prefix])
     assert [escape.kind for escape in report.escapes] == ["no-route"]
-    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert [str(route.destination) for route in report.routes] == [
+        "172.16.0.0/17",
+        "172.16.128.0/17",
+    ]
     assert report.families[0].repair.unsafe == ()
 
 
 def test_a_throw_inside_a_throw() -> None:
-    """Where nothing decides, table main can still have routes of several lengths: each is taken by a longer one."""
-    throws = [Route(Prefix.parse(prefix), type="throw") for prefix in ("172.16.0.0/15", "172.16.64.0/18")]
+    """Where nothing decides, table main can still have routes of several lengths: each is taken by
+    a longer one.
+    """
+    throws = [
+        Route(Prefix.parse(prefix), type="throw") for prefix in ("172.16.0.0/15", "172.16.64.0/18")
+    ]
     report = checked(plain_vm().snapshot().with_routes(throws), [Prefix.parse("172.16.0.0/16")])
-    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/16", "172.16.64.0/19", "172.16.96.0/19"]
+    assert [str(route.destination) for route in report.routes] == [
+        "172.16.0.0/16",
+        "172.16.64.0/19",
+        "172.16.96.0/19",
+    ]
     assert report.families[0].repair.unsafe == ()

@@ -1,4 +1,6 @@
-"""The configuration that repairs a host for good, and the routes that are needed and not in the configuration."""
+"""The configuration that repairs a host for good, and the routes that are needed and not in the
+configuration.
+"""
 
 from collections.abc import Iterable
 
@@ -35,18 +37,28 @@ def destinations(configuration: HostRoutingConfig) -> list[str]:
 
 @pytest.mark.parametrize("there", [(), REPAIR[:1], REPAIR, (*REPAIR, "10.9.0.0/16")])
 @pytest.mark.parametrize("configured", [NONE, HALF, BOTH])
-def test_what_apply_would_delete_is_proposed(there: tuple[str, ...], configured: HostRoutingConfig) -> None:
-    """Whatever routes of ours are on the host, the proposed configuration repairs it, and has no other routes."""
+def test_what_apply_would_delete_is_proposed(
+    there: tuple[str, ...], configured: HostRoutingConfig
+) -> None:
+    """Whatever routes of ours are on the host, the proposed configuration repairs it, and has no
+    other routes.
+    """
     proposal = propose_configuration(configured, with_ours(*there).snapshot())
     assert destinations(proposal.config) == [*REPAIR]
     assert proposal.config.route_overlap == configured.route_overlap
     missing = {*REPAIR} - {*destinations(configured)}
-    named = {destination for finding in proposal.unconfigured for destination in finding.facts["unconfigured"]}
+    named = {
+        destination
+        for finding in proposal.unconfigured
+        for destination in finding.facts["unconfigured"]
+    }
     assert missing & {*there} <= named
 
 
 def test_the_place_of_a_configured_route_is_taken() -> None:
-    """Then longer prefixes are proposed in its place; where nothing escapes, the configuration stays as it is."""
+    """Then longer prefixes are proposed in its place; where nothing escapes, the configuration
+    stays as it is.
+    """
     kernel = h200()
     kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=3))
     proposal = propose_configuration(BOTH, kernel.snapshot())
@@ -69,8 +81,16 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
     ("there", "configured", "sentence"),
     [
         (REPAIR, BOTH, ""),
-        (REPAIR, HALF, f"the route to {REPAIR[1]} is not in the configuration; without it {REPAIR[1]} escapes"),
-        (REPAIR, NONE, f"the routes to {REPAIR[0]} and {REPAIR[1]} are not in the configuration; without them {CIDR}"),
+        (
+            REPAIR,
+            HALF,
+            f"the route to {REPAIR[1]} is not in the configuration; without it {REPAIR[1]} escapes",
+        ),
+        (
+            REPAIR,
+            NONE,
+            f"the routes to {REPAIR[0]} and {REPAIR[1]} are not in the configuration; without them {CIDR}",
+        ),
         (REPAIR[:1], NONE, f"without it {REPAIR[0]} escapes"),
         (("10.9.0.0/16",), NONE, ""),
         ((), NONE, ""),
@@ -79,7 +99,9 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
 def test_routes_that_are_needed_and_not_configured(
     there: tuple[str, ...], configured: HostRoutingConfig, sentence: str
 ) -> None:
-    """The finding names them, what escapes without them, and the routes that the configuration needs instead."""
+    """The finding names them, what escapes without them, and the routes that the configuration
+    needs instead.
+    """
     findings = unconfigured(configured, with_ours(*there).snapshot())
     assert len(findings) == bool(sentence)
     for finding in findings:
@@ -96,7 +118,8 @@ def escaping(report: CheckReport) -> set[int]:
 
 @given(nodes())
 def test_laws(node: tuple[int, Snapshot]) -> None:
-    """After the proposed configuration was applied, nothing escapes that routes repair, and nothing is to be added.
+    """After the proposed configuration was applied, nothing escapes that routes repair, and nothing
+    is to be added.
 
     Routes of ours are named if and only if an address escapes after apply that does not escape now.
     """
@@ -113,7 +136,13 @@ def test_laws(node: tuple[int, Snapshot]) -> None:
     plan = plan_static_routes(proposed, snapshot)
     assert (plan.conflicts, plan.pending) == ((), ())
     report = check_snapshot(plan.apply_to(snapshot), proposed)
-    unsafe = [(each.first, each.last) for family_report in after.families for each in family_report.repair.unsafe]
-    assert escaping(report) <= {address for first, last in unsafe for address in range(first, last + 1)}
+    unsafe = [
+        (each.first, each.last)
+        for family_report in after.families
+        for each in family_report.repair.unsafe
+    ]
+    assert escaping(report) <= {
+        address for first, last in unsafe for address in range(first, last + 1)
+    }
     assert report.routes == ()
     assert propose_configuration(proposed, snapshot).config == proposed

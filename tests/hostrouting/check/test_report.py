@@ -52,12 +52,20 @@ HOSTS = {
     "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
     "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
     "no default route": NO_DEFAULT,
-    "by InfiniBand": only_default(Route.to(ANYWHERE, dev="ib0", protocol=16), Link("ib0", index=9, type=32)),
-    "by the loopback device": only_default(Route.to(ANYWHERE, dev="lo"), Link("lo", index=1, type=772)),
-    "by a dead end": only_default(Route.to(ANYWHERE, dev="ifb0"), Link("ifb0", index=9, kind="ifb")),
+    "by InfiniBand": only_default(
+        Route.to(ANYWHERE, dev="ib0", protocol=16), Link("ib0", index=9, type=32)
+    ),
+    "by the loopback device": only_default(
+        Route.to(ANYWHERE, dev="lo"), Link("lo", index=1, type=772)
+    ),
+    "by a dead end": only_default(
+        Route.to(ANYWHERE, dev="ifb0"), Link("ifb0", index=9, kind="ifb")
+    ),
     "in a table without a rule": only_default(Route.to(ANYWHERE, dev="eth1", table=7), ETH1),
     "on link": vm_with(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
-    "a repair of one route": vm_with(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
+    "a repair of one route": vm_with(
+        Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)
+    ),
     "not proven": vm_with(
         Route(INSIDE, (NextHop("docker0"),)),
         Route(ANYWHERE, (NextHop("docker0"),), table=100),
@@ -66,7 +74,9 @@ HOSTS = {
     ),
     "competing defaults": second_default(200),
     "equal defaults": second_default(100),
-    "a tunnel, which does not compete": vm_with(Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)),
+    "a tunnel, which does not compete": vm_with(
+        Route.to(ANYWHERE, dev="wg0", metric=500), links=(WG0,)
+    ),
     "not judged": vm_with(rules=(Rule(family=4, priority=50, action="goto", target=100),)),
     "services that hold the host": HOLDER,
     "pods that hold the host": HOLDER,  # for the uplink's address a note
@@ -82,19 +92,33 @@ SECTIONS = {
 
 
 def test_each_line(snapshot: object) -> None:
-    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host, and the severities.
+    """The line names the thing, the reason and the remedy: __snapshots__ has those of each host,
+    and the severities.
 
     Sentences without the text of a route or a rule stay below 160 characters.
     """
-    said = [(name, finding) for name, host in HOSTS.items() for finding in findings(host, **SECTIONS.get(name, {}))]
-    assert snapshot == "\n".join(f"{name}: {finding.severity}: {finding.line}" for name, finding in said)
-    plain = [finding.sentence for _, finding in said if "[" not in finding.sentence and "rule" not in finding.sentence]
+    said = [
+        (name, finding)
+        for name, host in HOSTS.items()
+        for finding in findings(host, **SECTIONS.get(name, {}))
+    ]
+    assert snapshot == "\n".join(
+        f"{name}: {finding.severity}: {finding.line}" for name, finding in said
+    )
+    plain = [
+        finding.sentence
+        for _, finding in said
+        if "[" not in finding.sentence and "rule" not in finding.sentence
+    ]
     assert max(map(len, plain)) < 160
 
 
 def test_the_gateway_of_an_escape() -> None:
     """Programs read that of the next hop by which packets escape."""
-    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("docker0", gateway=as_ip("10.9.0.1")))
+    hops = (
+        NextHop("eth0", gateway=as_ip("10.0.0.1")),
+        NextHop("docker0", gateway=as_ip("10.9.0.1")),
+    )
     [escape, *_] = findings(vm_with(Route(INSIDE, hops), links=(DOCKER,)))
     assert (escape.facts["devs"], escape.facts["via"]["gateway"]) == (["docker0"], "10.9.0.1")
 
@@ -110,7 +134,8 @@ def test_the_kind_of_an_escape(kind: Refusing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "kind"), [("own range", "own-range"), ("no route", "no-route"), ("a repair of one route", "overlap")]
+    ("host", "kind"),
+    [("own range", "own-range"), ("no route", "no-route"), ("a repair of one route", "overlap")],
 )
 def test_the_kind_of_other_escapes(host: str, kind: str) -> None:
     """Elsewhere the kind is the name."""
@@ -120,15 +145,23 @@ def test_the_kind_of_other_escapes(host: str, kind: str) -> None:
 
 def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     """The first doubt is told, and how many more there are."""
-    rules = tuple(Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300))
+    rules = tuple(
+        Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300)
+    )
     sentence = verdict_sentence(checked(vm_with(rules=rules)).families[0])
     assert sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
 def test_the_commands_of_a_repair() -> None:
     """A route with several next hops names each, with its weight; the others have one."""
-    hops = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2))
-    several, one = Route(INSIDE, hops, protocol=213), Route(INSIDE, hops[:1], protocol=213, metric=7)
+    hops = (
+        NextHop("eth0", gateway=as_ip("10.0.0.1")),
+        NextHop("eth0", gateway=as_ip("10.0.0.2"), weight=2),
+    )
+    several, one = (
+        Route(INSIDE, hops, protocol=213),
+        Route(INSIDE, hops[:1], protocol=213, metric=7),
+    )
     both, single = repair_commands([several, one])
     ways = "nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 2"
     assert both == f"ip route replace 172.16.5.0/24 proto 213 {ways}"
@@ -142,36 +175,60 @@ def test_the_same_thing_is_said_once() -> None:
 
 
 def test_a_network_that_escapes_by_several_devices() -> None:
-    """All of it escapes, and the devices are one list; if another next hop is as expected, it may escape."""
+    """All of it escapes, and the devices are one list; if another next hop is as expected, it may
+    escape.
+    """
     host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
-    one, two, three = (verdict_sentence(checked(host, *some).families[0]) for some in (cidrs[1:2], cidrs[:2], cidrs))
+    one, two, three = (
+        verdict_sentence(checked(host, *some).families[0])
+        for some in (cidrs[1:2], cidrs[:2], cidrs)
+    )
     assert one == "all of 172.16.0.0/16 leaves through ib0 and ib1; expected: eth0"
     assert two.startswith("all of 172.16.0.0/16 leaves")
     assert three.startswith("part of 172.16.0.0/12 leaves")
     halves = verdict_sentence(checked(host, "172.16.0.0/17", "172.16.128.0/17").families[0])
     assert halves.startswith("all of 172.16.0.0/17 and 172.16.128.0/17 leave through ib0 and ib1;")
     several = checked(vm_with(Route(INSIDE, (NextHop("eth0"), NextHop("ib0")), protocol=3)))
-    assert verdict_sentence(several.families[0]) == "part of 172.16.0.0/16 may leave through ib0; expected: eth0"
-    assert str(several.escapes[0]).startswith("172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop")
+    assert (
+        verdict_sentence(several.families[0])
+        == "part of 172.16.0.0/16 may leave through ib0; expected: eth0"
+    )
+    assert str(several.escapes[0]).startswith(
+        "172.16.5.0/24 may leave through ib0 [172.16.5.0/24 proto boot nexthop"
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "lacks"),
-    [({}, False), ({"iif": "eth0"}, True), ({"action": "prohibit"}, True), ({"suppress_prefixlength": 0}, True)],
+    [
+        ({}, False),
+        ({"iif": "eth0"}, True),
+        ({"action": "prohibit"}, True),
+        ({"suppress_prefixlength": 0}, True),
+    ],
     ids=str,
 )
 def test_which_rule_looks_up_table_main(fields: dict[str, Any], *, lacks: bool) -> None:
     """One of any priority, for all packets, that uses each of its routes."""
     host = without(32766)
-    host = host._replace(rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields})))
+    host = host._replace(
+        rules=(*host.rules, Rule(**{"family": 4, "priority": 9, "table": 254, **fields}))
+    )
     assert any(finding.target == "main" for finding in findings(host)) is lacks
 
 
 def test_an_equal_default_route_by_another_device() -> None:
-    """Linux may use any of equal default routes, so the sentence says so, and the repair names the device."""
+    """Linux may use any of equal default routes, so the sentence says so, and the repair names the
+    device.
+    """
     host = second_default(metric=100)
-    report, other_order = (checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1])))
-    assert verdict_sentence(report.families[0]) == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
+    report, other_order = (
+        checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1]))
+    )
+    assert (
+        verdict_sentence(report.families[0])
+        == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
+    )
     assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
     assert other_order.routes == report.routes

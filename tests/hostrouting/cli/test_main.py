@@ -1,4 +1,6 @@
-"""From arguments to an exit code: what may be typed, what is read, and what is written on which stream."""
+"""From arguments to an exit code: what may be typed, what is read, and what is written on which
+stream.
+"""
 
 import ast
 import json
@@ -26,7 +28,16 @@ from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    cni_node,
+    ecmp_node,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from tests.support.cli import say
 from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
@@ -35,7 +46,14 @@ from tests.support.topologies import refusing
 
 CIDR = "172.16.0.0/16"
 ROOT = Path(__file__).resolve().parents[3]
-HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "bare": FakeKernel, "refusing": refusing}
+HOSTS = {
+    "h200": h200,
+    "vpn": vpn_node,
+    "cni": cni_node,
+    "ecmp": ecmp_node,
+    "bare": FakeKernel,
+    "refusing": refusing,
+}
 
 
 # What may be typed.
@@ -56,14 +74,19 @@ def test_help(name: str) -> None:
 @pytest.mark.linux
 @pytest.mark.parametrize("words", ["--help", "chek", "", "check"])
 def test_what_is_loaded(words: str) -> None:
-    """Help and bad usage are answered before the configuration or a kernel is loaded; a check loads nothing slow."""
+    """Help and bad usage are answered before the configuration or a kernel is loaded; a check loads
+    nothing slow.
+    """
     code = f"from hostrouting.cli import main; main({words.split()})"
     if words == "check":
         code = "import hostrouting.cli.commands.check, hostrouting.host.host, hostrouting.kernel.netlink"
     timed = completed([sys.executable, "-X", "importtime", "-c", code]).stderr
     loaded = {line.rpartition("|")[2].strip() for line in timed.splitlines()}
     assert "hostrouting.cli" in loaded
-    assert not (SLOW if words == "check" else {"json", "ipaddress", "hostrouting.errors", *SLOW}) & loaded
+    assert (
+        not (SLOW if words == "check" else {"json", "ipaddress", "hostrouting.errors", *SLOW})
+        & loaded
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,12 +96,24 @@ def test_what_is_loaded(words: str) -> None:
         ("chek 10.0.0.0/8", "did you mean: hostrouting check 10.0.0.0/8"),
         ("10.0.0.0/8", "invalid choice: '10.0.0.0/8'"),
         ("--config x;y check", "did you mean: hostrouting check --config 'x;y'"),
-        ("--snapshot s.json check 172.16.0.0/16", "did you mean: hostrouting check --snapshot s.json 172.16.0.0/16"),
+        (
+            "--snapshot s.json check 172.16.0.0/16",
+            "did you mean: hostrouting check --snapshot s.json 172.16.0.0/16",
+        ),
         ("explain", "required: ADDRESS"),
-        ("explain 172.16.0.0/16", 'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9'),
-        ("explain fe80::1%eth0", 'ADDRESS: "fe80::1%eth0" has a zone; write the address without it'),
+        (
+            "explain 172.16.0.0/16",
+            'ADDRESS: "172.16.0.0/16" is not an address; an example: 172.16.5.9',
+        ),
+        (
+            "explain fe80::1%eth0",
+            'ADDRESS: "fe80::1%eth0" has a zone; write the address without it',
+        ),
         ("explain ::ffff:10.0.0.1", 'is IPv4, written as IPv6; write "10.0.0.1"'),
-        ("check ::ffff:10.0.0.0/104", 'CIDR: "::ffff:10.0.0.0/104" is IPv4, written as IPv6; write'),
+        (
+            "check ::ffff:10.0.0.0/104",
+            'CIDR: "::ffff:10.0.0.0/104" is IPv4, written as IPv6; write',
+        ),
         ("explain 0.0.0.0", "is not the address of one host"),
         ("explain ff02::1", "is not the address of one host"),
         ("explain 255.255.255.255", "is not the address of one host"),
@@ -89,7 +124,10 @@ def test_what_is_loaded(words: str) -> None:
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
         ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
-        ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
+        (
+            "check --ignore overlapp",
+            "invalid choice: 'overlapp' (choose from 'overlap', 'refused', ",
+        ),
         ("check --fail-on note", "invalid choice: 'note'"),
         ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
@@ -103,21 +141,34 @@ def test_bad_usage(words: str, problem: str) -> None:
 
 def test_proposed_commands_can_be_typed() -> None:
     """Each command that a message of ours proposes has all its arguments, and no others."""
-    pattern = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{'|'.join(COMMANDS)})\b[^;,`()'\"\\\n]*)")
+    pattern = re.compile(
+        rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{'|'.join(COMMANDS)})\b[^;,`()'\"\\\n]*)"
+    )
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "hostrouting").rglob("*.sh")]
     for path in (ROOT / "hostrouting").rglob("*.py"):
         nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
         joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
         parts = {id(part) for node in joined for part in node.values}
-        texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant) and id(node) not in parts]
         texts += [
-            "".join(str(part.value) if isinstance(part, ast.Constant) else "value" for part in node.values)
+            str(node.value)
+            for node in nodes
+            if isinstance(node, ast.Constant) and id(node) not in parts
+        ]
+        texts += [
+            "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "value"
+                for part in node.values
+            )
             for node in joined
         ]
     proposed = {command for text in texts for command in pattern.findall(text)}
-    assert {"hostrouting status", "hostrouting snapshot > FILE"} <= {command.strip() for command in proposed}
+    assert {"hostrouting status", "hostrouting snapshot > FILE"} <= {
+        command.strip() for command in proposed
+    }
     for command in proposed:
-        make_parser().parse_args(shlex.split(re.split(" > | # | [|] ", command)[0].rstrip(". "))[1:])
+        make_parser().parse_args(
+            shlex.split(re.split(" > | # | [|] ", command)[0].rstrip(". "))[1:]
+        )
 
 
 # What is read.
@@ -125,7 +176,9 @@ def test_proposed_commands_can_be_typed() -> None:
 
 @pytest.mark.parametrize("words", ["plan --config", f"check {CIDR} --snapshot"])
 @pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]"])
-def test_a_file_that_is_not_what_it_should_be(words: str, data: bytes | None, tmp_path: Path) -> None:
+def test_a_file_that_is_not_what_it_should_be(
+    words: str, data: bytes | None, tmp_path: Path
+) -> None:
     """Exit code 2; the error names the file, and has the same faults as a document."""
     path = tmp_path / "file.json"
     if data is not None:
@@ -140,35 +193,60 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     """Exit code 3, as for everything else that lacks a permission."""
     with mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied")):
         said = say(*words.split(), "file.json")
-    assert (said.code, said.err) == (3, "hostrouting: file.json cannot be read: Permission denied\n")
+    assert (said.code, said.err) == (
+        3,
+        "hostrouting: file.json cannot be read: Permission denied\n",
+    )
 
 
 def test_an_empty_root(tmp_path: Path) -> None:
     """An empty --root, as of an unset variable, is not the current directory."""
     (tmp_path / "config.json").write_text("{}")
     said = say("render", "--config", str(tmp_path / "config.json"), "--root", "")
-    assert (said.code, said.err) == (2, "hostrouting: --root: '' is not a directory; mount the image there first\n")
+    assert (said.code, said.err) == (
+        2,
+        "hostrouting: --root: '' is not a directory; mount the image there first\n",
+    )
 
 
 @pytest.mark.parametrize("name", HOSTS)
-@pytest.mark.parametrize("words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"])
+@pytest.mark.parametrize(
+    "words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"]
+)
 def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
-    """What is saved on one host is judged on another as on the host itself, whatever is installed there."""
-    host, elsewhere = FakeHost(kernel=HOSTS[name]()), FakeHost(files=FakeFiles({HostLayout.config_path: "{"}))
+    """What is saved on one host is judged on another as on the host itself, whatever is installed
+    there.
+    """
+    host, elsewhere = (
+        FakeHost(kernel=HOSTS[name]()),
+        FakeHost(files=FakeFiles({HostLayout.config_path: "{"})),
+    )
     saved = say("snapshot", host=host)
     assert say("snapshot", "--json", host=host).json == json.loads(saved.out)
     for form in ([], ["--json"]):
         here = say(*words.split(), *form, host=host)
-        there = say(*words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode())
+        there = say(
+            *words.split(), *form, "--snapshot", "-", host=elsewhere, stdin=saved.out.encode()
+        )
         same = here.out if form else here.out.replace("as root", "on that host as root")
         # Nobody knows what is installed on the host of a snapshot.
-        assert (there.code, there.out.replace(", unless hostrouting is installed there", "")) == (here.code, same)
+        assert (there.code, there.out.replace(", unless hostrouting is installed there", "")) == (
+            here.code,
+            same,
+        )
 
 
 def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
-    """CIDRs that are typed replace those of the installed configuration; what it says about devices holds for them, too."""
+    """CIDRs that are typed replace those of the installed configuration; what it says about devices
+    holds for them, too.
+    """
     host = FakeHost(kernel=h200())
-    check = {"expectedCidrs": [CIDR], "expectedDevs": ["ib0"], "allowedDevs": ["ib*"], "mode": "WARN"}
+    check = {
+        "expectedCidrs": [CIDR],
+        "expectedDevs": ["ib0"],
+        "allowedDevs": ["ib*"],
+        "mode": "WARN",
+    }
     say("apply", "--config", "-", host=host, stdin=json.dumps({"routeOverlap": check}).encode())
     assert say("check", CIDR, "--json", host=host).json == say("check", "--json", host=host).json
     assert say("check", CIDR, "--json", host=host).json["expectedDevs"] == {"ipv4": ["ib0"]}
@@ -206,7 +284,9 @@ def with_unusable_config(name: str, kernel: FakeKernel) -> FakeHost:
 
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_typed_cidrs_need_no_configuration(name: str) -> None:
-    """Typed CIDRs are checked where config.json is unusable; a warning names the file and the fault."""
+    """Typed CIDRs are checked where config.json is unusable; a warning names the file and the
+    fault.
+    """
     host = with_unusable_config(name, h200())
     said = say("check", CIDR, "--json", host=host)
     assert (said.code, said.err, said.json["verdict"]) == (1, "", "overlap")
@@ -216,7 +296,9 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
     page = say("check", CIDR, host=host)
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
-    assert "Permanently, as root, after /etc/hostrouting/config.json has been repaired:" in page.lines
+    assert (
+        "Permanently, as root, after /etc/hostrouting/config.json has been repaired:" in page.lines
+    )
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")
     assert sentence in say("explain", "172.16.5.9", host=host).err
     # An exit code of its own only where it is asked for.
@@ -240,7 +322,9 @@ def test_a_name_server_in_a_service_network() -> None:
     host.files.texts["/etc/resolv.conf"] = "nameserver 10.96.0.10\n"
     assert say("snapshot", host=host).out.count("10.96.0.10") == 1
     text = b'{"routeOverlap": {"serviceCidrs": ["10.96.0.0/16"]}}'
-    check, plan = (say(command, *typed, host=host, stdin=text).json for command in ("check", "plan"))
+    check, plan = (
+        say(command, *typed, host=host, stdin=text).json for command in ("check", "plan")
+    )
     assert (
         [row["target"] for row in check["findings"]]
         == [row["target"] for row in plan["check"]["findings"]]
@@ -259,14 +343,19 @@ def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
     """How many notes about systemd-networkd a check of this host has."""
     document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
     said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
-    notes = [finding["target"] for finding in said.json["findings"] if finding["severity"] == "note"]
+    notes = [
+        finding["target"] for finding in said.json["findings"] if finding["severity"] == "note"
+    ]
     return notes.count("systemd-networkd.service")
 
 
 @pytest.mark.parametrize(
     ("files", "is_noted"),
     [
-        ({f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""}, False),  # as systemd-tmpfiles makes them at boot
+        (
+            {f"{NETIF}/leases/.keep": "", f"{NETIF}/links/.keep": ""},
+            False,
+        ),  # as systemd-tmpfiles makes them at boot
         ({**UNMANAGED, f"{NETIF}/state": "OPER_STATE=routable\n"}, False),
         ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=pending\n"}, False),
         ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=configuring\n"}, True),
@@ -291,7 +380,9 @@ def test_what_a_networkd_writes(files: dict[str, str], is_noted: bool) -> None: 
     ],
 )
 def test_a_networkd_that_keeps_static_routes(keep: str, line: str, is_noted: bool) -> None:  # noqa: FBT001  a column
-    """There is no note where networkd is told, by us or by somebody else, to keep the routes of other programs."""
+    """There is no note where networkd is told, by us or by somebody else, to keep the routes of
+    other programs.
+    """
     host = FakeHost(kernel=h200())
     host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
     host.files.texts["/etc/systemd/networkd.conf.d/10-own.conf"] = f"[Network]\n{line}\n"
@@ -299,7 +390,9 @@ def test_a_networkd_that_keeps_static_routes(keep: str, line: str, is_noted: boo
 
 
 def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
-    """An XDP program may take them: plan, status and check name it. If the route for replies waits, apply says so."""
+    """An XDP program may take them: plan, status and check name it. If the route for replies waits,
+    apply says so.
+    """
     host, path = FakeHost(kernel=FakeKernel()), tmp_path / "config.json"
     host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
     probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
@@ -307,16 +400,23 @@ def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
     assert say("apply", "--config", str(path), "--wait", "0", host=host).code == 0
     for words, code in ((("plan", "--config", str(path)), 3), (("status",), 1), (("check",), 3)):
         said = say(*words, "--json", host=host)
-        xdp = [finding["target"] for finding in said.json["findings"] if "XDP" in finding["sentence"]]
+        xdp = [
+            finding["target"] for finding in said.json["findings"] if "XDP" in finding["sentence"]
+        ]
         assert (said.code, xdp) == (code, ["eth0"]), words
     path.write_text('{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}')
     said = say("apply", "--config", str(path))
-    assert said.lines[0] == "DONE: this host matches the configuration, except for the route for replies to probes"
+    assert (
+        said.lines[0]
+        == "DONE: this host matches the configuration, except for the route for replies to probes"
+    )
     assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
 
 
 def test_an_image_needs_root(tmp_path: Path) -> None:
-    """Without root the files would belong to somebody who could then change what root runs: none is written."""
+    """Without root the files would belong to somebody who could then change what root runs: none is
+    written.
+    """
     config, image = tmp_path / "config.json", tmp_path / "image"
     config.write_text('{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}')
     image.mkdir()
@@ -332,7 +432,9 @@ def test_an_image_needs_root(tmp_path: Path) -> None:
 
 @given(nodes(), st.frozensets(st.sampled_from(NAMES)))
 def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: frozenset[str]) -> None:
-    """The exit code is the verdict's if nothing is ignored, never worse for what is, and 0 if all is."""
+    """The exit code is the verdict's if nothing is ignored, never worse for what is, and 0 if all
+    is.
+    """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(block_of(family)))
     check = Check.of(check_snapshot(snapshot, config), config)
@@ -349,15 +451,24 @@ def test_names_of_findings_in_any_case() -> None:
     host = FakeHost(kernel=plain_vm())
     host.faults.is_restless = True
     for name in ("KERNEL-DIFFERS", "kernel-differs", "Kernel-Differs"):
-        assert (say("check", CIDR, host=host).code, say("check", CIDR, "--ignore", name, host=host).code) == (3, 0)
+        assert (
+            say("check", CIDR, host=host).code,
+            say("check", CIDR, "--ignore", name, host=host).code,
+        ) == (3, 0)
     assert say("check", CIDR, "--fail-on", "WARNING", host=host).code == 1
 
 
 @given(nodes(), st.integers(0, 1 << 16), st.booleans())
-def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int, has_lost_a_rule: bool) -> None:  # noqa: FBT001  drawn
+def test_explain_agrees_with_check(
+    node: tuple[int, Snapshot],
+    place: int,
+    has_lost_a_rule: bool,  # noqa: FBT001  hypothesis gives it
+) -> None:
     """Where a device is expected, it begins with the verdict of a check of the address alone."""
     family, block = node[0], block_of(node[0])
-    snapshot = node[1]._replace(rules=node[1].rules[has_lost_a_rule:])  # the first is that for table local
+    snapshot = node[1]._replace(
+        rules=node[1].rules[has_lost_a_rule:]
+    )  # the first is that for table local
     address = str(ip_at(family, block.first + place % (block.last - block.first + 1)))
     config = HostRoutingConfig(route_overlap=expect(address + f"/{width_of(family)}"))
     report = check_snapshot(snapshot, config)
@@ -368,12 +479,15 @@ def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int, has_l
 
 
 @pytest.mark.parametrize(
-    ("priority", "words"), [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")]
+    ("priority", "words"),
+    [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],
 )
 def test_a_missing_rule(priority: int, words: str) -> None:
     """What is missing is the rule, and not a default route: the remedy is the command that adds it."""
     snapshot = plain_vm().snapshot()
-    snapshot = snapshot._replace(rules=tuple(rule for rule in snapshot.rules if rule.priority != priority))
+    snapshot = snapshot._replace(
+        rules=tuple(rule for rule in snapshot.rules if rule.priority != priority)
+    )
     said = say(*words.split(), "--snapshot", "-", stdin=snapshot.to_json().encode())
     assert f"on that host as root: ip rule add pref {priority} lookup " in said.out + said.err
     assert not re.search("is no default route|add a default route|^OK", said.out + said.err)
@@ -394,7 +508,9 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["my config.json", "-"])
-def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proposed_file_can_be_typed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A name is quoted for a shell; standard input has none."""
     monkeypatch.chdir(tmp_path)
     text = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}})
@@ -402,14 +518,23 @@ def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: py
     said = say("plan", "--config", name, stdin=text.encode(), kernel=plain_vm())
     typed = shlex.split(said.lines[0].removeprefix("TO DO: as root: "))
     assert typed == ["hostrouting", "apply", "--config", "FILE" if name == "-" else name]
-    assert say("plan", "--config", "-", stdin=b"7").err.startswith("hostrouting: standard input: 7 is not an object")
-    with mock.patch("sys.stdin", None), pytest.raises(ConfigError, match="standard input is closed"):
+    assert say("plan", "--config", "-", stdin=b"7").err.startswith(
+        "hostrouting: standard input: 7 is not an object"
+    )
+    with (
+        mock.patch("sys.stdin", None),
+        pytest.raises(ConfigError, match="standard input is closed"),
+    ):
         HostRoutingConfig.load("-")
 
 
 def test_a_bug_a_refusal_and_an_interrupt() -> None:
-    """A bug shows where it is; a refusal is one line, and so is Ctrl-C, with the exit code of a shell."""
-    said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops"))))
+    """A bug shows where it is; a refusal is one line, and so is Ctrl-C, with the exit code of a
+    shell.
+    """
+    said = say(
+        "check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops")))
+    )
     assert (said.code, said.out, "ZeroDivisionError: oops" in said.err) == (3, "", True)
     refusal = BackendError("this requires root", kind="not-permitted")
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=refusal)))
@@ -433,18 +558,33 @@ class TestAsAProgram:
     def command(self, tmp_path: Path) -> list[str]:
         """The check of an H200 node."""
         (tmp_path / "node.json").write_text(h200().snapshot().to_json())
-        return [sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshot", str(tmp_path / "node.json")]
+        return [
+            sys.executable,
+            "-m",
+            "hostrouting",
+            "check",
+            CIDR,
+            "--snapshot",
+            str(tmp_path / "node.json"),
+        ]
 
     @pytest.mark.parametrize("rich", [True, False])
     @pytest.mark.parametrize("no_colour", ["", "1"])
     def test_a_terminal(self, command: list[str], rich: bool, no_colour: str) -> None:  # noqa: FBT001  a parameter
-        """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else is the same."""
+        """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else
+        is the same.
+        """
         plain = completed(command).stdout
         if not rich:
             code = "import sys; sys.modules['rich.console'] = None; from hostrouting.cli import main; sys.exit(main(sys.argv[1:]))"
             command = [sys.executable, "-c", code, *command[3:]]
         ours, theirs = pty.openpty()
-        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "NO_COLOR": no_colour}
+        environment = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLUMNS": "40",
+            "NO_COLOR": no_colour,
+        }
         environment["LC_ALL"] = "C.UTF-8"
         with subprocess.Popen(command, stdout=theirs, env=environment) as program:
             assert program.wait(60) == 1
@@ -453,18 +593,26 @@ class TestAsAProgram:
         os.close(ours)
         assert ("\x1b[1;31m" in shown) is (rich and not no_colour)
         text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-        assert text == plain.replace("\n\n", f"\n  {CIDR}      {'█' * 40}  ib0 100%\n\n" if rich else "\n\n", 1)
+        assert text == plain.replace(
+            "\n\n", f"\n  {CIDR}      {'█' * 40}  ib0 100%\n\n" if rich else "\n\n", 1
+        )
 
     @pytest.mark.parametrize("where", ["| true", ">&-", "2>&-", ">/dev/full"])
     def test_an_answer_that_goes_nowhere(self, command: list[str], where: str) -> None:
         """A reader who goes away is not a failure, and there is no complaint; a full disk is one."""
         fine = shlex.join(command).replace(CIDR, "10.0.0.0/24")
         done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
-        problem = "hostrouting: the answer could not be written: No space left on device\n" if "full" in where else ""
+        problem = (
+            "hostrouting: the answer could not be written: No space left on device\n"
+            if "full" in where
+            else ""
+        )
         assert (done.returncode, done.stderr) == (bool(problem), problem)
 
     def test_a_snapshot_that_nothing_takes(self, command: list[str]) -> None:
-        """A check has its exit code; a snapshot is only what is written, so a closed output is a mistake."""
+        """A check has its exit code; a snapshot is only what is written, so a closed output is a
+        mistake.
+        """
         done = completed(["bash", "-c", f"{shlex.join(command[:3])} snapshot >&-"])
         assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
 
@@ -472,13 +620,19 @@ class TestAsAProgram:
         """Argcomplete completes commands and options."""
         pytest.importorskip("argcomplete")
         environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words")}
-        environment |= {"COMP_LINE": "hostrouting check --sn", "COMP_POINT": "22", "_ARGCOMPLETE_IFS": "\n"}
+        environment |= {
+            "COMP_LINE": "hostrouting check --sn",
+            "COMP_POINT": "22",
+            "_ARGCOMPLETE_IFS": "\n",
+        }
         completed([sys.executable, "-m", "hostrouting"], env={**os.environ, **environment})
         assert (tmp_path / "words").read_text().split() == ["--snapshot", "--snapshots"]
 
 
 def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
-    """While apply waits for the lock, another run installs STRICT: that is refused as if it had been there before."""
+    """While apply waits for the lock, another run installs STRICT: that is refused as if it had
+    been there before.
+    """
     host, typed = FakeHost(kernel=plain_vm()), ("apply", "--config", "-")
     warn = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}).encode()
     strict = warn.replace(b"WARN", b"STRICT")
@@ -491,18 +645,31 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
 
 
 def test_a_refused_file_gates_nothing() -> None:
-    """After a refusal, the answer is about the units that wait for the gate, and not about those of the file."""
+    """After a refusal, the answer is about the units that wait for the gate, and not about those of
+    the file.
+    """
     host = FakeHost(kernel=h200())
     gated = {"routeOverlap": {"expectedCidrs": [CIDR]}, "gate": {"units": ["kubelet.service"]}}
     assert say("apply", "--config", "-", host=host, stdin=json.dumps(gated).encode()).code == 0
     said = say(
-        "apply", "--config", "-", "--json", host=host, stdin=b'{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}'
+        "apply",
+        "--config",
+        "-",
+        "--json",
+        host=host,
+        stdin=b'{"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"]}}',
     )
-    assert (said.code, said.json["failures"][0]["error"], said.json["findings"]) == (2, "ConfigError", [])
+    assert (said.code, said.json["failures"][0]["error"], said.json["findings"]) == (
+        2,
+        "ConfigError",
+        [],
+    )
 
 
 def test_status_says_what_it_can() -> None:
-    """Somebody who may not list nftables still learns what escapes, and what is not known; alone, that is exit code 3."""
+    """Somebody who may not list nftables still learns what escapes, and what is not known; alone,
+    that is exit code 3.
+    """
     host, allowed = FakeHost(kernel=h200()), {"expectedCidrs": [CIDR], "allowedDevs": ["ib*"]}
     refusal = HostError("nft could not list the table", what="nft", kind="not-permitted")
     for check, code, verdict in (({"expectedCidrs": [CIDR]}, 1, "OVERLAP"), (allowed, 3, "OK")):
@@ -517,7 +684,9 @@ def test_status_says_what_it_can() -> None:
 
 @pytest.mark.parametrize("cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []])
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
-    """Also the marker of a check that is not made any more; one that the next check writes again is not named."""
+    """Also the marker of a check that is not made any more; one that the next check writes again is
+    not named.
+    """
     host = FakeHost(kernel=plain_vm())
     installed = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}, "manageForeign": "keep"}
     wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
@@ -533,7 +702,9 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
 
 
 def test_what_apply_would_not_mend() -> None:
-    """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would fail, and names UNSAFE."""
+    """If nothing escapes, a repair keeps what is in conflict; status proposes no apply that would
+    fail, and names UNSAFE.
+    """
     host, kernel = FakeHost(kernel=plain_vm()), plain_vm()
     routes = {"staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}}
     text = json.dumps(routes | {"routeOverlap": {"expectedCidrs": ["172.16.0.0/17"]}}).encode()
@@ -541,6 +712,8 @@ def test_what_apply_would_not_mend() -> None:
     kernel.ip_route("add", Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.7", protocol=4))
     host.files.modes[HostLayout.gate_path], held = 0o600, FakeHost(kernel=kernel, files=host.files)
     assert say("repair", host=held).json["staticRoutes"] == routes["staticRoutes"]
-    kernel.add_rule(Rule(family=4, priority=10, action="prohibit", dst=Prefix.parse("172.16.3.0/24")))
+    kernel.add_rule(
+        Rule(family=4, priority=10, action="prohibit", dst=Prefix.parse("172.16.3.0/24"))
+    )
     said = say("status", host=held)
     assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)

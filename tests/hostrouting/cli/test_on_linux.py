@@ -1,4 +1,6 @@
-"""The command line as a process on a machine with the real kernel: from nothing to the proof, and bad days."""
+"""The command line as a process on a machine with the real kernel: from nothing to the proof, and
+bad days.
+"""
 
 import json
 import os
@@ -43,14 +45,24 @@ def repaired(tmp_path: Path) -> str:
     routes = [{"destination": half} for half in ("172.16.0.0/17", "172.16.128.0/17")]
     config = {"staticRoutes": {"enabled": True, "routes": routes}}
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({**config, "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}}))
+    path.write_text(
+        json.dumps({**config, "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}})
+    )
     return str(path)
 
 
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
-    """check, plan, apply, plan, check, status, remove: each exits by what is so, and nothing is left at the end."""
+    """check, plan, apply, plan, check, status, remove: each exits by what is so, and nothing is
+    left at the end.
+    """
     before, files = machine.routes(4), machine.shell("find /etc -type f")
-    commands = ("check --config", "plan --config", "apply --config", "plan --config", "check --config")
+    commands = (
+        "check --config",
+        "plan --config",
+        "apply --config",
+        "plan --config",
+        "check --config",
+    )
     codes = [machine.hostrouting(*words.split(), repaired).returncode for words in commands]
     assert codes == [1, 1, 0, 0, 0]
     assert_right_without_systemd(machine)
@@ -58,11 +70,19 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
     machine.shell("chmod 777 /etc/hostrouting && chown 4242 /etc/hostrouting/gate.d")
-    assert machine.hostrouting("status").stdout.count("FILE: users other than root can write to /etc/hostrouting") == 2
+    assert (
+        machine.hostrouting("status").stdout.count(
+            "FILE: users other than root can write to /etc/hostrouting"
+        )
+        == 2
+    )
     assert machine.hostrouting("apply", "--config", repaired).returncode == 1
     assert machine.hostrouting("remove").returncode == 0
     assert machine.routes(4) == before
-    assert sorted(machine.shell("find /run -type f").split()) == ["/run/hostrouting/lock", "/run/hostrouting/turn"]
+    assert sorted(machine.shell("find /run -type f").split()) == [
+        "/run/hostrouting/lock",
+        "/run/hostrouting/turn",
+    ]
     folders, units = machine.shell("find /etc -type d").split(), HostLayout().unit_directory
     assert not {"/etc/hostrouting", f"{units}/systemd-nspawn@.service.d"} & {*folders}
     assert units in folders, "it belongs to another package"
@@ -71,9 +91,13 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 
 @pytest.mark.parametrize("asking", [f"check {CIDR}", "check --config CONFIG"])
 def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str) -> None:
-    """What check prints can be typed as it is: the commands for now, and the pipeline, which keeps the configuration."""
+    """What check prints can be typed as it is: the commands for now, and the pipeline, which keeps
+    the configuration.
+    """
     intended = ["fwmark 0x7"]
-    config = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}}
+    config = {
+        "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(tmp_path / "config.json"))}'
     lines = machine.shell(f"{typed}; test $? = 1").splitlines()
@@ -82,7 +106,9 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
     assert machine.hostrouting("check", CIDR).returncode == 0
     machine.shell(pipeline.replace("hostrouting ", '"$PYTHON" -m hostrouting '))
     assert_right_without_systemd(machine)
-    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))["hostRouting"]["routeOverlap"]
+    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))["hostRouting"][
+        "routeOverlap"
+    ]
     assert installed.get("intendedRules", []) == (intended if "CONFIG" in asking else [])
 
 
@@ -90,7 +116,12 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
     machine.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
-    looking = {f"check {CIDR}": 1, "explain 172.16.5.9": 0, f"repair {CIDR}": 0, f"plan --config {repaired}": 1}
+    looking = {
+        f"check {CIDR}": 1,
+        "explain 172.16.5.9": 0,
+        f"repair {CIDR}": 0,
+        f"plan --config {repaired}": 1,
+    }
     for words, code in {**looking, "status": 0, "snapshot": 0}.items():
         assert machine.hostrouting(*words.split(), before=AS_ANYONE).returncode == code, words
     said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
@@ -98,7 +129,9 @@ def test_not_root(machine: Machine, repaired: str) -> None:
 
 
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
-    """A run whose terminal is closed stops with nothing half done, even without a place for its message."""
+    """A run whose terminal is closed stops with nothing half done, even without a place for its
+    message.
+    """
     machine.shell("mkdir -p /run/hostrouting")
     hold = ["flock", "/run/hostrouting/lock", "sh", "-c", "echo held; exec sleep 200"]
     ours, theirs = pty.openpty()
@@ -116,7 +149,9 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
     with running(*machine.enter, *hold, seconds=300) as (_, output):
         assert output.readline() == "held\n"
         command = machine.command("apply", "--config", repaired)
-        run = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+        run = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
         os.close(theirs)
         try:
             wait_for("apply to wait for the lock", is_waiting)

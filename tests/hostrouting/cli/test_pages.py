@@ -1,4 +1,5 @@
-"""What each command prints in each case: its page, its document and its exit code, as __snapshots__ has them.
+"""What each command prints in each case: its page, its document and its exit code, as __snapshots__
+has them.
 
 To write them anew, after a look at the difference: pytest --snapshot-update.
 """
@@ -25,10 +26,16 @@ from tests.support.topologies import marked_vm, refusing
 CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
 
 
-def config(*routes: str, mode: str = "STRICT", cidrs: tuple[str, ...] = (CIDR,), **more: object) -> dict[str, object]:
+def config(
+    *routes: str, mode: str = "STRICT", cidrs: tuple[str, ...] = (CIDR,), **more: object
+) -> dict[str, object]:
     """A configuration with these static routes and CIDRs."""
     static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
-    return {"staticRoutes": static, "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode}, **more}
+    return {
+        "staticRoutes": static,
+        "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode},
+        **more,
+    }
 
 
 REPAIRED, HELD = config(*HALVES), Route.to(HALVES[0], dev="ib3", protocol=4)
@@ -59,7 +66,9 @@ def of(
 def applied(
     settings: dict[str, object] = REPAIRED, change: Callable[[FakeHost], object] = lambda _: None
 ) -> Callable[[], FakeHost]:
-    """An H200 node on which this configuration is applied, and on which something has changed since."""
+    """An H200 node on which this configuration is applied, and on which something has changed
+    since.
+    """
 
     def make() -> FakeHost:
         host = FakeHost(kernel=h200())
@@ -74,10 +83,14 @@ def second_default(kernel: FakeKernel) -> None:
     """A second card has a default route that is equal to the first."""
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_address("eth1", "10.1.0.4/24")
-    kernel.ip_route("append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=100))
+    kernel.ip_route(
+        "append", Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", protocol=16, metric=100)
+    )
 
 
-NAMED: dict[str, object] = {"routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}}
+NAMED: dict[str, object] = {
+    "routeOverlap": {"expectedCidrs": ["10.96.0.0/12"], "expectedDevs": ["eth0"]}
+}
 
 
 def taken(host: FakeHost) -> None:
@@ -116,7 +129,11 @@ def with_kubelet_and_ours(host: FakeHost) -> None:
 
 def without_default(host: FakeHost) -> None:
     """The default route is lost, and our routes with it."""
-    lost = [route for route in host.kernel.snapshot().routes if not route.prefix.length or route.protocol == OURS]
+    lost = [
+        route
+        for route in host.kernel.snapshot().routes
+        if not route.prefix.length or route.protocol == OURS
+    ]
     for route in lost:
         host.kernel.ip_route("delete", route)
 
@@ -139,12 +156,18 @@ ABSENT, HOLDING = (
 PARTLY = applied(config("10.9.0.0/16", HALVES[0], mode="WARN"))
 AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
-PLAN, APPLY, CLEAN = "plan --config FILE", "apply --config FILE --wait 0", "clean azure-vnet --config FILE"
+PLAN, APPLY, CLEAN = (
+    "plan --config FILE",
+    "apply --config FILE --wait 0",
+    "clean azure-vnet --config FILE",
+)
 ROUTES_UNIT, REFUSED = LAYOUT.unit_path(LAYOUT.routes_unit), "Operation not permitted"
 GARBLED, OPENED = written(LAYOUT.config_path, "{"), written(LAYOUT.opening_path, "ticket 4711\n")
 FOREIGN = written("/etc/hostrouting/gate.d/40-licence.sh", "exit 0\n")
 
-CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], FakeHost], dict[str, object]]] = {
+CASES: dict[
+    str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], FakeHost], dict[str, object]]
+] = {
     "check: ok": (f"check {CIDR}", of(plain_vm)),
     "check: ok, by pods' devices": ("check 10.244.0.0/24", of(cni_node)),
     "check: overlap": (f"check {CIDR}", of(h200)),
@@ -152,18 +175,38 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
     "check: no default route": (f"check {CIDR} fd00::/48", of(FakeKernel)),
-    "check: a device that is not there": ("check --config FILE", of(h200), {"routeOverlap": ABSENT}),
-    "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
+    "check: a device that is not there": (
+        "check --config FILE",
+        of(h200),
+        {"routeOverlap": ABSENT},
+    ),
+    "check: a bad configuration": (
+        "check --config FILE",
+        of(h200),
+        {"routeOverlap": {"mode": 1, "modes": 2}},
+    ),
     "check: a broken installation": ("check 172.16.0.0/16", applied(change=GARBLED)),
     "check: an overlap where hostrouting is installed": ("check", applied(config(mode="WARN"))),
-    "check: a file that takes protection away": ("check --config FILE", applied(config()), config(mode="WARN")),
+    "check: a file that takes protection away": (
+        "check --config FILE",
+        applied(config()),
+        config(mode="WARN"),
+    ),
     "check: kubelet is not gated": ("check", applied(change=with_kubelet)),
-    "check: kubelet is not gated by a new file": ("check --config FILE", fresh_with_kubelet, REPAIRED),
+    "check: kubelet is not gated by a new file": (
+        "check --config FILE",
+        fresh_with_kubelet,
+        REPAIRED,
+    ),
     "check: a repair that is not in the configuration": ("check", applied(config(), with_ours)),
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
     "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
-    "explain: equal default routes": ("explain 10.96.0.1 --config FILE", of(plain_vm, second_default), NAMED),
+    "explain: equal default routes": (
+        "explain 10.96.0.1 --config FILE",
+        of(plain_vm, second_default),
+        NAMED,
+    ),
     "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
     "explain: refused": ("explain 172.16.0.9", of(refusing)),
     "explain: no route": ("explain 2001:db8::1", of(plain_vm)),
@@ -177,9 +220,15 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the installed configuration is kept": (f"repair {HALVES[1]}", PARTLY),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
-    "repair: commands where hostrouting is installed": ("repair --commands", applied(config(mode="WARN"))),
+    "repair: commands where hostrouting is installed": (
+        "repair --commands",
+        applied(config(mode="WARN")),
+    ),
     "repair: commands where nothing escapes": ("repair --commands", applied()),
-    "repair: commands that were typed before": ("repair --commands", applied(config(mode="WARN"), with_ours)),
+    "repair: commands that were typed before": (
+        "repair --commands",
+        applied(config(mode="WARN"), with_ours),
+    ),
     "repair: what was typed becomes permanent": ("repair", applied(config(mode="WARN"), with_ours)),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
     "plan: to do": (PLAN, of(h200), REPAIRED),
@@ -195,32 +244,63 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
         config(mode="WARN"),
     ),
     "plan: kubelet is not gated": (PLAN, applied(change=with_kubelet), REPAIRED),
-    "plan: kubelet is to be gated": (f"{PLAN} --gate kubelet.service", applied(change=with_kubelet), REPAIRED),
+    "plan: kubelet is to be gated": (
+        f"{PLAN} --gate kubelet.service",
+        applied(change=with_kubelet),
+        REPAIRED,
+    ),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
     "apply: an overlap is left, STRICT": (APPLY, of(h200), config()),
     "apply: an overlap is left, WARN": (APPLY, of(h200), config(mode="WARN")),
     "apply: a removal": (APPLY, applied(), config(*HALVES, mode="WARN")),
-    "apply: an allowed removal": (f"{APPLY} --allow-removal", applied(), config(*HALVES, mode="WARN")),
+    "apply: an allowed removal": (
+        f"{APPLY} --allow-removal",
+        applied(),
+        config(*HALVES, mode="WARN"),
+    ),
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), config()),
-    "apply: a program is missing": (APPLY, lambda: attrs.evolve(of(h200)(), missing=["nsenter"]), REPAIRED),
+    "apply: a program is missing": (
+        APPLY,
+        lambda: attrs.evolve(of(h200)(), missing=["nsenter"]),
+        REPAIRED,
+    ),
     "apply: kubelet is not gated": (APPLY, fresh_with_kubelet, REPAIRED),
-    "apply: kubelet is gated": (f"{APPLY} --gate kubelet.service --gate k3s.service", fresh_with_kubelet, REPAIRED),
+    "apply: kubelet is gated": (
+        f"{APPLY} --gate kubelet.service --gate k3s.service",
+        fresh_with_kubelet,
+        REPAIRED,
+    ),
     "apply: a unit that cannot be gated": (f"{APPLY} --gate kubelet", fresh_with_kubelet, REPAIRED),
     "status: nothing is installed": ("status", of(h200)),
     "status: as it should be": ("status", applied()),
     "status: routes are lost": ("status", applied(change=lose_routes)),
-    "status: a file is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.gate_path))),
-    "status: the configuration is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.config_path))),
+    "status: a file is lost": (
+        "status",
+        applied(change=lambda host: host.files.remove(LAYOUT.gate_path)),
+    ),
+    "status: the configuration is lost": (
+        "status",
+        applied(change=lambda host: host.files.remove(LAYOUT.config_path)),
+    ),
     "status: another release": ("status", applied(change=rewritten)),
-    "status: no systemd": ("status", applied(change=lambda host: setattr(host.manager, "running", False))),
+    "status: no systemd": (
+        "status",
+        applied(change=lambda host: setattr(host.manager, "running", False)),
+    ),
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "status: a conflict": ("status", applied(change=taken)),
-    "status: no default route": ("status", applied(config("9.0.0.0/8", cidrs=()), change=without_default)),
-    "status: a repair that is not in the configuration": ("status", applied(config(mode="WARN"), with_ours)),
+    "status: no default route": (
+        "status",
+        applied(config("9.0.0.0/8", cidrs=()), change=without_default),
+    ),
+    "status: a repair that is not in the configuration": (
+        "status",
+        applied(config(mode="WARN"), with_ours),
+    ),
     "status: kubelet is not gated": ("status", applied(change=with_kubelet)),
     "status: all of that": ("status", applied(config(), with_kubelet_and_ours)),
     "status: a file is lost, and an address escapes": (
@@ -230,13 +310,20 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
     "remove: somebody else's script": ("remove", applied(change=FOREIGN)),
-    "remove: a file stays": ("remove", applied(change=lambda host: host.files.broken.update({ROUTES_UNIT: REFUSED}))),
+    "remove: a file stays": (
+        "remove",
+        applied(change=lambda host: host.files.broken.update({ROUTES_UNIT: REFUSED})),
+    ),
     "render: done": ("render --config FILE --root IMAGE", of(h200), REPAIRED),
     "render: this host": ("render --config FILE --root /", of(h200), REPAIRED),
     "clean: stale": (CLEAN, azure.host, AZURE),
     "clean: deleted": (f"{CLEAN} --apply", azure.host, AZURE),
     "clean: nothing is stale": (CLEAN, azure.AzureHost, AZURE),
-    "clean: refused": (f"{CLEAN} --apply", lambda: azure.host(files=FakeFiles(dict(ACTIVE))), AZURE),
+    "clean: refused": (
+        f"{CLEAN} --apply",
+        lambda: azure.host(files=FakeFiles(dict(ACTIVE))),
+        AZURE,
+    ),
     "clean: no section": (CLEAN, azure.AzureHost, REPAIRED),
 }
 
@@ -254,10 +341,17 @@ def pages(name: str, folder: Path) -> str:
     image.mkdir()
     document = say(*typed, "--json", host=make())
     assert document.code == page.code
-    text = re.sub(r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+", r"\1 …", page.out)
+    text = re.sub(
+        r"(\n  (write|wrote|removed?|delete rule|conflict) [^\n]+)(\n  \2 [^\n]+)+",
+        r"\1 …",
+        page.out,
+    )
     if not name.startswith("check"):  # the rest of a check is what check shows
         text = re.sub(
-            r"(^|\n)(OVERLAP: [^\n]*\n)  .*(\n  hostrouting repair [^\n]*).*", r"\1\2…\3", text, flags=re.DOTALL
+            r"(^|\n)(OVERLAP: [^\n]*\n)  .*(\n  hostrouting repair [^\n]*).*",
+            r"\1\2…\3",
+            text,
+            flags=re.DOTALL,
         )
     if text.startswith("{"):
         assert json.loads(text) == document.json["config"]
@@ -269,10 +363,16 @@ def pages(name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))
-def test_pages_and_documents(command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
+def test_pages_and_documents(
+    command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page for an operator, a document for a program, and one exit code; on standard error only
+    remarks.
+    """
     monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
-    assert snapshot == "\n".join(pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:"))
+    assert snapshot == "\n".join(
+        pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:")
+    )
 
 
 def test_many_escapes() -> None:

@@ -1,8 +1,10 @@
-"""Every command that check, repair, status, plan and apply print is typed on the host that it was printed for.
+"""Every command that check, repair, status, plan and apply print is typed on the host that it was
+printed for.
 
-The hosts are machines with the real kernel and the real scripts: fresh, installed, guarded, half broken. After each
-command a gated unit starts and the guard makes a pass. Then what the page said is true: a repair still repairs, what
-was different is as installed, and no command has made the verdict worse.
+The hosts are machines with the real kernel and the real scripts: fresh, installed, guarded, half
+broken. After each command a gated unit starts and the guard makes a pass. Then what the page said
+is true: a repair still repairs, what was different is as installed, and no command has made the
+verdict worse.
 """
 
 import json
@@ -43,7 +45,9 @@ _COMMAND = re.compile(rf"(?:^  |: |, or )((?:{_PROGRAM})(?:(?!, or )[^;\n])*)", 
 def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
     """A configuration with these routes, as JSON."""
     static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
-    return json.dumps({"staticRoutes": static, "routeOverlap": {"expectedCidrs": [CIDR], "mode": mode}, **more})
+    return json.dumps(
+        {"staticRoutes": static, "routeOverlap": {"expectedCidrs": [CIDR], "mode": mode}, **more}
+    )
 
 
 def lay(machine: Machine, path: str, text: str) -> None:
@@ -65,7 +69,9 @@ def type_in(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
         command = re.sub(rf"\b{word}\b", meaning, command)
     program = 'hostrouting() { "$PYTHON" -m hostrouting "$@"; }'
     script = f"{program}\nset -eo pipefail\n{command}"
-    return machine.run("bash", "-c", script, PYTHON=sys.executable, PYTHONPATH=str(ROOT), LC_ALL="C.UTF-8")
+    return machine.run(
+        "bash", "-c", script, PYTHON=sys.executable, PYTHONPATH=str(ROOT), LC_ALL="C.UTF-8"
+    )
 
 
 def verdict(machine: Machine) -> int:
@@ -102,7 +108,9 @@ def lose_routes(machine: Machine) -> None:
 def with_kubelet(machine: Machine) -> None:
     """Kubelet is a service of this host, and enabled."""
     link = LAYOUT.enabled_path("kubelet.service")
-    machine.shell(f"mkdir -p {link.rpartition('/')[0]} && ln -s /lib/systemd/system/kubelet.service {link}")
+    machine.shell(
+        f"mkdir -p {link.rpartition('/')[0]} && ln -s /lib/systemd/system/kubelet.service {link}"
+    )
 
 
 def conflict(machine: Machine) -> None:
@@ -138,13 +146,17 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
     "WARN": installed(WARN),
     "WARN, and routes that are not configured": then(installed(WARN), with_ours),
     "STRICT": installed(STRICT),
-    "STRICT, and routes that are not configured, and kubelet": then(installed(STRICT), with_ours, with_kubelet),
+    "STRICT, and routes that are not configured, and kubelet": then(
+        installed(STRICT), with_ours, with_kubelet
+    ),
     "repaired, with kubelet": then(installed(REPAIRED), with_kubelet),
     "repaired, and the routes are lost": then(installed(REPAIRED), lose_routes),
     "guarded, and a half that is not configured": then(
         installed(settings(REPAIR[0], guard={"enabled": True})), lose_routes, with_ours
     ),
-    "broken: the gate is lost, and addresses escape": then(installed(STRICT), shell(f"rm {LAYOUT.gate_path}")),
+    "broken: the gate is lost, and addresses escape": then(
+        installed(STRICT), shell(f"rm {LAYOUT.gate_path}")
+    ),
     "broken: the gate is open, and addresses escape": then(
         installed(STRICT), shell(f"echo reason >{LAYOUT.opening_path}")
     ),
@@ -190,7 +202,9 @@ def printed(machine: Machine, words: str) -> Iterator[Printed]:
     """The commands that a page proposes; several `ip route` commands are one block."""
     worst = None
     if words.startswith("plan"):
-        check = json.loads(machine.hostrouting(*words.split(), "--json").stdout or "{}").get("check")
+        check = json.loads(machine.hostrouting(*words.split(), "--json").stdout or "{}").get(
+            "check"
+        )
         worst = RANKS[check["verdict"]] if check else None
     done = machine.hostrouting(*words.split())
     page = re.sub(r"(?<=[^:])\n  (?=ip route replace)", " && ", done.stdout)
@@ -199,7 +213,9 @@ def printed(machine: Machine, words: str) -> Iterator[Printed]:
 
 
 def start_and_guard(machine: Machine) -> bool:
-    """Let a gated unit start, and the guard make a pass, if there is a gate; whether the unit has started."""
+    """Let a gated unit start, and the guard make a pass, if there is a gate; whether the unit has
+    started.
+    """
     if machine.run("test", "-e", LAYOUT.gate_path).returncode != 0:
         return True
     has_started = pass_gate(machine, UNIT)
@@ -208,7 +224,9 @@ def start_and_guard(machine: Machine) -> bool:
 
 
 def type_and_see(machine: Machine, proposal: Printed, usual: int) -> None:
-    """Type the command, and see whether the page was right; `usual` is the verdict if nothing is typed."""
+    """Type the command, and see whether the page was right; `usual` is the verdict if nothing is
+    typed.
+    """
     done = type_in(machine, proposal.command)
     told = f"{proposal}\n{done.stdout}{done.stderr}"
     assert done.returncode in ((0, 1) if proposal.is_question else (0,)), told
@@ -221,25 +239,36 @@ def type_and_see(machine: Machine, proposal: Printed, usual: int) -> None:
     assert start_and_guard(machine) or not proposal.is_repair, told
     assert verdict(machine) <= worst, told
     if proposal.page == "status" and "apply" in proposal.command:
-        assert machine.hostrouting("status").stdout.partition(":")[0] not in {"DIFFERENT", "GATE-SHUT"}, told
+        assert machine.hostrouting("status").stdout.partition(":")[0] not in {
+            "DIFFERENT",
+            "GATE-SHUT",
+        }, told
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_printed_can_be_typed(host: str) -> None:
-    """Each command works, makes nothing worse, and what it repairs is still repaired after a start and the guard."""
+    """Each command works, makes nothing worse, and what it repairs is still repaired after a start
+    and the guard.
+    """
     with made(host) as machine:
         proposals = [proposal for words in PAGES for proposal in printed(machine, words)]
-        for question in {proposal.command: proposal for proposal in proposals if proposal.is_question}.values():
+        for question in {
+            proposal.command: proposal for proposal in proposals if proposal.is_question
+        }.values():
             type_and_see(machine, question, 0)
         start_and_guard(machine)
         usual = verdict(machine)
     assert proposals
-    for proposal in {proposal.command: proposal for proposal in proposals if not proposal.is_question}.values():
+    for proposal in {
+        proposal.command: proposal for proposal in proposals if not proposal.is_question
+    }.values():
         with made(host) as machine:
             type_and_see(machine, proposal, usual)
 
 
-@pytest.mark.parametrize("host", ["fresh", "fresh, with kubelet", "STRICT", "repaired, and the routes are lost"])
+@pytest.mark.parametrize(
+    "host", ["fresh", "fresh, with kubelet", "STRICT", "repaired, and the routes are lost"]
+)
 def test_what_apply_prints_can_be_typed(host: str) -> None:
     """The same for what `apply` prints, about the host as it is then."""
     with made(host) as machine:

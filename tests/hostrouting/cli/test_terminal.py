@@ -1,4 +1,6 @@
-"""What only a terminal shows: the strip of a CIDR has the colour of the verdict on each address in it."""
+"""What only a terminal shows: the strip of a CIDR has the colour of the verdict on each address in
+it.
+"""
 
 import io
 import re
@@ -28,7 +30,12 @@ def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str
     """What a terminal shows for a check of these CIDRs."""
     shown = io.StringIO()
     console = Console(
-        file=shown, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True, _environ={}
+        file=shown,
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+        soft_wrap=True,
+        _environ={},
     )
     print_page(lines, check_snapshot(snapshot, config_of(*cidrs)), console)
     return shown.getvalue()
@@ -42,12 +49,17 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
     block = block_of(family)
     size = block.last - block.first + 1
     width = width_of(family)
-    alone = (config_of(str(Prefix(family, address, width))) for address in range(block.first, block.last + 1))
+    alone = (
+        config_of(str(Prefix(family, address, width)))
+        for address in range(block.first, block.last + 1)
+    )
     lost = [check_snapshot(snapshot, config).verdict == "overlap" for config in alone]
     shown = page_of(snapshot, str(block))
     cells = [code == RED for code, run in re.findall(r"\x1b\[(3[123])m(█+)", shown) for _ in run]
     count = len(cells)
-    wanted = [any(lost[cell * size // count : -(-(cell + 1) * size // count)]) for cell in range(count)]
+    wanted = [
+        any(lost[cell * size // count : -(-(cell + 1) * size // count)]) for cell in range(count)
+    ]
     assert cells == wanted
     assert count or not any(lost)
 

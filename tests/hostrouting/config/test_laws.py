@@ -19,19 +19,25 @@ NETWORKS = networks().map(str) | st.sampled_from(
 SCALARS = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.floats(), NETWORKS),
     st.text(st.characters(), max_size=20),  # includes lone surrogates, which JSON can express
-    st.sampled_from(["", "WARN", "strict", "10.0.0.1", "eth0", "eth0;reboot", "\u017ftrict", "\x1b[2J"]),
+    st.sampled_from(
+        ["", "WARN", "strict", "10.0.0.1", "eth0", "eth0;reboot", "\u017ftrict", "\x1b[2J"]
+    ),
 )
 ANYTHING = st.recursive(
     SCALARS,
     lambda parts: (
         st.lists(parts, max_size=4)
-        | st.dictionaries(st.sampled_from(["hostRouting", "routes"]) | st.text(max_size=5), parts, max_size=5)
+        | st.dictionaries(
+            st.sampled_from(["hostRouting", "routes"]) | st.text(max_size=5), parts, max_size=5
+        )
     ),
     max_leaves=12,
 )
 
 
-def places_in(document: Any, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], Any]]:
+def places_in(
+    document: Any, path: tuple[object, ...] = ()
+) -> Iterator[tuple[tuple[object, ...], Any]]:
     """The path of each value that has no parts, with the object or list that has it."""
     for key, part in document.items() if isinstance(document, dict) else enumerate(document):
         if part and isinstance(part, dict | list):
@@ -42,9 +48,13 @@ def places_in(document: Any, path: tuple[object, ...] = ()) -> Iterator[tuple[tu
 
 @st.composite
 def near_configs(draw: st.DrawFn) -> Any:
-    """The JSON of a configuration, alone or in an agent's file, in which some values are replaced by any other."""
+    """The JSON of a configuration, alone or in an agent's file, in which some values are replaced
+    by any other.
+    """
     document = draw(configs()).to_mapping()
-    for path, holder in draw(st.lists(st.sampled_from([*places_in(document), ((0,), [0])]), max_size=3)):
+    for path, holder in draw(
+        st.lists(st.sampled_from([*places_in(document), ((0,), [0])]), max_size=3)
+    ):
         holder[path[-1]] = draw(ANYTHING)
     return draw(st.sampled_from([document, {"hostRouting": document, "agent": {"name": "node-1"}}]))
 
@@ -68,13 +78,17 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
     """A configuration survives its own JSON, alone and inside an agent's larger file."""
     text = json.dumps(config.to_mapping())
     assert HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(text.encode()) == config
-    assert HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
+    assert (
+        HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
+    )
     assert config._replace() == config
     assert hash(HostRoutingConfig.from_json(text)) == hash(config)
 
 
 def test_every_field_is_drawn() -> None:
-    """The strategy draws several values of each field of each class, so that the laws here are about all of them."""
+    """The strategy draws several values of each field of each class, so that the laws here are
+    about all of them.
+    """
     seen: dict[tuple[type, str], set[str]] = {}
 
     @settings(max_examples=200, derandomize=True, database=None)
@@ -89,14 +103,18 @@ def test_every_field_is_drawn() -> None:
 
     look()
     classes = [
-        kind for kind in vars(sections).values() if isinstance(kind, type) and kind.__module__ == sections.__name__
+        kind
+        for kind in vars(sections).values()
+        if isinstance(kind, type) and kind.__module__ == sections.__name__
     ]
     fields = {(cls, name) for cls in classes for name in cls.__annotations__}
     assert {key for key, values in seen.items() if len(values) > 1} == fields
 
 
 @given(configs(), configs())
-def test_what_differs_is_written_otherwise(one: HostRoutingConfig, other: HostRoutingConfig) -> None:
+def test_what_differs_is_written_otherwise(
+    one: HostRoutingConfig, other: HostRoutingConfig
+) -> None:
     """Two configurations are equal exactly if their JSON is, and if their texts are."""
     assert (one == other) is (one.to_mapping() == other.to_mapping()) is (repr(one) == repr(other))
 
@@ -106,7 +124,9 @@ def test_what_differs_is_written_otherwise(one: HostRoutingConfig, other: HostRo
 
 @given(configs(), st.data())
 def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataObject) -> None:
-    """Whichever values are replaced by wrong ones, and wherever a key is misspelt, one reading names all of them."""
+    """Whichever values are replaced by wrong ones, and wherever a key is misspelt, one reading
+    names all of them.
+    """
     document = config.to_mapping()
     each = st.sampled_from([*places_in(document), (("manageForeign",), document)])
     places = data.draw(st.lists(each, min_size=1, max_size=9, unique_by=lambda place: place[0]))
@@ -120,17 +140,24 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
             text = path_of(key, text)
         expected.add(text)
     assert expected <= {
-        path for path, *_ in faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
+        path
+        for path, *_ in faults_of(lambda: HostRoutingConfig.from_mapping({"hostRouting": document}))
     }
 
 
-@given(st.fixed_dictionaries({"destination": SCALARS}, optional=dict.fromkeys(["gateway", "dev", "metric"], SCALARS)))
+@given(
+    st.fixed_dictionaries(
+        {"destination": SCALARS}, optional=dict.fromkeys(["gateway", "dev", "metric"], SCALARS)
+    )
+)
 def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
     """A constructor refuses what a file refuses, with the same message."""
     document = {"staticRoutes": {"enabled": True, "routes": [fields]}}
     from_file = faults_of(lambda: HostRoutingConfig.from_mapping(document))
     from_python = faults_of(lambda: StaticRoute(**fields))
-    assert sorted(from_file) == sorted((f"staticRoutes.routes[0].{path}", *rest) for path, *rest in from_python)
+    assert sorted(from_file) == sorted(
+        (f"staticRoutes.routes[0].{path}", *rest) for path, *rest in from_python
+    )
 
 
 # "a random document never raises anything but ConfigError"
@@ -138,7 +165,9 @@ def test_constructors_refuse_in_the_same_words(fields: dict[str, Any]) -> None:
 
 @given(ANYTHING | near_configs())
 def test_any_json_value(value: Any) -> None:
-    """Any JSON value is a configuration that survives its JSON, or has faults, the same ones as text and as a mapping."""
+    """Any JSON value is a configuration that survives its JSON, or has faults, the same ones as
+    text and as a mapping.
+    """
     text = json.dumps(value)
     faults = faults_of(lambda: HostRoutingConfig.from_json(text))
     assert faults == faults_of(lambda: HostRoutingConfig.from_mapping(value))

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies as st
 
-from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig, StaticRoute
+from hostrouting.config import (
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+)
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
 from tests.support.sections import expect, static
@@ -54,24 +60,42 @@ def test_the_json_of_the_original() -> None:
         {},
         {"hostRouting": {}},
         {"hostRouting": None, "gate": None, "kubelet": 1},
-        {"hostRouting": {"gate": None, "staticRoutes": None, "routeOverlap": {"mode": None, "expectedDevs": None}}},
+        {
+            "hostRouting": {
+                "gate": None,
+                "staticRoutes": None,
+                "routeOverlap": {"mode": None, "expectedDevs": None},
+            }
+        },
         {"kubelet": {"a": 1}, "nodeName": "a", "name": "b"},
         {"hostRouting": {}, "hostrouting": 5, "staticRoutes": 5},
     ],
 )
 def test_documents_that_ask_for_nothing(document: dict[str, object]) -> None:
-    """Null is as absent everywhere, an agent's file without our key is ignored, and so is what stands beside it."""
+    """Null is as absent everywhere, an agent's file without our key is ignored, and so is what
+    stands beside it.
+    """
     assert HostRoutingConfig.from_mapping(document) == HostRoutingConfig()
 
 
 def test_an_agents_file_where_ours_is_required() -> None:
-    """Whoever needs our settings refuses a file that has none, by its name; an empty object is the empty configuration."""
-    with pytest.raises(ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"):
+    """Whoever needs our settings refuses a file that has none, by its name; an empty object is the
+    empty configuration.
+    """
+    with pytest.raises(
+        ConfigError, match=f"has none of the keys {KEYS}; in an agent's larger file, put"
+    ):
         HostRoutingConfig.from_json('{"kubelet": {}}', required=True)
-    with pytest.raises(ConfigError, match=r"^guard is beside hostRouting, where it would be ignored; move it into"):
-        HostRoutingConfig.from_json('{"writtenBy": "x", "hostRouting": {}, "guard": {"enabled": true}}', required=True)
+    with pytest.raises(
+        ConfigError, match=r"^guard is beside hostRouting, where it would be ignored; move it into"
+    ):
+        HostRoutingConfig.from_json(
+            '{"writtenBy": "x", "hostRouting": {}, "guard": {"enabled": true}}', required=True
+        )
     with pytest.raises(ConfigError, match=r"^routeOverlap is beside hostRouting"):
-        HostRoutingConfig.from_json('{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}', required=True)
+        HostRoutingConfig.from_json(
+            '{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}', required=True
+        )
     assert HostRoutingConfig.from_json("{}", required=True) == HostRoutingConfig()
 
 
@@ -100,17 +124,30 @@ REFUSED = [row.split(" | ") for row in TABLE.strip().splitlines()]
 
 @pytest.mark.parametrize(("document", "fault"), REFUSED, ids=range(len(REFUSED)))
 def test_faults_of_documents(document: str, fault: str) -> None:
-    """The one fault has its path in the operator's file, the value, the rule, and a remedy if there is one."""
+    """The one fault has its path in the operator's file, the value, the rule, and a remedy if there
+    is one.
+    """
     (only,) = faults(document)
     assert only.startswith(fault)
 
 
 def test_rules_about_several_values_beside_other_faults() -> None:
     """A faulty value does not hide what is wrong with the others together."""
-    routes: list[object] = [{"destination": "fd00::/8", "gateway": "x"}, {"destination": "fd01::/16"}]
-    document = {"staticRoutes": {"routes": [*routes, {"destination": "fd01::/16", "metric": 1024}]}, "gaurd": 1}
+    routes: list[object] = [
+        {"destination": "fd00::/8", "gateway": "x"},
+        {"destination": "fd01::/16"},
+    ]
+    document = {
+        "staticRoutes": {"routes": [*routes, {"destination": "fd01::/16", "metric": 1024}]},
+        "gaurd": 1,
+    }
     assert [fault.split(": ")[0] for fault in faults(document)] == [
-        *("staticRoutes.routes[0].gateway", "staticRoutes.routes[2]", "staticRoutes.enabled", "gaurd")
+        *(
+            "staticRoutes.routes[0].gateway",
+            "staticRoutes.routes[2]",
+            "staticRoutes.enabled",
+            "gaurd",
+        )
     ]
 
 
@@ -121,7 +158,9 @@ def test_what_is_written() -> None:
 
 
 def test_defaults_do_not_change() -> None:
-    """config.json leaves them out: with another default, what is installed on hosts would ask for something else."""
+    """config.json leaves them out: with another default, what is installed on hosts would ask for
+    something else.
+    """
     sections = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
     assert [*map(str, (static("10.0.0.0/8"), *sections))] == [
         "10.0.0.0/8",
@@ -135,10 +174,14 @@ def test_defaults_do_not_change() -> None:
 
 
 def test_units_that_wait() -> None:
-    """Those of the section, sorted; else machines, if a step or a check of service networks is there to wait for."""
+    """Those of the section, sorted; else machines, if a step or a check of service networks is
+    there to wait for.
+    """
     gate = GateConfig(("kubelet.service", "a.service", "kubelet.service"))
     assert gated_units(HostRoutingConfig(gate=gate)) == ("a.service", "kubelet.service")
-    guarded = HostRoutingConfig(guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"]))
+    guarded = HostRoutingConfig(
+        guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"])
+    )
     assert gated_units(guarded) == ("systemd-nspawn@.service",)
     assert gated_units(HostRoutingConfig()) == ()
 
@@ -167,7 +210,9 @@ def test_repeated_keys() -> None:
     ids=lambda value: ascii(value)[:24],
 )
 def test_text_that_is_not_json(text: str | bytes, said: str) -> None:
-    """What is not JSON is refused with its place, and never quoted: an agent's file contains secrets."""
+    """What is not JSON is refused with its place, and never quoted: an agent's file contains
+    secrets.
+    """
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     assert str(caught.value).startswith(f"the configuration {said}")
@@ -189,7 +234,11 @@ def test_load(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "broken.json").write_text("{]")
     (tmp_path / "faulty.json").write_text('{"manageForeign": 2}')
     right = tmp_path / "right.json"
-    assert HostRoutingConfig.load(right) == HostRoutingConfig.load(str(right)) == HostRoutingConfig.from_mapping(ROUTES)
+    assert (
+        HostRoutingConfig.load(right)
+        == HostRoutingConfig.load(str(right))
+        == HostRoutingConfig.from_mapping(ROUTES)
+    )
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.load(str(tmp_path / name))
     assert str(caught.value).startswith(f"{tmp_path / name}{said}")
@@ -198,7 +247,9 @@ def test_load(tmp_path: Path, name: str, said: str) -> None:
 
 
 def test_constructors_take_what_json_has() -> None:
-    """A section may be given as its JSON object, and the paths of its faults start there; other names are refused."""
+    """A section may be given as its JSON object, and the paths of its faults start there; other
+    names are refused.
+    """
     make: Any = HostRoutingConfig
     config = make({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
     assert config.static_routes.routes == (static("10.0.0.0/8"),)
@@ -208,7 +259,10 @@ def test_constructors_take_what_json_has() -> None:
         config.guard.enabled = True
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
         make({"enabled": True, "routes": [{}]})
-    with pytest.raises(ConfigError, match=r"^staticRoutes\.routes: a Python StaticRoute is not a list; write \[...\]"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^staticRoutes\.routes: a Python StaticRoute is not a list; write \[...\]",
+    ):
         make({"enabled": True, "routes": static("10.0.0.0/8")})
     with pytest.raises(ConfigError, match=r"^manageForeign: true is not one of leave, keep"):
         config._replace(manage_foreign=True)
@@ -247,7 +301,11 @@ RIGHT: dict[str, Any] = {
         "intendedRules": ["fwmark 0x1"],
     },
     "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
-    "azureVnetCleanup": {"managed": ["10.0.0.0/8", "fd00::/32"], "protect": ["10.0.0.1"], "uplinks": ["eth0"]},
+    "azureVnetCleanup": {
+        "managed": ["10.0.0.0/8", "fd00::/32"],
+        "protect": ["10.0.0.1"],
+        "uplinks": ["eth0"],
+    },
     "guard": {},
     "gate": {"units": ["kubelet.service"]},
 }
@@ -293,7 +351,8 @@ azureVnetCleanup.managed[0] | is too wide for a network of pods | ["10.0.0.0/7",
 azureVnetCleanup.dryRun | is not true or false | [0]
 """
 ROWS: list[tuple[str, str, list[Any]]] = [
-    (key, rule, json.loads(values)) for key, rule, values in (row.split(" | ") for row in VALUES.strip().splitlines())
+    (key, rule, json.loads(values))
+    for key, rule, values in (row.split(" | ") for row in VALUES.strip().splitlines())
 ]
 ROWS += [
     ("staticRoutes.routes[0].dev", "is not a string of up to 255", ["e" * 256]),
@@ -308,7 +367,9 @@ ROWS += [
 def with_value(key: str, value: object) -> dict[str, Any]:
     """The right configuration with another value of this key."""
     document = copy.deepcopy(RIGHT)
-    *way, last = [int(step) if step.isdigit() else step for step in key.replace("[0]", ".0").split(".")]
+    *way, last = [
+        int(step) if step.isdigit() else step for step in key.replace("[0]", ".0").split(".")
+    ]
     place: Any = document
     for step in way:
         place = place[step]
@@ -318,7 +379,9 @@ def with_value(key: str, value: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("key", "rule", "values"), ROWS, ids=range(len(ROWS)))
 def test_refused(key: str, rule: str, values: list[Any]) -> None:
-    """A value that breaks its rule is the only fault, with its path, the value, the rule and perhaps a remedy."""
+    """A value that breaks its rule is the only fault, with its path, the value, the rule and
+    perhaps a remedy.
+    """
     HostRoutingConfig.from_mapping(RIGHT)
     for value in values:
         with pytest.raises(ConfigError) as caught:
@@ -358,7 +421,9 @@ def test_wider_than_mapped() -> None:
 @given(st.text(max_size=17) | st.text("eE0_.-\n/", max_size=17))
 @example("e" * 15)
 def test_dev_is_what_the_pattern_says(text: str) -> None:
-    """A device name is accepted exactly if the pattern of the specification matches it; empty means none."""
+    """A device name is accepted exactly if the pattern of the specification matches it; empty means
+    none.
+    """
     right = bool(re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", text)) and text not in {".", ".."}
     try:
         route = static("10.0.0.0/8", dev=text)
@@ -387,5 +452,7 @@ def test_link_local_gateway() -> None:
     """A gateway with a link-local address needs a device; any other does not."""
     for values in (("fd00::/8", "fe80::1", "eth0"), ("fd00::/8", IPv6Address("2001:db8::1"))):
         assert str(static(*values)).startswith(f"{values[0]} via {values[1]}")
-    with pytest.raises(ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'):
+    with pytest.raises(
+        ConfigError, match=r'^gateway: "fe80::1" is link-local, .*; add dev: the device'
+    ):
         static("fd00::/8", "fe80::1")

@@ -1,4 +1,6 @@
-"""The engine of one pass says what a naive scan says, for every address; and its cells are a partition."""
+"""The engine of one pass says what a naive scan says, for every address; and its cells are a
+partition.
+"""
 
 from ipaddress import ip_address
 
@@ -33,7 +35,9 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
 
 @given(nodes())
 def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
-    """A cell begins where a prefix begins or ends, and nowhere else, and each address has the ends of its cell."""
+    """A cell begins where a prefix begins or ends, and nowhere else, and each address has the ends
+    of its cell.
+    """
     family, snapshot = node
     fib, block = Fib(snapshot, family), block_of(family)
     cells = list(fib.cells(block.first, block.last))
@@ -41,7 +45,11 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     prefixes = [route.prefix for route in snapshot.routes if route.table in tables]
     prefixes += [rule.dst for rule in fib.rules if rule.dst is not None]
     borders = {border for prefix in prefixes for border in (prefix.first, prefix.last + 1)}
-    inside = (address for address in range(block.first, block.last + 1) if address in {block.first, *borders})
+    inside = (
+        address
+        for address in range(block.first, block.last + 1)
+        if address in {block.first, *borders}
+    )
     assert [cell.first for cell in cells] == [*inside]
     assert [cell.last for cell in cells] == [*(cell.first - 1 for cell in cells[1:]), block.last]
     for cell in cells:
@@ -51,7 +59,9 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
 
 @given(nodes())
 def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
-    """A packet that meets the conditions of some rules, and of no others, ends as the plain one or at a listed end."""
+    """A packet that meets the conditions of some rules, and of no others, ends as the plain one or
+    at a listed end.
+    """
     family, snapshot = node
     fib, block = Fib(snapshot, family), block_of(family)
     conditional = [rule for rule in fib.rules if rule.src or rule.fwmask or rule.iif or rule.others]
@@ -86,13 +96,17 @@ def test_further_routes() -> None:
     """An engine with further routes decides like that of the host with these routes, in any table."""
     host = plain_vm().snapshot()
     host = host._replace(rules=(*host.rules, Rule(family=4, priority=9, table=7)))
-    for more in ([Route.to("8.8.8.8/32", dev="eth1", table=table)] for table in (7, TABLE_MAIN, 99)):
+    for more in (
+        [Route.to("8.8.8.8/32", dev="eth1", table=table)] for table in (7, TABLE_MAIN, 99)
+    ):
         shared, fresh = Fib(host, 4).with_routes(more), Fib(host.with_routes(more), 4)
         assert [*shared.cells(0, 2**32 - 1)] == [*fresh.cells(0, 2**32 - 1)]
 
 
 def test_the_other_family() -> None:
-    """A family has its own engine: an address of the other one is refused, and so is one that was not read."""
+    """A family has its own engine: an address of the other one is refused, and so is one that was
+    not read.
+    """
     snapshot = plain_vm().snapshot(family=4)
     with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
         Fib(snapshot, 4).lookup(ip_address("::1"))

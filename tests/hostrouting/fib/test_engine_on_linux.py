@@ -1,4 +1,6 @@
-"""The engine against Linux, in private network namespaces: for every address, both name the same route or refusal."""
+"""The engine against Linux, in private network namespaces: for every address, both name the same
+route or refusal.
+"""
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
@@ -46,9 +48,14 @@ def routes(draw: st.DrawFn, family: int) -> str:
     kind = draw(st.sampled_from(["", "", "", "multicast", "anycast", "broadcast", *PATHLESS]))
     hop = f"dev {draw(st.sampled_from(DEVS))}"
     through = f"via {GATEWAY[family]} dev eth0"
-    several = " ".join(f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}"))
+    several = " ".join(
+        f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}")
+    )
     way = "" if kind in PATHLESS else draw(st.sampled_from([hop, hop, through, several]))
-    table, metric = draw(st.sampled_from(["main", "main", "100", "101"])), draw(st.sampled_from([0, 10, 100, 1024]))
+    table, metric = (
+        draw(st.sampled_from(["main", "main", "100", "101"])),
+        draw(st.sampled_from([0, 10, 100, 1024])),
+    )
     verb = draw(st.sampled_from(["add", "append"]))  # with `append`, several have one key
     return f"route {verb} {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
 
@@ -86,16 +93,27 @@ def rules(draw: st.DrawFn, family: int) -> str:
 
 
 @pytest.mark.parametrize("family", [4, 6])
-@settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.too_slow], print_blob=True, deadline=None)
+@settings(
+    max_examples=scaled(40),
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    deadline=None,
+)
 @given(data=st.data())
 def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> None:
     """For every address of the block, the plain decision is what Linux answers."""
-    lines = [*data.draw(st.lists(routes(family), max_size=8)), *data.draw(st.lists(rules(family), max_size=4))]
+    lines = [
+        *data.draw(st.lists(routes(family), max_size=8)),
+        *data.draw(st.lists(rules(family), max_size=4)),
+    ]
     default = f"route add default via {GATEWAY[family]} dev eth0 metric 1024"
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        # A rule that was ever added lets Linux look up table local before main; a snapshot cannot show that.
+        # A rule that was ever added lets Linux look up table local before main; a snapshot cannot
+        # show that.
         namespace.batch(HOST)
-        namespace.batch(["rule add priority 50000 lookup 200", default, *lines], force=True, family=family)
+        namespace.batch(
+            ["rule add priority 50000 lookup 200", default, *lines], force=True, family=family
+        )
         fib, block = Fib(backend.snapshot(), family), BLOCK[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
         answers = backend.lookup(addresses)
@@ -106,7 +124,9 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
 
 
 def agree(answer: Answer, decision: Decision) -> bool:
-    """Whether both are the same; a lookup that fails has one error for a rule's `unreachable` and for no route."""
+    """Whether both are the same; a lookup that fails has one error for a rule's `unreachable` and
+    for no route.
+    """
     if answer.route is None or decision.route is None:
         failed = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= failed

@@ -1,4 +1,6 @@
-"""hostrouting.fib.not_judged: what the engine does not look at makes a verdict undecided, and is named."""
+"""hostrouting.fib.not_judged: what the engine does not look at makes a verdict undecided, and is
+named.
+"""
 
 import pytest
 
@@ -26,15 +28,29 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
             GROUP._replace(invert=True, dst=ELSEWHERE),
             "hostrouting does not judge rule 50: not from all to 10.99.0.0/16 lookup main suppress_ifgroup 7",
         ),
-        (GOTO._replace(dst=INSIDE), "hostrouting does not judge rule 50: from all to 172.16.5.0/24 goto 100"),
-        (OBJECT, "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
+        (
+            GOTO._replace(dst=INSIDE),
+            "hostrouting does not judge rule 50: from all to 172.16.5.0/24 goto 100",
+        ),
+        (
+            OBJECT,
+            "hostrouting does not judge route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)",
+        ),
         (TOS._replace(tos=16), "(for packets with tos 0x10)"),
-        (TOS._replace(unread=("encap ip", "encap bpf")), "encap ip encap bpf (an encapsulation that may change "),
-        (TOS._replace(unread=("encap 99",)), "encap 99 (an encapsulation that may change the destination)"),
+        (
+            TOS._replace(unread=("encap ip", "encap bpf")),
+            "encap ip encap bpf (an encapsulation that may change ",
+        ),
+        (
+            TOS._replace(unread=("encap 99",)),
+            "encap 99 (an encapsulation that may change the destination)",
+        ),
     ],
 )
 def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
-    """The verdict on a CIDR that such a thing can change is undecided; routes and `to` selectors elsewhere do not matter."""
+    """The verdict on a CIDR that such a thing can change is undecided; routes and `to` selectors
+    elsewhere do not matter.
+    """
     snapshot = vm_with(rules=(thing,)) if isinstance(thing, Rule) else vm_with(thing)
     report = checked(snapshot)
     assert report.verdict == "undecided"
@@ -62,7 +78,8 @@ FIRST = Rule(family=6, priority=51, table=100)
 @pytest.mark.parametrize(
     ("things", "verdict"),
     [
-        # Linux passes over the other routes to the prefix of a route with a source, unless that is ::/0.
+        # Linux passes over the other routes to the prefix of a route with a source, unless that is
+        # ::/0.
         ([FIRST, FROM, *LOST], "undecided"),
         # If a packet is refused, Linux looks again, with the source that it would have.
         ([FIRST, FROM._replace(prefix=Prefix.parse("8000::/4")), *LOST], "undecided"),
@@ -73,16 +90,28 @@ FIRST = Rule(family=6, priority=51, table=100)
         ([FIRST, FROM._replace(table=254), *LOST], "overlap"),
         ([JUMP, FIRST, *LOST], "undecided"),
         ([JUMP._replace(priority=60), FIRST, *LOST], "overlap"),
-        ([FIRST._replace(suppress_ifgroup=7), FROM._replace(source=None, next_hops=(NextHop("ib0"),))], "undecided"),
+        (
+            [
+                FIRST._replace(suppress_ifgroup=7),
+                FROM._replace(source=None, next_hops=(NextHop("ib0"),)),
+            ],
+            "undecided",
+        ),
         ([FIRST._replace(suppress_ifgroup=7), *LOST], "overlap"),
     ],
 )
-def test_an_escape_that_may_not_exist_is_none(things: list[Rule | Route], verdict: str, pods: tuple[str, ...]) -> None:
-    """Where such a thing comes first, or hides what escapes, the verdict is undecided; elsewhere, an escape is one."""
+def test_an_escape_that_may_not_exist_is_none(
+    things: list[Rule | Route], verdict: str, pods: tuple[str, ...]
+) -> None:
+    """Where such a thing comes first, or hides what escapes, the verdict is undecided; elsewhere,
+    an escape is one.
+    """
     rules = [*default_rules(6), *(thing for thing in things if isinstance(thing, Rule))]
     routes = [UPLINK, *(thing for thing in things if isinstance(thing, Route))]
     snapshot = Snapshot(
-        links=tuple(Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"], start=2)),
+        links=tuple(
+            Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"], start=2)
+        ),
         addresses=(),
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
         routes=tuple(routes),

@@ -1,4 +1,6 @@
-"""hostrouting.fib.trace: the last rule of a trace is the one that decides, for every address of random nodes."""
+"""hostrouting.fib.trace: the last rule of a trace is the one that decides, for every address of
+random nodes.
+"""
 
 from hypothesis import given
 
@@ -13,7 +15,9 @@ from tests.support.nodes import block_of, nodes
 
 @given(nodes())
 def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> None:
-    """Rules come in their order, and only the last one decides, with the route of the engine's decision."""
+    """Rules come in their order, and only the last one decides, with the route of the engine's
+    decision.
+    """
     family, snapshot = node
     fib, block = Fib(snapshot, family), block_of(family)
     for number in range(block.first, block.last + 1):
@@ -30,7 +34,10 @@ def test_a_trace_ends_where_the_engine_decides(node: tuple[int, Snapshot]) -> No
 
 def test_a_trace_ends_at_what_is_not_judged() -> None:
     """A rule that does nothing is passed over; after a goto, nothing is known."""
-    rules = (Rule(family=4, priority=7, action="nop"), Rule(family=4, priority=8, action="goto", target=32766))
+    rules = (
+        Rule(family=4, priority=7, action="nop"),
+        Rule(family=4, priority=8, action="goto", target=32766),
+    )
     snapshot = plain_vm().snapshot()
     fib = Fib(snapshot._replace(rules=(*rules, *snapshot.rules)), 4)
     tried = [(each.rule.priority, each.result) for each in trace_rules(fib, ip_at(4, 1 << 31))]

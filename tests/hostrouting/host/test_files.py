@@ -1,4 +1,6 @@
-"""The edge of files: the fake is as the real one, an image is as Linux sees it, and a file is whole or not there."""
+"""The edge of files: the fake is as the real one, an image is as Linux sees it, and a file is whole
+or not there.
+"""
 
 import errno
 import os
@@ -29,7 +31,10 @@ FILES, LINKS = ("/a", "/d/x", "/d/y"), ("/l", "/d/m")
 PATHS = st.sampled_from([*FILES, *LINKS, "/d"])
 STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(
-        st.just("write"), PATHS, st.sampled_from(["", "text\r\n\n", "\u00e9"]), st.sampled_from([0o644, 0o755, 0o600])
+        st.just("write"),
+        PATHS,
+        st.sampled_from(["", "text\r\n\n", "\u00e9"]),
+        st.sampled_from([0o644, 0o755, 0o600]),
     ),
     st.tuples(
         st.just("link"),
@@ -42,10 +47,14 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 
 
 def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: str = "") -> str:
-    """What a step returns, or the sentence of its error; all paths are below a folder of these files."""
+    """What a step returns, or the sentence of its error; all paths are below a folder of these
+    files.
+    """
     first = [below + text if verb == "link" and text != "/dev/null" else text for text in more[:1]]
     try:
-        value = getattr(files, verb)(below + path, *first, **dict(zip(["mode"], more[1:], strict=False)))
+        value = getattr(files, verb)(
+            below + path, *first, **dict(zip(["mode"], more[1:], strict=False))
+        )
     except HostError as error:
         value = str(error)
     return repr(value).replace(root, "")
@@ -53,10 +62,15 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 
 @given(st.lists(STEPS, max_size=12))
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
-    """Whatever is done, each step returns the same, or raises an error with the same sentence, also below the root "/"."""
+    """Whatever is done, each step returns the same, or raises an error with the same sentence, also
+    below the root "/".
+    """
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as folder:
         fake, image, here = FakeFiles(), LocalFiles(root), LocalFiles()
-        for step in [("write", "/d/kept", "", 0o644), *steps]:  # the fake has folders while something is in them
+        for step in [
+            ("write", "/d/kept", "", 0o644),
+            *steps,
+        ]:  # the fake has folders while something is in them
             expected = outcome(fake, "-", *step)
             assert outcome(image, root, *step) == expected, step
             assert outcome(here, folder, *step, below=folder) == expected, step
@@ -75,7 +89,9 @@ TREES = st.dictionaries(
 
 
 def grow(root: Path, tree: dict[str, str | None]) -> None:
-    """Make the tree; of two that need one place, the first has it. Nothing is made behind a link, which may lead out."""
+    """Make the tree; of two that need one place, the first has it. Nothing is made behind a link,
+    which may lead out.
+    """
     for path, target in tree.items():
         place = root / path
         if any(folder.is_symlink() for folder in place.parents if root in folder.parents):
@@ -113,9 +129,11 @@ def linux_reads(root: str, path: str) -> str | None:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) -> None:
-    """Whatever links there are, what is read and written is what a process reads whose root the image is.
+    """Whatever links there are, what is read and written is what a process reads whose root the
+    image is.
 
-    Nothing outside the image is read, written or made. Kills: an absolute link or "../.." that leads out.
+    Nothing outside the image is read, written or made. Kills: an absolute link or "../.." that
+    leads out.
     """
     with tempfile.TemporaryDirectory() as folder:
         outside, root = Path(folder), f"{folder}/image"
@@ -126,8 +144,11 @@ def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) ->
             text = image.read(path)
         except HostError:
             text = None
-        # We forgive a way that leads through a file or nothing and back, as `a/../b` without an `a`.
-        assert text == seen or (seen is None and text is not None and Path(root, text).read_text() == text)
+        # We forgive a way that leads through a file or nothing and back, as `a/../b` without an
+        # `a`.
+        assert text == seen or (
+            seen is None and text is not None and Path(root, text).read_text() == text
+        )
         try:
             image.write(path, "new")
         except HostError:
@@ -139,7 +160,9 @@ def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) ->
 
 
 def test_an_image_behind_a_link(tmp_path: Path) -> None:
-    """The image may be where a link leads; by either name it is one image, and locked as one. A loop in it is named."""
+    """The image may be where a link leads; by either name it is one image, and locked as one. A
+    loop in it is named.
+    """
     (tmp_path / "image").mkdir()
     (tmp_path / "current").symlink_to("image")
     (tmp_path / "image" / "run").symlink_to("/run")
@@ -175,26 +198,37 @@ VERBS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("kind", ["fifo", "directory", "special file"])
 def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
-    """It is an error at once, because to open it may wait for ever; the error has the remedy, and the thing stays."""
+    """It is an error at once, because to open it may wait for ever; the error has the remedy, and
+    the thing stays.
+    """
     path = tmp_path / "it"
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "directory":
         path.mkdir()
     else:
-        os.mknod(path, stat.S_IFSOCK | 0o600)  # a socket that is bound there would need a short path
+        os.mknod(
+            path, stat.S_IFSOCK | 0o600
+        )  # a socket that is bound there would need a short path
     with pytest.raises(HostError) as caught:
         in_child(lambda: VERBS[verb](str(path)))
-    assert (str(caught.value), caught.value.target) == (f"cannot {verb} {path}: it is a {kind}; remove it", str(path))
+    assert (str(caught.value), caught.value.target) == (
+        f"cannot {verb} {path}: it is a {kind}; remove it",
+        str(path),
+    )
     if kind == "directory":
-        with pytest.raises(HostError, match=f"cannot remove {re.escape(str(path))}: it is a directory; remove it"):
+        with pytest.raises(
+            HostError, match=f"cannot remove {re.escape(str(path))}: it is a directory; remove it"
+        ):
             HERE.remove(str(path))
     else:
         assert HERE.remove(str(path)), "a marker can be written there again"
 
 
 def test_another_device(tmp_path: Path) -> None:
-    """A link to /dev/null is an empty file, as for systemd; no other device is opened, which might have an effect."""
+    """A link to /dev/null is an empty file, as for systemd; no other device is opened, which might
+    have an effect.
+    """
     for name in ("null", "zero"):
         (tmp_path / name).symlink_to(f"/dev/{name}")
     assert HERE.read(str(tmp_path / "null")) == ""
@@ -209,13 +243,17 @@ def test_a_fifo_on_the_way(tmp_path: Path) -> None:
     path = f"{folder}/file"
     assert (HERE.read(path), HERE.look(path), HERE.remove(path)) == (None, None, False)
     assert HERE.why_unwritable(str(folder)) == f"{folder} is not a directory; remove it"
-    with pytest.raises(HostError, match=rf"cannot write {re.escape(path)}: .*; a part of the path is not a folder"):
+    with pytest.raises(
+        HostError, match=rf"cannot write {re.escape(path)}: .*; a part of the path is not a folder"
+    ):
         HERE.write(path, "x")
 
 
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path) -> None:
-    """It differs from what is wanted, because its owner could change it at any time; it is replaced by one of ours."""
+    """It differs from what is wanted, because its owner could change it at any time; it is replaced
+    by one of ours.
+    """
     path, file = tmp_path / "script", File(str(tmp_path / "script"), "text")
     assert file.write(HERE)
     os.chown(path, 65534, 65534)
@@ -228,14 +266,18 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_mode(tmp_path: Path, umask: int) -> None:
-    """The mode is the one that was asked for, and folders are their owner's alone to write, whatever the umask."""
+    """The mode is the one that was asked for, and folders are their owner's alone to write,
+    whatever the umask.
+    """
     path = tmp_path / "one" / "two" / "script"
     before = os.umask(umask)
     try:
         HERE.write(str(path), "#!/bin/sh\n", mode=0o755)
     finally:
         os.umask(before)
-    assert {stat.S_IMODE(entry.stat().st_mode) for entry in (path, path.parent, path.parent.parent)} == {0o755}
+    assert {
+        stat.S_IMODE(entry.stat().st_mode) for entry in (path, path.parent, path.parent.parent)
+    } == {0o755}
 
 
 def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,14 +289,18 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(HostError, match=r"cannot write .*/file: No space left on device; free some space"):
+    with pytest.raises(
+        HostError, match=r"cannot write .*/file: No space left on device; free some space"
+    ):
         HERE.write(path, "new")
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_reader_meanwhile(tmp_path: Path) -> None:
-    """Whoever reads while a file is replaced sees one of its texts, whole. Kills: remove, then rename."""
+    """Whoever reads while a file is replaced sees one of its texts, whole. Kills: remove, then
+    rename.
+    """
     path, texts = str(tmp_path / "file"), ["old" * 9999, "new" * 9999]
     HERE.write(path, texts[1])
     with ThreadPoolExecutor(1) as pool:
@@ -264,7 +310,9 @@ def test_a_reader_meanwhile(tmp_path: Path) -> None:
 
 
 def test_two_checks_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes a marker has no lock: while one is written, another thread writes it, too. Kills: one name for both."""
+    """Whoever writes a marker has no lock: while one is written, another thread writes it, too.
+    Kills: one name for both.
+    """
     fsync, files, path = os.fsync, LocalFiles(str(tmp_path)), "/run/aks-flex-node/route-overlap.ok"
 
     def meanwhile(_descriptor: int) -> None:
@@ -279,10 +327,16 @@ def test_two_checks_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_a_killed_run_left(tmp_path: Path) -> None:
-    """The temporary file of a killed run, or an attacker's link, goes with the next write or with the file."""
+    """The temporary file of a killed run, or an attacker's link, goes with the next write or with
+    the file.
+    """
     path, left, victim = str(tmp_path / "file"), tmp_path / "file.new", tmp_path / "victim"
     victim.write_text("precious")
-    for step in (lambda: HERE.write(path, "x"), lambda: HERE.link(path, "/nowhere"), lambda: HERE.remove(path)):
+    for step in (
+        lambda: HERE.write(path, "x"),
+        lambda: HERE.link(path, "/nowhere"),
+        lambda: HERE.remove(path),
+    ):
         left.symlink_to(victim)
         step()
         assert not left.is_symlink()
@@ -292,7 +346,9 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After write, link and remove return, file and folder entry are on the disk."""
     flushed: list[bool] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode)))
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+    )
     path, link = str(tmp_path / "file"), str(tmp_path / "link")
     steps: list[tuple[Callable[[], object], list[bool]]] = [
         (lambda: HERE.write(path, "x"), [False, True]),
@@ -317,7 +373,9 @@ def test_a_folder_that_nobody_may_change(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_read_only_file_system(tmp_path: Path) -> None:
-    """It can be read and locked as an image; each change is refused with the remedy, which is known in advance."""
+    """It can be read and locked as an image; each change is refused with the remedy, which is known
+    in advance.
+    """
     code = f"""if True:
         from hostrouting.errors import HostError
         from hostrouting.host.files import LocalFiles
@@ -331,16 +389,23 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
                 print(error)
     """
     script = f'mount -t tmpfs none {tmp_path} && printf text >{tmp_path}/file && mount -o remount,ro {tmp_path} && "$@"'
-    done = completed(["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True)
+    done = completed(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True
+    )
     sentences = done.stdout.splitlines()
     assert len(sentences) == 5
-    assert all(line.endswith("Read-only file system; remount the file system writable") for line in sentences)
+    assert all(
+        line.endswith("Read-only file system; remount the file system writable")
+        for line in sentences
+    )
 
 
 @pytest.mark.linux
 @pytest.mark.parametrize("name", ["run/lock", ""])
 def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
-    """flock(1), as the gate uses it, and we exclude each other; only its owner can open the file of a lock."""
+    """flock(1), as the gate uses it, and we exclude each other; only its owner can open the file of
+    a lock.
+    """
     files, place = LocalFiles(str(tmp_path)), tmp_path / name
     for _ in range(2):
         release = files.try_lock(f"/{name}")
@@ -348,7 +413,10 @@ def test_a_lock_is_that_of_flock(tmp_path: Path, name: str) -> None:
         assert files.try_lock(f"/{name}") is None
         assert subprocess.run(["flock", "-n", place, "true"], check=False).returncode == 1
         release()
-        assert in_child(lambda: subprocess.run(["flock", "-n", place, "true"], check=False).returncode) == 0
+        assert (
+            in_child(lambda: subprocess.run(["flock", "-n", place, "true"], check=False).returncode)
+            == 0
+        )
         assert not name or stat.S_IMODE(place.stat().st_mode) == 0o600
         place.chmod(0o777)
 

@@ -17,7 +17,12 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         (UNIT, OURS, True, ""),
         (UNIT, "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n", False, ""),
         (UNIT, "[Unit]\nBefore=systemd-nspawn@.service\n", False, ""),
-        (UNIT, "[Service]\nExecStart=/bin/true\n", False, "was not written by hostrouting, .*: move the file away"),
+        (
+            UNIT,
+            "[Service]\nExecStart=/bin/true\n",
+            False,
+            "was not written by hostrouting, .*: move the file away",
+        ),
         (UNIT, "", False, "is masked: .*; systemctl unmask static-routes.service"),
         ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
         (SCRIPT, "anything", True, ""),
@@ -25,7 +30,9 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
     ],
 )
 def test_whose(path: str, text: str, ours: bool, refused: str) -> None:  # noqa: FBT001  parametrised
-    """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go original's are replaced."""
+    """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go
+    original's are replaced.
+    """
     files = FakeFiles({path: text}, {path: 0o600})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
@@ -46,7 +53,12 @@ def test_difference() -> None:
     for mode, text in ((0o755, ""), (0o644, "text\n"), (0o755, "other")):
         if text:
             files.modes[SCRIPT], files.texts[SCRIPT] = mode, text
-        answers = (script.differs(files), script.write(files), script.differs(files), script.write(files))
+        answers = (
+            script.differs(files),
+            script.write(files),
+            script.differs(files),
+            script.write(files),
+        )
         assert answers == (True, True, False, False)
     for target in ("", "/dev/null"):
         files.links |= {link.path: target} if target else {}

@@ -22,18 +22,27 @@ def context() -> phases.Context:
 
 
 def test_the_lock_is_held() -> None:
-    """It is held until the block ends, also by an error; whoever waits holds the turn alone, until its deadline."""
+    """It is held until the block ends, also by an error; whoever waits holds the turn alone, until
+    its deadline.
+    """
     host = FakeHost()
     with pytest.raises(ZeroDivisionError), host.locked(context()):
         _ = 1 / (host.files.locked != {LAYOUT.lock_path})
     assert host.files.locked == set()
     assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
-    with host.locked(context()), pytest.raises(phases.DeadlineExceeded), context().within(5) as ctx, host.locked(ctx):
+    with (
+        host.locked(context()),
+        pytest.raises(phases.DeadlineExceeded),
+        context().within(5) as ctx,
+        host.locked(ctx),
+    ):
         pytest.fail("two at once")
 
 
 def test_the_lock_of_an_image(tmp_path: Path) -> None:
-    """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an image."""
+    """Two runs on one image exclude each other, and leave nothing in it; a mistyped name is not an
+    image.
+    """
     first, second, waiting = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/"), context()
     with (
         first.locked(context()),
@@ -45,13 +54,18 @@ def test_the_lock_of_an_image(tmp_path: Path) -> None:
     with second.locked(context()):
         assert list(tmp_path.iterdir()) == []
     image = Host.offline(f"{tmp_path}/nowhere")
-    with pytest.raises(HostError, match="nowhere/: No such file or directory"), image.locked(context()):
+    with (
+        pytest.raises(HostError, match="nowhere/: No such file or directory"),
+        image.locked(context()),
+    ):
         pytest.fail("nothing is there")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_programs(tmp_path: Path) -> None:
-    """Those of an image are looked for in the image, and those of a host on this machine, wherever its files are."""
+    """Those of an image are looked for in the image, and those of a host on this machine, wherever
+    its files are.
+    """
     image = Host.offline(str(tmp_path))
     assert Host.local().has_program("sh")
     assert not Host.local().has_program("no-such-program")
@@ -62,7 +76,13 @@ def test_programs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["config_path", "gate_path", "ok_path", "networkd_path", "/etc/systemd/system/a.service.d/00-host-routing.conf"],
+    [
+        "config_path",
+        "gate_path",
+        "ok_path",
+        "networkd_path",
+        "/etc/systemd/system/a.service.d/00-host-routing.conf",
+    ],
 )
 def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
     """What a removal that was interrupted leaves is found: a script, a result or a drop-in alone."""
@@ -75,7 +95,9 @@ def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
 def test_a_folder_that_cannot_be_read_may_have_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the one who reads our files says why that is impossible."""
     host = FakeHost()
-    monkeypatch.setattr(FakeFiles, "names", mock.Mock(side_effect=HostError("cannot be read", what="file")))
+    monkeypatch.setattr(
+        FakeFiles, "names", mock.Mock(side_effect=HostError("cannot be read", what="file"))
+    )
     assert host.may_have_ours
 
 
@@ -83,5 +105,7 @@ def test_a_backend_is_a_function_that_connects() -> None:
     """A connected kernel is refused when the host is made, with what to write instead."""
     kernel: Any = FakeKernel()
     for kind in (Host, FakeHost):
-        with pytest.raises(TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"):
+        with pytest.raises(
+            TypeError, match="not a FakeKernel; for one that is connected: backend=lambda"
+        ):
             kind(backend=kernel)

@@ -12,13 +12,18 @@ RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
     ("texts", "servers"),
     [
         ({}, []),
-        ({PLAIN: "# by hand\nnameserver 10.0.0.2\nnameserver fe80::1%eth0\nsearch x\n"}, ["10.0.0.2", "fe80::1"]),
+        (
+            {PLAIN: "# by hand\nnameserver 10.0.0.2\nnameserver fe80::1%eth0\nsearch x\n"},
+            ["10.0.0.2", "fe80::1"],
+        ),
         ({PLAIN: "nameserver 127.0.0.53\n", RESOLVED: "nameserver\t9.9.9.9 \n"}, ["9.9.9.9"]),
         ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\n"}, []),
     ],
 )
 def test_files_with_name_servers(texts: dict[str, str], servers: list[str]) -> None:
-    """The servers that systemd-resolved asks count before its own address; what is no address is skipped."""
+    """The servers that systemd-resolved asks count before its own address; what is no address is
+    skipped.
+    """
     host = FakeHost()
     host.files.texts.update(texts)
     assert host.name_servers == tuple(map(as_ip, servers))

@@ -1,4 +1,6 @@
-"""The edge of the service manager: which commands are run, and how the answers of systemctl are read."""
+"""The edge of the service manager: which commands are run, and how the answers of systemctl are
+read.
+"""
 
 import signal
 
@@ -32,21 +34,28 @@ class Systemctl(Programs):
     ("journal", "words"),
     [
         *[
-            ({"sync": sync, "quiet": "eth0 is not there\n\ngiving up\n"}, "eth0 is not there | giving up")
+            (
+                {"sync": sync, "quiet": "eth0 is not there\n\ngiving up\n"},
+                "eth0 is not there | giving up",
+            )
             for sync in ("", Ended(1, "", "no"), TimeoutError())
         ],
         ({}, "Job failed"),  # there is no journal
     ],
 )
 def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
-    """The error has systemd's reason and the unit's own words from that run; the journal is synced before.
+    """The error has systemd's reason and the unit's own words from that run; the journal is synced
+    before.
 
     Nothing that is tied to the unit is touched, and a run that goes on is not joined.
     """
     run = Systemctl(restart=Ended(1, "", "Job failed"), show=FAILED, **journal)
     with pytest.raises(HostError) as caught:
         SystemdManager(run=run).start(UNIT, timeout=10)
-    assert str(caught.value) == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
+    assert (
+        str(caught.value)
+        == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
+    )
     assert caught.value.lines == tuple(words.split(" | "))
     assert run.commands[0] == STOP.replace("stop", "restart")
     assert "--sync" in run.commands[-2]
@@ -56,8 +65,16 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     ("answer", "kind", "reason"),
     [
         (TimeoutError(), HostError, r"systemctl did not restart x.service within 0\.5 s"),
-        (Ended(-signal.SIGTERM), HostError, r"could not restart x.service \(systemd: it was ended by signal 15"),
-        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),  # systemctl, which has a session of its own, did not get it
+        (
+            Ended(-signal.SIGTERM),
+            HostError,
+            r"could not restart x.service \(systemd: it was ended by signal 15",
+        ),
+        (
+            KeyboardInterrupt(),
+            KeyboardInterrupt,
+            "^$",
+        ),  # systemctl, which has a session of its own, did not get it
     ],
 )
 def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], reason: str) -> None:
@@ -69,7 +86,9 @@ def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], rea
 
 
 def test_stop() -> None:
-    """A missing unit is stopped; a stop that another start cancels is tried again, ten times at most."""
+    """A missing unit is stopped; a stop that another start cancels is tried again, ten times at
+    most.
+    """
     canceled = Ended(1, "", "Job for x.service canceled.")
     for answers, tries in ((Ended(5), 1), ([canceled, canceled, Ended(0)], 3)):
         run = Systemctl(stop=answers)
@@ -82,16 +101,18 @@ def test_stop() -> None:
 
 
 def test_show() -> None:
-    """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no unit."""
-    text = "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
+    """Each unit is a mapping of the requested properties; a pattern that matches nothing gives no
+    unit.
+    """
+    text = (
+        "Id=m@a.service\nExecCondition=one\nExecCondition=two\n\nId=m@b.service\nExecCondition=\n"
+    )
     run = Systemctl(show=[Ended(0, text), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
     )
-    options = (
-        "--no-ask-password --no-pager --job-mode=ignore-dependencies show --all --property Id,ExecCondition,Before"
-    )
+    options = "--no-ask-password --no-pager --job-mode=ignore-dependencies show --all --property Id,ExecCondition,Before"
     assert run.commands == [f"systemctl {options} -- m@*.service"]
     assert SystemdManager(run=run).show(("Id",), "none@*.service") == ()
 
@@ -100,7 +121,10 @@ def test_show() -> None:
     ("answer", "sentence"),
     [
         (Ended(1, "", "Failed to connect to bus"), "systemd does not answer; check that it runs"),
-        (FileNotFoundError(), "systemctl was not found; install the package systemd, or write into an image"),
+        (
+            FileNotFoundError(),
+            "systemctl was not found; install the package systemd, or write into an image",
+        ),
     ],
 )
 def test_no_answer(answer: Answer, sentence: str) -> None:

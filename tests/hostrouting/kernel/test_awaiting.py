@@ -28,7 +28,9 @@ def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:
 
 
 def test_nobody_waits() -> None:
-    """What is there needs no watch. Without a wait there is one attempt; what is missing is still named."""
+    """What is there needs no watch. Without a wait there is one attempt; what is missing is still
+    named.
+    """
     kernel, attempt = mock.Mock(wraps=plain_vm()), links_of(FakeKernel(), "eth0")
     assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
     with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
@@ -37,10 +39,15 @@ def test_nobody_waits() -> None:
 
 
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Each time that something else is missing, the log says what; the time of the failure is the deadline."""
+    """Each time that something else is missing, the log says what; the time of the failure is the
+    deadline.
+    """
     kernel, ctx = FakeKernel(), context()
     kernel.later(lambda: kernel.add_link("eth0"))
-    with caplog.at_level("INFO"), pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"):
+    with (
+        caplog.at_level("INFO"),
+        pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"),
+    ):
         await_result(ctx, kernel, links_of(kernel, "eth0", "eth1"), wait=12.5)
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
         "the device eth0",
@@ -64,7 +71,9 @@ def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_watch_with_a_clock_of_its_own() -> None:
-    """The seconds of a fake clock pass at once, also where the kernel's watch has another clock, and nobody polls."""
+    """The seconds of a fake clock pass at once, also where the kernel's watch has another clock,
+    and nobody polls.
+    """
     ctx, kernel = context(), mock.Mock(wraps=FakeKernel())
     kernel.watch.return_value = mock.MagicMock(wait=mock.Mock(return_value=False))
     kernel.watch.return_value.__enter__.return_value = kernel.watch.return_value
@@ -75,13 +84,18 @@ def test_a_watch_with_a_clock_of_its_own() -> None:
 
 
 def test_a_run_that_is_cancelled_or_ends() -> None:
-    """A cancelled run attempts nothing; a deadline ends the wait a little earlier, with what is missing."""
+    """A cancelled run attempts nothing; a deadline ends the wait a little earlier, with what is
+    missing.
+    """
     ctx, attempt = context(), links_of(FakeKernel(), "eth0")
     ctx.cancel()
     with pytest.raises(phases.Cancelled):
         await_result(ctx, FakeKernel(), attempt, wait=0)
     attempt.assert_not_called()
     clock = FakeClock()
-    with pytest.raises(NotReady, match="the device eth0"), phases.Context(clock=clock, observers=[]).within(12) as ctx:
+    with (
+        pytest.raises(NotReady, match="the device eth0"),
+        phases.Context(clock=clock, observers=[]).within(12) as ctx,
+    ):
         await_result(ctx, FakeKernel(), attempt, wait=30)
     assert clock.now() == pytest.approx(11.4)

@@ -23,7 +23,10 @@ HOST = [
     "link add br0 type bridge forward_delay 0",
     "link set port0 master br0",
     "link set br0 addrgenmode none up",
-    *(f"address add {interface} dev {dev}{' nodad' * (':' in interface)}" for dev, interface in ADDRESSES),
+    *(
+        f"address add {interface} dev {dev}{' nodad' * (':' in interface)}"
+        for dev, interface in ADDRESSES
+    ),
 ]
 
 
@@ -33,7 +36,9 @@ def contract_host() -> Iterator[None]:
     with private_namespace() as namespace, namespace.inside():
         namespace.batch(HOST)
         for family in (4, 6):
-            namespace.batch([rule_command(rule) for rule in RULES if rule.family == family], family=family)
+            namespace.batch(
+                [rule_command(rule) for rule in RULES if rule.family == family], family=family
+            )
         yield
 
 

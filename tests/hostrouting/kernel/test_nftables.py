@@ -47,7 +47,8 @@ def table(name: str = "first") -> str:
 
 
 def test_what_is_loaded_is_listed(nft: Nftables) -> None:
-    """A listing has the comments and no counts; the same text is listed alike, and another one differently.
+    """A listing has the comments and no counts; the same text is listed alike, and another one
+    differently.
 
     A table is deleted whether it exists or not, if the text adds it first; others stay.
     """
@@ -77,9 +78,13 @@ def test_one_transaction(nft: Nftables, fault: str) -> None:
 
 @pytest.mark.linux
 @pytest.mark.needs("root", "nft")
-@pytest.mark.parametrize("change", ["flush table ip6 first", "add table ip6 first { flags dormant; }"])
+@pytest.mark.parametrize(
+    "change", ["flush table ip6 first", "add table ip6 first { flags dormant; }"]
+)
 def test_a_change_of_another_program(change: str) -> None:
-    """A table that another program has emptied or put to sleep is listed differently, and still has its comment."""
+    """A table that another program has emptied or put to sleep is listed differently, and still has
+    its comment.
+    """
     with private_namespace() as namespace, namespace.inside():
         nft = NftProgram()
         nft.load(table())
@@ -91,7 +96,9 @@ def test_a_change_of_another_program(change: str) -> None:
 
 
 def test_what_is_run() -> None:
-    """Nothing but the requested table is listed; a text is passed on as it is, and a failure is raised."""
+    """Nothing but the requested table is listed; a text is passed on as it is, and a failure is
+    raised.
+    """
     programs = Programs(nft=[Ended(0), Ended(1, err="Error: strange\n")])
     nft = NftProgram(run=programs)
     nft.load("text\n")

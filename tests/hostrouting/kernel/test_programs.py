@@ -1,4 +1,6 @@
-"""Programs that are run: what comes back, what is left of one that is not waited for, and what this process may do."""
+"""Programs that are run: what comes back, what is left of one that is not waited for, and what this
+process may do.
+"""
 
 import os
 import signal
@@ -40,24 +42,43 @@ class TestRunProgram:
     """Real programs."""
 
     def test_what_it_says(self) -> None:
-        """The exit code and both outputs come back, and the text is its standard input; odd bytes are spelled out."""
-        done = run_program("sh", "-c", "cat; printf '\\377' >&2; exit 3", timeout=30, text="h\u00e4llo\n")
+        """The exit code and both outputs come back, and the text is its standard input; odd bytes
+        are spelled out.
+        """
+        done = run_program(
+            "sh", "-c", "cat; printf '\\377' >&2; exit 3", timeout=30, text="h\u00e4llo\n"
+        )
         assert done == Ended(3, "h\u00e4llo\n", "\\xff")
         assert run_program("sh", "-c", "kill -TERM $$", timeout=30).code == -signal.SIGTERM
 
     def test_its_environment(self) -> None:
-        """A program has exactly the environment that it is given, or else ours; its own PATH says where it is found."""
-        assert run_program("env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}).out.count("\n") == 2
+        """A program has exactly the environment that it is given, or else ours; its own PATH says
+        where it is found.
+        """
+        assert (
+            run_program(
+                "env", timeout=30, environment={"A": "1", "PATH": os.environ["PATH"]}
+            ).out.count("\n")
+            == 2
+        )
         with pytest.raises(FileNotFoundError):
             run_program("env", timeout=30, environment={"PATH": "/nowhere"})
 
     def test_too_late(self, tmp_path: Path) -> None:
-        """A program that has not ended in time is ended together with its children, and is not waited for."""
+        """A program that has not ended in time is ended together with its children, and is not
+        waited for.
+        """
         out = tmp_path / "pids"
 
         def has_begun() -> bool:
             with pytest.raises(TimeoutError, match=r"sh has not ended within 0\.3 s"):
-                run_program("sh", "-c", WITH_A_CHILD, timeout=0.3, environment={**os.environ, "OUT": str(out)})
+                run_program(
+                    "sh",
+                    "-c",
+                    WITH_A_CHILD,
+                    timeout=0.3,
+                    environment={**os.environ, "OUT": str(out)},
+                )
             return out.exists()
 
         wait_for("it to start its child within 0.3 s", has_begun)
@@ -75,7 +96,13 @@ class TestRunProgram:
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.3, 0.1)
             with pytest.raises(KeyboardInterrupt):
-                run_program("sh", "-c", WITH_A_CHILD, timeout=50, environment={**os.environ, "OUT": str(out)})
+                run_program(
+                    "sh",
+                    "-c",
+                    WITH_A_CHILD,
+                    timeout=50,
+                    environment={**os.environ, "OUT": str(out)},
+                )
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -87,21 +114,51 @@ class TestRunProgram:
 
 def tool(answer: Ended | OSError) -> Ended:
     """Run a tool that gives this answer."""
-    return run_tool("nft", "list", purpose="list it", what="nft", package="nftables", run=Programs(nft=answer))
+    return run_tool(
+        "nft", "list", purpose="list it", what="nft", package="nftables", run=Programs(nft=answer)
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (FileNotFoundError(2, "nft"), "missing", "the program nft was not found; install the package nftables$"),
+        (
+            FileNotFoundError(2, "nft"),
+            "missing",
+            "the program nft was not found; install the package nftables$",
+        ),
         (TimeoutError("late"), "timeout", "nft did not list it within 10 s; check that it answers"),
         (PermissionError(13, "Permission denied"), "not-permitted", "root"),
-        (OSError(8, "Exec format error"), "refused", r"nft could not list it \(nft: Exec format error\)$"),
-        (Ended(1, err="no: Operation not permitted\n\n"), "not-permitted", "list it; run it as root with CAP_NET"),
-        (Ended(4, err="generation id: Permission denied (you must be root)\n"), "not-permitted", "root"),
-        (Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"), "not-loaded", "load their module"),
-        (Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"), "not-loaded", "no such tables"),
-        (Ended(1, err="a b\n  ^^~~\nc\nc\n"), "refused", r"nft could not list it \(nft: a b \| c\)$"),
+        (
+            OSError(8, "Exec format error"),
+            "refused",
+            r"nft could not list it \(nft: Exec format error\)$",
+        ),
+        (
+            Ended(1, err="no: Operation not permitted\n\n"),
+            "not-permitted",
+            "list it; run it as root with CAP_NET",
+        ),
+        (
+            Ended(4, err="generation id: Permission denied (you must be root)\n"),
+            "not-permitted",
+            "root",
+        ),
+        (
+            Ended(255, err="The kernel doesn't support the ebtables 'nat' table.\n"),
+            "not-loaded",
+            "load their module",
+        ),
+        (
+            Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n"),
+            "not-loaded",
+            "no such tables",
+        ),
+        (
+            Ended(1, err="a b\n  ^^~~\nc\nc\n"),
+            "refused",
+            r"nft could not list it \(nft: a b \| c\)$",
+        ),
         (Ended(1, out="said elsewhere"), "refused", "said elsewhere"),
         (Ended(1), "refused", "exit code 1, without a message"),
         (Ended(-9), "refused", "it was ended by signal 9, without a message"),
@@ -116,7 +173,9 @@ def test_failures_of_a_tool(answer: Ended | OSError, kind: str, words: str) -> N
 
 
 def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool is found although PATH is a user's, as after `su`, and speaks English; the folders of PATH come first."""
+    """A tool is found although PATH is a user's, as after `su`, and speaks English; the folders of
+    PATH come first.
+    """
     monkeypatch.setenv("PATH", "/usr/local/bin")
     nft = Programs(nft=Ended(0, "text"))
     assert run_tool("nft", purpose="", what="nft", package="", run=nft).out == "text"
@@ -133,8 +192,11 @@ def test_the_environment_of_a_tool(monkeypatch: pytest.MonkeyPatch) -> None:
         *((unclear, True) for unclear in ("", "CapEff:\tx\n", None)),
     ],
 )
-def test_capability(status: str | None, *, may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CAP_NET_ADMIN is bit 12 of the effective capabilities; if they are not shown, the kernel decides later.
+def test_capability(
+    status: str | None, *, may: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CAP_NET_ADMIN is bit 12 of the effective capabilities; if they are not shown, the kernel
+    decides later.
 
     The error for a missing one has the remedy.
     """
@@ -153,4 +215,7 @@ def test_root_in_a_container() -> None:
     """Root may lack the capability."""
     code = "from hostrouting.kernel.programs import own_rights; print(own_rights())"
     drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
-    assert completed([*drop, sys.executable, "-c", code], check=True).stdout == f"{Rights(changes_network=False)}\n"
+    assert (
+        completed([*drop, sys.executable, "-c", code], check=True).stdout
+        == f"{Rights(changes_network=False)}\n"
+    )

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from hostrouting.model.prefix import Prefix, as_ip, extent, ip_at, is_reserved, prefixes_between, width_of
+from hostrouting.model.prefix import (
+    Prefix,
+    as_ip,
+    extent,
+    ip_at,
+    is_reserved,
+    prefixes_between,
+    width_of,
+)
 from hostrouting.testing.strategies import blocks, prefixes
 
 FAMILIES = st.sampled_from([4, 6])
@@ -17,7 +25,9 @@ ANYWHERE = FAMILIES.flatmap(lambda family: prefixes(Prefix(family, 0, 0)))
 
 @given(ANYWHERE)
 def test_text_and_back(prefix: Prefix) -> None:
-    """A prefix can be parsed from its own text and made from `ipaddress`, with the same bounds and halves."""
+    """A prefix can be parsed from its own text and made from `ipaddress`, with the same bounds and
+    halves.
+    """
     network = ip_network(str(prefix))
     assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
     assert prefix.to_network() == network
@@ -30,7 +40,9 @@ def test_text_and_back(prefix: Prefix) -> None:
         assert [half.to_network() for half in prefix.halves()] == list(network.subnets())
 
 
-@given(SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True))))
+@given(
+    SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True)))
+)
 def test_containment(pair: tuple[Prefix, Prefix]) -> None:
     """One prefix is in another exactly if its first and last addresses are."""
     outer, inner = pair
@@ -43,12 +55,15 @@ def test_fewest_blocks(family: int, one: int, other: int) -> None:
     """The blocks of a range are exactly its addresses, in order, and as few as `ipaddress` finds."""
     first, last = sorted([one, other])
     between = list(prefixes_between(family, first, last))
-    assert [number for block in between for number in range(block.first, block.last + 1)] == [*range(first, last + 1)]
+    assert [number for block in between for number in range(block.first, block.last + 1)] == [
+        *range(first, last + 1)
+    ]
     assert len(between) == len(list(summarize_address_range(IPv4Address(first), IPv4Address(last))))
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "text"), [(8, 8, "0.0.0.8"), (8, 15, "0.0.0.8/29"), (8, 14, "0.0.0.8\N{EN DASH}0.0.0.14")]
+    ("first", "last", "text"),
+    [(8, 8, "0.0.0.8"), (8, 15, "0.0.0.8/29"), (8, 14, "0.0.0.8\N{EN DASH}0.0.0.14")],
 )
 def test_extent(first: int, last: int, text: str) -> None:
     """A range is one address, one prefix, or both ends."""
@@ -62,12 +77,19 @@ INVALID = [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32
     ("make", "values", "why"),
     [
         *((Prefix, values, "not the first address") for values in INVALID),
-        *((Prefix.parse, [text], "host bits|does not appear") for text in ("10.0.0.1/8", "10.0.0.0/33", "ten", "")),
+        *(
+            (Prefix.parse, [text], "host bits|does not appear")
+            for text in ("10.0.0.1/8", "10.0.0.0/33", "ten", "")
+        ),
         *((make, ["fe80::1%eth0"], "'fe80::1%eth0' has a zone") for make in (as_ip, Prefix.parse)),
     ],
 )
-def test_no_other_prefix_exists(make: Callable[..., object], values: Sequence[Any], why: str) -> None:
-    """Host bits are refused, and so is a zone: it names a device, for which routes have a separate field."""
+def test_no_other_prefix_exists(
+    make: Callable[..., object], values: Sequence[Any], why: str
+) -> None:
+    """Host bits are refused, and so is a zone: it names a device, for which routes have a separate
+    field.
+    """
     with pytest.raises(ValueError, match=why):
         make(*values)
 
@@ -75,11 +97,19 @@ def test_no_other_prefix_exists(make: Callable[..., object], values: Sequence[An
 @pytest.mark.parametrize(
     ("blocks", "reserved"),
     [
-        ("0.0.0.1/32 0.0.0.0/9 127.0.0.1/32 224.0.0.0/4 255.255.255.255/32 ::/128 ::1/128 fe80::/10 ff02::1/128", True),
+        (
+            "0.0.0.1/32 0.0.0.0/9 127.0.0.1/32 224.0.0.0/4 255.255.255.255/32 ::/128 ::1/128 fe80::/10 ff02::1/128",
+            True,
+        ),
         ("::ffff:0.0.0.0/96 ff00::/8", True),
-        ("0.0.0.0/7 126.0.0.0/7 128.0.0.0/8 192.0.0.0/3 10.0.0.0/30 ::/126 fe00::/9 fec0::/10 fd00::/8", False),
+        (
+            "0.0.0.0/7 126.0.0.0/7 128.0.0.0/8 192.0.0.0/3 10.0.0.0/30 ::/126 fe00::/9 fec0::/10 fd00::/8",
+            False,
+        ),
     ],
 )
 def test_reserved(blocks: str, *, reserved: bool) -> None:
     """Whether each address of the block is of the host itself, a link's, multicast or reserved."""
-    assert {block for block in blocks.split() if is_reserved(Prefix.parse(block)) is not reserved} == set()
+    assert {
+        block for block in blocks.split() if is_reserved(Prefix.parse(block)) is not reserved
+    } == set()

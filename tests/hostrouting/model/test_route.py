@@ -23,14 +23,18 @@ ROUTES = {
     "default via 10.0.0.1 dev eth0 proto dhcp metric 100": Route.to(
         "0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16
     ),
-    "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to("172.16.0.0/16", dev="ib0", protocol=2),
+    "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to(
+        "172.16.0.0/16", dev="ib0", protocol=2
+    ),
     "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
         scope=254, expired=True
     ),
     "::1/128 proto unspec hoplimit 64 pref low": Route.to("::1")._replace(
         preference="low", expired=False, unread=("hoplimit 64",)
     ),
-    "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to("10.9.0.0/16", type="blackhole", table=100),
+    "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to(
+        "10.9.0.0/16", type="blackhole", table=100
+    ),
     "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting": Route.to(
         "10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213
     ),
@@ -46,14 +50,24 @@ def test_route(text: str, route: Route) -> None:
 
 
 def test_entries() -> None:
-    """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing between them."""
+    """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing
+    between them.
+    """
     entries = entries_of(ECMP._replace(nexthop_id=None))
-    assert [(entry.next_hops, entry.protocol) for entry in entries] == [((hop,), 77) for hop in ECMP.next_hops]
+    assert [(entry.next_hops, entry.protocol) for entry in entries] == [
+        ((hop,), 77) for hop in ECMP.next_hops
+    ]
     assert entries_of(ECMP) == (ECMP,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
     assert entries_of(ipv4) == as_listed([ipv4]) == (ipv4,)
-    (via, on_link), other = entries, entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9)
+    (via, on_link), other = (
+        entries,
+        entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9),
+    )
     assert as_listed([on_link]) == (on_link,)
-    assert as_listed([on_link, other]) == (on_link, other._replace(next_hops=(other.next_hops[0]._replace(weight=1),)))
+    assert as_listed([on_link, other]) == (
+        on_link,
+        other._replace(next_hops=(other.next_hops[0]._replace(weight=1),)),
+    )
     joined = via._replace(next_hops=(*via.next_hops, *other.next_hops))
     assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)

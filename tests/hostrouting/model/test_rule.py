@@ -21,7 +21,10 @@ MAIN = default_rules(4)[1]
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
         ({"iif": "lo"}, "iif lo"),
         ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
-        ({"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"}, "iif a oif ib0 dport 9 new 7"),
+        (
+            {"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"},
+            "iif a oif ib0 dport 9 new 7",
+        ),
         ({"others": (("dport", "9"), ("uidrange", "0-9"))}, "uidrange 0-9 dport 9"),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
@@ -36,7 +39,11 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
 
 def test_rules_of_linux() -> None:
     """Local, main and, in IPv4, default; each with the command that adds it."""
-    assert [(rule.priority, rule.table) for rule in default_rules(4)] == [(0, 255), (32766, 254), (32767, 253)]
+    assert [(rule.priority, rule.table) for rule in default_rules(4)] == [
+        (0, 255),
+        (32766, 254),
+        (32767, 253),
+    ]
     assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
     assert rule_command("add", MAIN) == "ip rule add pref 32766 lookup main"
     assert rule_command("add", default_rules(4)[2]) == "ip rule add pref 32767 lookup default"
@@ -48,9 +55,14 @@ def test_rules_of_linux() -> None:
 
 
 def test_tables_that_are_reached() -> None:
-    """Those that rules look up, and Linux's own; any, if a rule looks up that of a VRF, which has no number in the rule."""
+    """Those that rules look up, and Linux's own; any, if a rule looks up that of a VRF, which has
+    no number in the rule.
+    """
     of_vrf = Rule(family=4, priority=1000, l3mdev=True)
-    rules = (Rule(family=4, priority=5, table=7), Rule(family=4, priority=6, action="prohibit", table=8))
+    rules = (
+        Rule(family=4, priority=5, table=7),
+        Rule(family=4, priority=6, action="prohibit", table=8),
+    )
     assert reached_tables(rules) == frozenset({253, 254, 255, 7})
     assert reached_tables((*rules, of_vrf)) is None
     assert str(of_vrf) == "1000: from all lookup [l3mdev-table]"

@@ -1,4 +1,6 @@
-"""A snapshot survives JSON unchanged; what is not a snapshot is refused with every fault and its path."""
+"""A snapshot survives JSON unchanged; what is not a snapshot is refused with every fault and its
+path.
+"""
 
 import json
 from contextlib import suppress
@@ -22,8 +24,14 @@ EMPTY = json.loads(Snapshot((), (), (), ()).to_json())
 @given(st.sampled_from([4, 6]).flatmap(blocks).flatmap(snapshots))
 def test_there_and_back(snapshot: Snapshot) -> None:
     """from_json(to_json(x)) == x."""
-    assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
-    assert {"schema", "links", "addresses", "rules", "routes"} <= json.loads(snapshot.to_json()).keys()
+    assert (
+        Snapshot.from_json(snapshot.to_json())
+        == Snapshot.from_json(snapshot.to_json().encode())
+        == snapshot
+    )
+    assert {"schema", "links", "addresses", "rules", "routes"} <= json.loads(
+        snapshot.to_json()
+    ).keys()
     links = (Link("n" * 255, 1, master="m"), Link("\u00e9", 2))
     other = snapshot._replace(
         links=links, restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)
@@ -33,12 +41,16 @@ def test_there_and_back(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_half_a_host(family: int, tmp_path: Path) -> None:
-    """A snapshot of one family is refused: a plan would not delete our routes of the other, and say that all is done.
+    """A snapshot of one family is refused: a plan would not delete our routes of the other, and say
+    that all is done.
 
     Kills: what was not read is taken for empty.
     """
     (path := tmp_path / "node.json").write_text(Snapshot((), (), (), (), family=family).to_json())
-    with pytest.raises(ConfigError, match=rf"node.json: family: only IPv{family} was read; save one with: hostrouting"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"node.json: family: only IPv{family} was read; save one with: hostrouting",
+    ):
         Snapshot.load(path)
 
 
@@ -54,14 +66,19 @@ def test_half_a_host(family: int, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
-    """A field that is left out has the same value in every release, or a saved snapshot would mean another host."""
+    """A field that is left out has the same value in every release, or a saved snapshot would mean
+    another host.
+    """
     assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
 
 
 def test_the_network_of_an_address() -> None:
     """Its own, or that of its peer, as Linux routes it."""
     own = Address(as_ip("10.0.0.4"), 24, "eth0")
-    assert [str(own.network), str(own._replace(peer=as_ip("10.9.0.1")).network)] == ["10.0.0.0/24", "10.9.0.0/24"]
+    assert [str(own.network), str(own._replace(peer=as_ip("10.9.0.1")).network)] == [
+        "10.0.0.0/24",
+        "10.9.0.0/24",
+    ]
 
 
 def message_about(text: Any) -> str:
@@ -97,7 +114,9 @@ TABLE = r"""
 """
 
 
-@pytest.mark.parametrize(("members", "fault"), [row.split(" | ") for row in TABLE.strip().splitlines()])
+@pytest.mark.parametrize(
+    ("members", "fault"), [row.split(" | ") for row in TABLE.strip().splitlines()]
+)
 def test_faults(members: str, fault: str) -> None:
     """Each fault has the path, the value and the rule; one reading finds all of them."""
     message = message_about(json.dumps(EMPTY | json.loads(members)))
@@ -109,9 +128,15 @@ def test_faults(members: str, fault: str) -> None:
     [
         (b" \n", " is empty; save one with: hostrouting snapshot > FILE"),
         ("[", f" is not JSON, or was not copied whole; {SAVE}"),
-        (b'{"links": [{"name": "\xc3', " is not JSON, or was not copied whole; save one"),  # cut inside a letter
+        (
+            b'{"links": [{"name": "\xc3',
+            " is not JSON, or was not copied whole; save one",
+        ),  # cut inside a letter
         ("[]", f" is not 'hostrouting/snapshot/2'; {SAVE}"),
-        ('{"links": [], "addresses": [], "rules": [], "routes": []}', " is not 'hostrouting/snapshot/2'"),
+        (
+            '{"links": [], "addresses": [], "rules": [], "routes": []}',
+            " is not 'hostrouting/snapshot/2'",
+        ),
         (
             '{"schema": "hostrouting/check/3"}',
             " is 'hostrouting/check/3', and this version reads 'hostrouting/snapshot",
@@ -130,7 +155,10 @@ def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
         lambda inner: (
             st.lists(inner)
             | st.dictionaries(
-                st.sampled_from(["links", "routes", "prefix", "name", "index", "next_hops", "family", "x"]), inner
+                st.sampled_from(
+                    ["links", "routes", "prefix", "name", "index", "next_hops", "family", "x"]
+                ),
+                inner,
             )
         ),
     )
@@ -138,4 +166,9 @@ def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
 def test_any_json_at_all(value: object) -> None:
     """Any JSON gives a snapshot or a ConfigError, never another exception."""
     with suppress(ConfigError):
-        assert_type(Snapshot.from_json(json.dumps({**EMPTY, **value} if isinstance(value, dict) else value)), Snapshot)
+        assert_type(
+            Snapshot.from_json(
+                json.dumps({**EMPTY, **value} if isinstance(value, dict) else value)
+            ),
+            Snapshot,
+        )

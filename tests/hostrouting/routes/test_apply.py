@@ -1,4 +1,6 @@
-"""hostrouting.routes.apply: a plan is carried out whole or not at all, on the fake kernel and on Linux."""
+"""hostrouting.routes.apply: a plan is carried out whole or not at all, on the fake kernel and on
+Linux.
+"""
 
 import errno
 from collections import Counter
@@ -98,7 +100,9 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_all_routes_or_none(linux: NetlinkBackend) -> None:
-    """Afterwards the wanted routes are there and no others of ours, and those of another program are as they were."""
+    """Afterwards the wanted routes are there and no others of ours, and those of another program
+    are as they were.
+    """
     reached: Counter[str] = Counter()
 
     @laws
@@ -110,17 +114,23 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
         put(linux, there)
         plan, before = planned(linux, wanted)
         error = raised_by(lambda: apply_plan(plan, linux, before=before))
-        reached[type(error).__name__ if error else "applied" if plan.changes else "nothing to do"] += 1
+        reached[
+            type(error).__name__ if error else "applied" if plan.changes else "nothing to do"
+        ] += 1
         if plan.conflicts:
             assert isinstance(error, RouteConflict)
             assert linux.snapshot() == before
         elif error is not None:
-            # A next hop of another program's is listed as ours; or an on-link one is not listed between those that are
-            # joined.
+            # A next hop of another program's is listed as ours; or an on-link one is not listed
+            # between those that are joined.
             assert isinstance(error, ApplyError)
             assert is_true(after_of(error), linux.snapshot(), before)
             assert both(linux)[FOREIGN] == then[FOREIGN]
-            assert any(len(route.next_hops) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
+            assert any(
+                len(route.next_hops) > 1
+                for route in before.routes
+                if route.prefix in PREFIXES[IPV6]
+            )
         else:
             again, now = planned(linux, wanted)
             assert not again.changes
@@ -133,7 +143,9 @@ def test_all_routes_or_none(linux: NetlinkBackend) -> None:
             assert both(linux)[FOREIGN] == then[FOREIGN]
 
     law()
-    assert reached["applied"] >= reached.total() / 5, reached  # of 31 examples; a third is missed once in 50 runs
+    assert reached["applied"] >= reached.total() / 5, (
+        reached
+    )  # of 31 examples; a third is missed once in 50 runs
     assert reached["RouteConflict"], reached
 
 
@@ -160,7 +172,8 @@ FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
 ) -> None:
-    """Whatever fails at whichever step: the table is the planned one, or the one before, or the error says what it is.
+    """Whatever fails at whichever step: the table is the planned one, or the one before, or the
+    error says what it is.
 
     If the run is cancelled or interrupted, also on the way back, a note says it.
     """
@@ -183,14 +196,18 @@ def test_a_fault_at_any_request(
     for _ in range(refusals):
         kernel.fail("change", errno.EINVAL)
     if fault == "interrupted":
-        kernel.meanwhile("change" if nth < 6 else "snapshot", interrupt, nth=nth if nth < 6 else nth - 5)
+        kernel.meanwhile(
+            "change" if nth < 6 else "snapshot", interrupt, nth=nth if nth < 6 else nth - 5
+        )
     elif fault in FAULTS:
         moment, error, is_done = FAULTS[fault]
         kernel.fail(moment, error, nth=nth, done=is_done)
     raised = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
     kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
-    if fault == "cancelled" and nth < 3 and plan.changes and not refusals:  # before the first request, or after it
+    if (
+        fault == "cancelled" and nth < 3 and plan.changes and not refusals
+    ):  # before the first request, or after it
         assert type(raised) is phases.Cancelled
         assert bool(effects_of(raised).changes) is (nth == 2)
     if raised is None:
@@ -201,7 +218,9 @@ def test_a_fault_at_any_request(
 
 
 somebodys = st.builds(
-    lambda verb, prefix, hop, metric, protocol: RouteRequest(verb, entry(prefix, hop, metric, protocol)),
+    lambda verb, prefix, hop, metric, protocol: RouteRequest(
+        verb, entry(prefix, hop, metric, protocol)
+    ),
     st.sampled_from(["add", "append", "delete"]),
     st.sampled_from(PREFIXES[4]),
     st.sampled_from(HOPS[4]),
@@ -215,27 +234,40 @@ somebodys = st.builds(
 def test_somebody_else_at_the_same_time(
     there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: str, nth: int
 ) -> None:
-    """Whatever another program does meanwhile, its routes stay; and the routes are the wanted ones, or it is said."""
+    """Whatever another program does meanwhile, its routes stay; and the routes are the wanted ones,
+    or it is said.
+    """
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     assume(not plan.conflicts)
-    foreign = [[route for route in before.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]]
+    foreign = [
+        [
+            route
+            for route in before.routes
+            if route.protocol == FOREIGN and route.prefix in PREFIXES[4]
+        ]
+    ]
 
     def somebody_else() -> None:
         kernel.inner.change([theirs])
         routes = kernel.snapshot().routes
-        foreign.append([route for route in routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]])
+        foreign.append(
+            [route for route in routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]
+        )
 
     kernel.meanwhile(moment, somebody_else, nth=nth)  # type: ignore[arg-type]  # one of the two
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
-    assert [route for route in now.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]] == foreign[-1]
+    assert [
+        route for route in now.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]
+    ] == foreign[-1]
     if isinstance(error, ApplyError):
         keys = {step.route.key for step in plan.steps}
         ours = (
-            host._replace(routes=tuple(route for route in host.routes if route.key in keys)) for host in (now, before)
+            host._replace(routes=tuple(route for route in host.routes if route.key in keys))
+            for host in (now, before)
         )
         assert is_true(after_of(error), *ours), error
 
@@ -250,14 +282,20 @@ def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBacke
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("family", [4, IPV6])
 @pytest.mark.parametrize(("moment", "nth"), [("change", 1), ("snapshot", 1), ("change", 2)])
-def test_another_program_takes_the_place(kernel: FaultyBackend, family: int, moment: Moment, nth: int) -> None:
-    """A route that another program puts in the place of ours after the plan was made stays, whenever it comes."""
+def test_another_program_takes_the_place(
+    kernel: FaultyBackend, family: int, moment: Moment, nth: int
+) -> None:
+    """A route that another program puts in the place of ours after the plan was made stays,
+    whenever it comes.
+    """
     prefix, (old, new, other, _) = PREFIXES[family][0], HOPS[family]
     put(kernel.inner, [entry(prefix, old)])
     plan, before = planned(kernel, [by(prefix, new)])
     theirs = entry(prefix, other, protocol=FOREIGN)
     ours = [RouteRequest("delete", entry(prefix, hop)) for hop in (old, new)]
-    kernel.meanwhile(moment, lambda: kernel.inner.change([*ours, RouteRequest("add", theirs)]), nth=nth)
+    kernel.meanwhile(
+        moment, lambda: kernel.inner.change([*ours, RouteRequest("add", theirs)]), nth=nth
+    )
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     assert (type(error), kernel.waiting) == (ApplyError, 0)
     now = kernel.snapshot()
@@ -268,14 +306,17 @@ def test_another_program_takes_the_place(kernel: FaultyBackend, family: int, mom
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
-    """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names it, all is as before."""
+    """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names
+    it, all is as before.
+    """
     prefix, (first, other, *_) = PREFIXES[IPV6][0], HOPS[IPV6]
     put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
     plan, before = planned(kernel, [by(prefix, first)])
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     assert isinstance(error, ApplyError)
-    assert "but there is [fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 " in str(
-        error
+    assert (
+        "but there is [fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 "
+        in str(error)
     )
     rival = "another program changes these routes at the same time, or has a next hop in one: configure another metric"
     assert f"]: {rival}" in str(error)
@@ -292,19 +333,25 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     kernel.inner.change([RouteRequest("add", entry(prefix, hop)._replace(mtu=1400))])
     plan, before = planned(kernel, [by(prefix, hop)])
     apply_plan(plan, kernel, before=before)
-    assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
+    assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [
+        bare(entry(prefix, hop))
+    ]
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 @pytest.mark.parametrize(
-    ("old", "new"), [((ONE,), (ONE, TWO)), ((ONE, TWO), (ONE,)), ((ONE, THREE), (ONE, TWO))], ids=str
+    ("old", "new"),
+    [((ONE,), (ONE, TWO)), ((ONE, TWO), (ONE,)), ((ONE, THREE), (ONE, TWO))],
+    ids=str,
 )
 def test_next_hops_that_begin_alike(
     kernel: FaultyBackend, old: tuple[NextHop, ...], new: tuple[NextHop, ...], nth: int
 ) -> None:
-    """A request to delete the new route does not take the old one: whatever is refused, all is as before, or as planned."""
+    """A request to delete the new route does not take the old one: whatever is refused, all is as
+    before, or as planned.
+    """
     default = entry(Prefix.parse("0.0.0.0/0"), ONE, protocol=16)._replace(next_hops=new)
     put(kernel.inner, [default, entry(FIRST, ONE)._replace(next_hops=old)])
     wanted = [StaticRoute(FIRST.to_network()), by(SECOND, THREE)]
@@ -324,24 +371,43 @@ def test_next_hops_that_begin_alike(
 @pytest.mark.parametrize(
     ("there", "wanted", "nth"),
     [
-        ([entry(FIRST, ONE, protocol=FOREIGN), entry(FIRST, TWO), entry(FIRST, THREE), entry(SECOND, ONE)], [], 3),
+        (
+            [
+                entry(FIRST, ONE, protocol=FOREIGN),
+                entry(FIRST, TWO),
+                entry(FIRST, THREE),
+                entry(SECOND, ONE),
+            ],
+            [],
+            3,
+        ),
         ([entry(FIRST, ONE), entry(SECOND, ONE)], [by(FIRST, TWO), by(SECOND, TWO)], 4),
     ],
     ids=["behind another program's", "beside the successors"],
 )
-def test_what_was_deleted_comes_back(there: list[Route], wanted: list[StaticRoute], nth: int) -> None:
-    """Routes of ours that were deleted are put back, in their order, behind those that hold their key."""
+def test_what_was_deleted_comes_back(
+    there: list[Route], wanted: list[StaticRoute], nth: int
+) -> None:
+    """Routes of ours that were deleted are put back, in their order, behind those that hold their
+    key.
+    """
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     kernel.fail("change", errno.EINVAL, nth=nth)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     assert isinstance(error, ApplyError)
-    assert (error.after, error.can_retry, table(kernel.snapshot())) == (AS_BEFORE, False, table(before))
+    assert (error.after, error.can_retry, table(kernel.snapshot())) == (
+        AS_BEFORE,
+        False,
+        table(before),
+    )
 
 
 def test_what_took_a_free_place_is_left_alone() -> None:
-    """A route of ours is not put back beside one that another program has put into its place meanwhile."""
+    """A route of ours is not put back beside one that another program has put into its place
+    meanwhile.
+    """
     kernel, (first, second, *_) = faulty(), HOPS[IPV6]
     put(kernel, [entry(prefix, first) for prefix in PREFIXES[IPV6][:2]])
     plan, before = planned(kernel, [])
@@ -349,7 +415,9 @@ def test_what_took_a_free_place_is_left_alone() -> None:
     kernel.meanwhile("change", lambda: kernel.inner.change([RouteRequest("add", theirs)]), nth=2)
     kernel.fail("change", errno.EINVAL, nth=2)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    assert f"not every change could be rolled back: there is now [{theirs}] instead of [" in str(error)
+    assert f"not every change could be rolled back: there is now [{theirs}] instead of [" in str(
+        error
+    )
     assert theirs in kernel.snapshot().routes
 
 
@@ -360,16 +428,22 @@ def test_what_another_run_has_done() -> None:
     plan, before = planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])
     verbs: list[Verb] = ["append", "add", "delete"]
     for nth, (verb, step) in enumerate(zip(verbs, plan.changes, strict=True), 1):
-        kernel.meanwhile("change", partial(kernel.inner.change, [RouteRequest(verb, step.route)]), nth=nth)
+        kernel.meanwhile(
+            "change", partial(kernel.inner.change, [RouteRequest(verb, step.route)]), nth=nth
+        )
     assert apply_plan(plan, kernel, before=before).changes == ()
     assert not planned(kernel, [by(FIRST, TWO), by(SECOND, ONE)])[0].changes
 
 
 def test_nothing_to_do() -> None:
-    """A plan that changes nothing is done without a write and without reading back; one that waits is refused."""
+    """A plan that changes nothing is done without a write and without reading back; one that waits
+    is refused.
+    """
     kernel = faulty()
     plan, before = planned(kernel, [StaticRoute(prefix.to_network()) for prefix in EVERY[:2]])
-    with pytest.raises(ValueError, match=r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"):
+    with pytest.raises(
+        ValueError, match=r"the plan is not ready: 20.0.0.0/16 needs an IPv4 default route"
+    ):
         apply_plan(plan, kernel, before=before)
     for moment in ("change", "snapshot"):
         kernel.fail(moment, BackendError("touched"))
@@ -390,14 +464,24 @@ def test_a_table_that_cannot_be_read_back() -> None:
 
 
 def test_the_routes_that_are_the_reason() -> None:
-    """The error names all routes that are refused, or that do not stay; and what could not be taken back."""
+    """The error names all routes that are refused, or that do not stay; and what could not be taken
+    back.
+    """
     kernel = faulty()
     plan, before = planned(kernel, [by(prefix, HOPS[4][0]) for prefix in PREFIXES[4]])
     names = [str(step.route.prefix) for step in plan.changes]
     gone = RouteRequest("delete", plan.changes[1].route)
     for faults, expected, done in (
-        ([partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {names[0], names[2]}, 2),
-        ([partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([gone]))], {names[1]}, 5),
+        (
+            [partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)],
+            {names[0], names[2]},
+            2,
+        ),
+        (
+            [partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([gone]))],
+            {names[1]},
+            5,
+        ),
         ([partial(kernel.fail, "change", BackendError("no", kind="not-permitted"))], set(), 0),
         ([partial(kernel.fail, "change", LATE, done=True)], set(), 1),
     ):
@@ -411,5 +495,7 @@ def test_the_routes_that_are_the_reason() -> None:
         assert len(effects_of(caught.value).changes) == done
     kernel.fail("change", errno.EINVAL, nth=3)
     kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=4)
-    with pytest.raises(ApplyError, match=r"not every .* rolled back .the capability is gone.: there is now \[20"):
+    with pytest.raises(
+        ApplyError, match=r"not every .* rolled back .the capability is gone.: there is now \[20"
+    ):
         apply_plan(plan, kernel, before=before)

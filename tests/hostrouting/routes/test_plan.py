@@ -14,14 +14,28 @@ from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
-from tests.support.own_routes import FOREIGN, HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
+from tests.support.own_routes import (
+    FOREIGN,
+    HOPS,
+    PREFIXES,
+    configured,
+    entry,
+    fake,
+    hosts,
+    put,
+    wishes,
+)
 from tests.support.sections import static
 
 
 @given(hosts(), wishes(), st.data())
 @settings(max_examples=scaled(200))
-def test_what_every_plan_is(there: list[Route], desired: list[StaticRoute], data: st.DataObject) -> None:
-    """A plan changes only our routes, adds before it deletes, and once applied has nothing to do; in whatever order."""
+def test_what_every_plan_is(
+    there: list[Route], desired: list[StaticRoute], data: st.DataObject
+) -> None:
+    """A plan changes only our routes, adds before it deletes, and once applied has nothing to do;
+    in whatever order.
+    """
     kernel = fake()
     put(kernel, there)
     snapshot = kernel.snapshot()
@@ -30,12 +44,19 @@ def test_what_every_plan_is(there: list[Route], desired: list[StaticRoute], data
     again = plan_static_routes(configured(*desired), after)
     assert (again.changes, again.pending) == ((), plan.pending)
     assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
-    assert set(plan.steps) == set(plan_static_routes(configured(*data.draw(st.permutations(desired))), snapshot).steps)
+    assert set(plan.steps) == set(
+        plan_static_routes(configured(*data.draw(st.permutations(desired))), snapshot).steps
+    )
     actions = [step.action for step in plan.steps]
     assert actions == sorted(actions, key=["conflict", "keep", "add", "delete"].index)
     assert {step.route.protocol for step in plan.changes} <= {OURS}
-    assert all(len(step.route.next_hops) == 1 for step in plan.changes if step.route.prefix.family == IPV6)
-    theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
+    assert all(
+        len(step.route.next_hops) == 1 for step in plan.changes if step.route.prefix.family == IPV6
+    )
+    theirs, still = (
+        Counter(route for route in host.routes if route.protocol != OURS)
+        for host in (snapshot, after)
+    )
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
         pending.route.key for pending in plan.pending
@@ -78,9 +99,14 @@ DEV, A, B, C = (3,), (0,), (1,), (2,)
     ids=str,
 )
 def test_what_holds_a_key(
-    family: int, there: list[tuple[tuple[int, ...], int]], wanted: tuple[int, ...] | None, steps: list[str]
+    family: int,
+    there: list[tuple[tuple[int, ...], int]],
+    wanted: tuple[int, ...] | None,
+    steps: list[str],
 ) -> None:
-    """Each way in which a key can be held: by ours, by another program's, by several; and the next hops of IPv6."""
+    """Each way in which a key can be held: by ours, by another program's, by several; and the next
+    hops of IPv6.
+    """
     hops, prefix = HOPS[family], PREFIXES[family][0]
 
     def made(numbers: tuple[int, ...], protocol: int) -> Route:
@@ -93,21 +119,30 @@ def test_what_holds_a_key(
     host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
     plan = plan_static_routes(configured(*([] if wanted is None else [static(str(prefix))])), host)
     assert [
-        f"{step.action} {''.join(str(hops.index(hop)) for hop in step.route.next_hops)}" for step in plan.steps
+        f"{step.action} {''.join(str(hops.index(hop)) for hop in step.route.next_hops)}"
+        for step in plan.steps
     ] == steps
 
 
 def test_what_an_operator_reads(snapshot: object) -> None:
-    """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while ours stay."""
+    """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while
+    ours stay.
+    """
     ours = [
         Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
         for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"), (5, "10.0.0.1"))
     ]
     wanted = [static(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
-    wanted += [static(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
-    plan = plan_static_routes(configured(*wanted, static("172.16.0.0/16")), h200().snapshot().with_routes(ours))
+    wanted += [
+        static(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))
+    ]
+    plan = plan_static_routes(
+        configured(*wanted, static("172.16.0.0/16")), h200().snapshot().with_routes(ours)
+    )
     assert str(RoutePlan()) == "no routes are configured, and hostrouting has added none"
-    assert snapshot == "\n".join([str(plan), *(json.dumps(finding.to_mapping()) for finding in plan.findings())])
+    assert snapshot == "\n".join(
+        [str(plan), *(json.dumps(finding.to_mapping()) for finding in plan.findings())]
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,16 +163,22 @@ def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
 
 def test_what_is_compared_of_next_hops() -> None:
     """Not whether they are down; in IPv6 nor what Linux does not keep; in IPv4 their weights are."""
-    four, other, six = (NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1"))
+    four, other, six = (
+        NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1")
+    )
     for family, next_hops, default, actions in (
         (IPV4, [four._replace(linkdown=True, dead=True)], [four], ["keep"]),
         (IPV6, [six], [six._replace(onlink=True)], ["keep"]),
         (IPV4, [four, other], [four, other], ["keep"]),
         (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
     ):
-        ours = Route(PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family])
+        ours = Route(
+            PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family]
+        )
         host = h200().snapshot()
-        there = host._replace(routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default))))
+        there = host._replace(
+            routes=(*host.routes[1:], ours, Route(Prefix(family, 0, 0), tuple(default)))
+        )
         plan = plan_static_routes(configured(static(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
 
@@ -167,7 +208,9 @@ def host_with(*routes: Route, links: tuple[Link, ...] = ()) -> Snapshot:
 
 
 class TestWhatStays:
-    """While the default route is missing or in doubt, routes of ours that are there and usable are right."""
+    """While the default route is missing or in doubt, routes of ours that are there and usable are
+    right.
+    """
 
     @pytest.mark.parametrize("defaults", IN_DOUBT.values(), ids=IN_DOUBT)
     def test_nothing_moves(self, defaults: list[Route]) -> None:
@@ -175,7 +218,10 @@ class TestWhatStays:
         stale = entry(PREFIXES[IPV4][1], HOPS[IPV4][0])
         there = host_with(*defaults, BY_A, stale)
         plan = plan_static_routes(configured(static(str(PLACE)), static("20.1.0.0/16")), there)
-        assert [(step.action, step.route) for step in plan.steps] == [("keep", BY_A), ("delete", stale)]
+        assert [(step.action, step.route) for step in plan.steps] == [
+            ("keep", BY_A),
+            ("delete", stale),
+        ]
         assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
         assert [str(pending.route.destination) for pending in plan.pending] == ["20.1.0.0/16"]
 
@@ -200,7 +246,9 @@ class TestWhatStays:
         ids=str,
     )
     def test_which_is_usable(self, there: list[Route], wish: StaticRoute, *, stays: bool) -> None:
-        """Ours that Linux uses for this key, by devices that are up, as far as the configuration names them."""
+        """Ours that Linux uses for this key, by devices that are up, as far as the configuration
+        names them.
+        """
         idle = Link(name="idle0", index=11, up=False)
         plan = plan_static_routes(configured(wish), host_with(*there, links=(idle,)))
         assert [step.route for step in plan.steps if step.action == "keep"] == there[:1] * stays
@@ -210,12 +258,19 @@ class TestWhatStays:
     def test_another_one_of_ours_behind_it_goes(self) -> None:
         """Only the first route of a key is used."""
         plan = plan_static_routes(configured(static(str(PLACE))), host_with(BY_A, BY_B))
-        assert [(step.action, step.route) for step in plan.steps] == [("keep", BY_A), ("delete", BY_B)]
+        assert [(step.action, step.route) for step in plan.steps] == [
+            ("keep", BY_A),
+            ("delete", BY_B),
+        ]
 
     @settings(max_examples=scaled(200))
     @given(hosts(), wishes(), st.sampled_from([*IN_DOUBT.values()]))
-    def test_after_any_plan(self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]) -> None:
-        """What a plan has made of any host stays as it is when the default routes go, or come in doubt."""
+    def test_after_any_plan(
+        self, there: list[Route], desired: list[StaticRoute], defaults: list[Route]
+    ) -> None:
+        """What a plan has made of any host stays as it is when the default routes go, or come in
+        doubt.
+        """
         kernel = fake()
         kernel.add_link(TUNNEL)
         put(kernel, there)
@@ -223,9 +278,13 @@ class TestWhatStays:
         before = kernel.snapshot()
         plan = plan_static_routes(config, before)
         after = plan.apply_to(before)
-        remaining = (route for route in after.routes if route.prefix.length or route.protocol == OURS)
+        remaining = (
+            route for route in after.routes if route.prefix.length or route.protocol == OURS
+        )
         plan_in_doubt = plan_static_routes(config, after._replace(routes=(*defaults, *remaining)))
-        stuck = {step.route.key for step in plan.conflicts} | {pending.route.key for pending in plan.pending}
+        stuck = {step.route.key for step in plan.conflicts} | {
+            pending.route.key for pending in plan.pending
+        }
         firsts: dict[RouteKey, Route] = {}
         for route in after.routes:
             firsts.setdefault(route.key, route)
@@ -237,7 +296,9 @@ class TestWhatStays:
 @pytest.mark.parametrize("protocol", [OURS, FOREIGN])
 @pytest.mark.parametrize(("of_default", "of_present"), [(True, False), (False, True)])
 def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present: bool) -> None:
-    """It changes nothing about where packets go, whether the default route or the present route has it."""
+    """It changes nothing about where packets go, whether the default route or the present route has
+    it.
+    """
 
     def made(route: Route, *, onlink: bool) -> Route:
         return route._replace(next_hops=(route.next_hops[0]._replace(onlink=onlink),))
@@ -248,7 +309,9 @@ def test_on_link_is_no_difference(protocol: int, *, of_default: bool, of_present
     assert [(step.action, step.route) for step in plan.steps] == [("keep", there)]
     moved = plan_static_routes(configured(static(str(PLACE), "10.0.0.3")), host)
     if protocol == OURS:
-        assert [step.route for step in moved.steps if step.action == "delete"] == [there], "as it is, to bring it back"
+        assert [step.route for step in moved.steps if step.action == "delete"] == [there], (
+            "as it is, to bring it back"
+        )
 
 
 class TestReplyRoute:
@@ -258,8 +321,12 @@ class TestReplyRoute:
     prefix = Prefix.of(config.probe_rewrite.global_address)
 
     def test_steps(self) -> None:
-        """It is installed and kept like any other, also beside a route by the device that has a gateway."""
-        near = configured(static("fd00::/64", dev="eth0"))._replace(probe_rewrite=self.config.probe_rewrite)
+        """It is installed and kept like any other, also beside a route by the device that has a
+        gateway.
+        """
+        near = configured(static("fd00::/64", dev="eth0"))._replace(
+            probe_rewrite=self.config.probe_rewrite
+        )
         plan = plan_static_routes(near, ipv6_host())
         reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
         assert [step.route for step in plan.changes if step.route.prefix == self.prefix] == [reply]
@@ -274,15 +341,21 @@ class TestReplyRoute:
     )
     def test_left_out(self, routes: list[Route], dev: str, name: str) -> None:
         """Where it cannot be installed, nothing waits and nothing fails: a warning says why."""
-        config = HostRoutingConfig(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=(dev,)))
+        config = HostRoutingConfig(
+            probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=(dev,))
+        )
         plan = plan_static_routes(config, ipv6_host(*routes))
         assert (plan.changes, plan.conflicts, plan.pending) == ((), (), ())
-        assert [(finding.name, finding.severity) for finding in plan.findings()] == [(name, "warning")]
+        assert [(finding.name, finding.severity) for finding in plan.findings()] == [
+            (name, "warning")
+        ]
 
     def test_not_wanted(self) -> None:
         """Without ensureRoute there is none, and a configured route with its key takes its place."""
         rewrite = self.config.probe_rewrite
-        assert not reply_routes(HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False)))
+        assert not reply_routes(
+            HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False))
+        )
         assert not reply_routes(HostRoutingConfig())
         same = static(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)
         assert not reply_routes(configured(same)._replace(probe_rewrite=rewrite))

@@ -1,4 +1,6 @@
-"""hostrouting.routes.uplink: the default route, and how it completes routes without device or gateway."""
+"""hostrouting.routes.uplink: the default route, and how it completes routes without device or
+gateway.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -37,13 +39,19 @@ def away(dev: str = "eth1", table: int = TABLE_MAIN, **fields: Any) -> Route:
 
 
 def node(routes: Sequence[Route]) -> Snapshot:
-    """A host with these routes, three usual devices, ib0, and a device of each kind that leads nowhere."""
+    """A host with these routes, three usual devices, ib0, and a device of each kind that leads
+    nowhere.
+    """
     return host(INTERFACES, routes, links=LINKS)
 
 
-def way(snapshot: Snapshot, gateway: str | None = None, dev: str | None = None, to: Prefix = NETWORK) -> str:
+def way(
+    snapshot: Snapshot, gateway: str | None = None, dev: str | None = None, to: Prefix = NETWORK
+) -> str:
     """The route to a network as text, without the network; or what is missing."""
-    route = Uplink(snapshot, to.family).route_to(to, dev=dev, gateway=None if gateway is None else as_ip(gateway))
+    route = Uplink(snapshot, to.family).route_to(
+        to, dev=dev, gateway=None if gateway is None else as_ip(gateway)
+    )
     return str(route).removeprefix(f"{to} ")
 
 
@@ -52,14 +60,21 @@ def namespace() -> Iterator[Namespace]:
     """Four devices; eth0 has an address of each family."""
     with private_namespace() as made:
         furnish(made)
-        made.batch([f"rule add pref {pref} lookup 100 {how}" for pref, how in ((9, "from 9.9.9.9"), (40000, ""))])
+        made.batch(
+            [
+                f"rule add pref {pref} lookup 100 {how}"
+                for pref, how in ((9, "from 9.9.9.9"), (40000, ""))
+            ]
+        )
         yield made
 
 
 def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
     """Default routes in table main and in another one."""
     route = st.builds(
-        lambda hop, metric, table: entry(Prefix(family, 0, 0), hop, metric)._replace(table=table, protocol=9),
+        lambda hop, metric, table: entry(Prefix(family, 0, 0), hop, metric)._replace(
+            table=table, protocol=9
+        ),
         st.sampled_from(HOPS[family]),
         st.sampled_from([5, 100, 1024]),
         st.sampled_from([TABLE_MAIN, TABLE_MAIN, 100]),
@@ -72,7 +87,9 @@ def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
 @settings(max_examples=scaled(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(defaults_of(IPV4) | defaults_of(IPV6))
 def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: list[Route]) -> None:
-    """Where table main has the default route, Linux sends packets by the next hops of an open route, and accepts it."""
+    """Where table main has the default route, Linux sends packets by the next hops of an open
+    route, and accepts it.
+    """
     family = defaults[0].prefix.family
     destination = Prefix.parse({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family])
     with namespace.inside(), NetlinkBackend() as backend:
@@ -80,9 +97,17 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
         try:
             route = Uplink(backend.snapshot(), family).route_to(destination)
             [answer] = backend.lookup([destination.ip])
-            used = answer.route if answer.route is not None and answer.route.table == TABLE_MAIN else None
+            used = (
+                answer.route
+                if answer.route is not None and answer.route.table == TABLE_MAIN
+                else None
+            )
             hops = None if used is None else [(hop.dev, hop.gateway) for hop in used.next_hops]
-            assert (None if isinstance(route, str) else [(hop.dev, hop.gateway) for hop in route.next_hops]) == hops
+            assert (
+                None
+                if isinstance(route, str)
+                else [(hop.dev, hop.gateway) for hop in route.next_hops]
+            ) == hops
             if isinstance(route, str):
                 reject()
             requests = [RouteRequest("add", route), RouteRequest("delete", route)]
@@ -116,7 +141,9 @@ class TestOpenRoute:
         ids=str,
     )
     def test_which_default_route(self, routes: list[Route], means: str) -> None:
-        """The best one of table main that leads out; halves and routes of ours are not taken for it."""
+        """The best one of table main that leads out; halves and routes of ours are not taken for
+        it.
+        """
         assert way(node(routes)) == means
 
     def test_ipv6_default_routes(self) -> None:
@@ -129,7 +156,9 @@ class TestOpenRoute:
         assert way(there, to=Prefix.parse("fd09::/16")) == "dev wg0 proto hostrouting metric 1024"
 
     def test_by_a_device(self) -> None:
-        """For a given device, it is the first one by that device in any table: InfiniBand can be named."""
+        """For a given device, it is the first one by that device in any table: InfiniBand can be
+        named.
+        """
         there = node([DEFAULT, away("ib0"), away("wg0", 51820)])
         assert {dev: way(there, dev=dev) for dev in ("eth0", "ib0", "wg0", "eth1")} == {
             "eth0": BY_ETH0,
@@ -139,12 +168,18 @@ class TestOpenRoute:
         }
 
     def test_ecmp_default(self) -> None:
-        """Of several next hops: all that are alive, or one by its device; a gateway is asked for by the first."""
+        """Of several next hops: all that are alive, or one by its device; a gateway is asked for by
+        the first.
+        """
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
         both, half, none = (
             node([Route(ANYWHERE, next_hops)])
-            for next_hops in ((first, second), (first, second._replace(dead=True)), (first._replace(dead=True),))
+            for next_hops in (
+                (first, second),
+                (first, second._replace(dead=True)),
+                (first._replace(dead=True),),
+            )
         )
         route = Uplink(both, IPV4).route_to(NETWORK)
         assert isinstance(route, Route)
@@ -154,21 +189,30 @@ class TestOpenRoute:
         assert one.next_hops == (second._replace(weight=1),)
         assert way(half) == BY_ETH0
         assert way(none) == NO_DEFAULT
-        assert way(both, "10.1.0.7") == "an address or route on eth0 that reaches the gateway 10.1.0.7 directly"
+        assert (
+            way(both, "10.1.0.7")
+            == "an address or route on eth0 that reaches the gateway 10.1.0.7 directly"
+        )
         assert way(both, "10.1.0.7", "eth1") == "via 10.1.0.7 dev eth1 proto hostrouting"
 
     def test_one_gateway_on_two_devices(self) -> None:
         """A given gateway is one next hop: the first of the default route that has it."""
-        next_hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::1")))
+        next_hops = (
+            NextHop("eth0", gateway=as_ip("fe80::1")),
+            NextHop("eth1", gateway=as_ip("fe80::1")),
+        )
         there = node([Route(Prefix.parse("::/0"), next_hops, metric=1024)])
         assert (
-            way(there, "fe80::1", to=Prefix.parse("fd09::/16")) == "via fe80::1 dev eth0 proto hostrouting metric 1024"
+            way(there, "fe80::1", to=Prefix.parse("fd09::/16"))
+            == "via fe80::1 dev eth0 proto hostrouting metric 1024"
         )
 
     @pytest.mark.parametrize("gateway", ["172.31.1.1", None])
     @pytest.mark.parametrize("dev", ["eth0", None])
     def test_an_on_link_default(self, gateway: str | None, dev: str | None) -> None:
-        """The default gateway is on-link if the default route says so, whether it is given or automatic."""
+        """The default gateway is on-link if the default route says so, whether it is given or
+        automatic.
+        """
         next_hops = (NextHop("eth0", gateway=as_ip("172.31.1.1"), onlink=True),)
         there = host([("eth0", "10.0.0.4/32")], [Route(ANYWHERE, next_hops)])
         assert way(there, gateway, dev) == "via 172.31.1.1 dev eth0 onlink proto hostrouting"
@@ -182,7 +226,9 @@ BY_TUN0 = away("tun0", next_hops=(NextHop("tun0", gateway=as_ip("10.8.0.1")),))
 
 
 class TestDoubt:
-    """A default route that may not be the network's is in doubt: a route without a device is not planned by it."""
+    """A default route that may not be the network's is in doubt: a route without a device is not
+    planned by it.
+    """
 
     @pytest.mark.parametrize(
         ("routes", "devs"),
@@ -197,7 +243,13 @@ class TestDoubt:
             ([DEFAULT, BY_TUN0._replace(table=100)], ""),
             ([DEFAULT, away("eth1", metric=100)], "eth0 or eth1"),
             ([DEFAULT, away("eth1", metric=200)], ""),
-            ([DEFAULT, DEFAULT._replace(next_hops=(NextHop("eth0", gateway=as_ip("10.0.0.2")),))], ""),
+            (
+                [
+                    DEFAULT,
+                    DEFAULT._replace(next_hops=(NextHop("eth0", gateway=as_ip("10.0.0.2")),)),
+                ],
+                "",
+            ),
             ([DEFAULT, away("ib0", metric=100)], ""),
             ([DEFAULT, away("eth1", metric=100, tos=4)], ""),
             ([DEFAULT, away("eth1", metric=100, protocol=OURS)], ""),
@@ -208,7 +260,9 @@ class TestDoubt:
         ids=str,
     )
     def test_which_is_in_doubt(self, routes: list[Route], devs: str) -> None:
-        """A tunnel's, with the one that it hides, and equal ones of several devices; a line may be a host's only one."""
+        """A tunnel's, with the one that it hides, and equal ones of several devices; a line may be
+        a host's only one.
+        """
         there = host(INTERFACES, routes, links=[*LINKS, TUN0, PPP0, WWAN0, TAP0])
         needed = way(there)
         if devs:
@@ -216,7 +270,9 @@ class TestDoubt:
             assert way(there, "10.0.0.9") == needed, "its gateway does not say which device"
         else:
             assert "proto hostrouting" in needed
-        assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", "a named device is never"
+        assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", (
+            "a named device is never"
+        )
 
     @pytest.mark.parametrize(
         ("interfaces", "is_in_doubt"),
@@ -228,20 +284,30 @@ class TestDoubt:
         ],
         ids=str,
     )
-    def test_a_tap_may_be_the_only_way_out(self, interfaces: list[tuple[str, str]], *, is_in_doubt: bool) -> None:
+    def test_a_tap_may_be_the_only_way_out(
+        self, interfaces: list[tuple[str, str]], *, is_in_doubt: bool
+    ) -> None:
         """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it."""
         docker0 = Link(name="docker0", index=0, kind="bridge")
         there = host(interfaces, [away("tap0")], links=[TAP0, docker0, *LINKS])
         assert way(there).startswith("a dev in the configuration, such as tap0") is is_in_doubt
 
     def test_several_routers(self) -> None:
-        """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all are used."""
-        hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+        """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all
+        are used.
+        """
+        hops = (
+            NextHop("eth0", gateway=as_ip("fe80::1")),
+            NextHop("eth1", gateway=as_ip("fe80::2")),
+        )
         everywhere, somewhere = map(Prefix.parse, ("::/0", "fd09::/16"))
         for protocol, is_in_doubt in ((9, True), (3, False)):
             there = node([Route(everywhere, hops, metric=1024, protocol=protocol)])
             assert (
-                way(there, to=somewhere).startswith("a dev in the configuration, such as eth0 or eth1") is is_in_doubt
+                way(there, to=somewhere).startswith(
+                    "a dev in the configuration, such as eth0 or eth1"
+                )
+                is is_in_doubt
             )
 
 
@@ -255,12 +321,18 @@ class TestWhatIsMissing:
             ("10.0.0.1", None, NO_DEFAULT),
             ("10.0.0.9", "eth9", "the device eth9, which this host does not have"),
             (None, "eth9", "the device eth9, which this host does not have"),
-            ("10.1.0.9", "eth0", "an address or route on eth0 that reaches the gateway 10.1.0.9 directly"),
+            (
+                "10.1.0.9",
+                "eth0",
+                "an address or route on eth0 that reaches the gateway 10.1.0.9 directly",
+            ),
             ("10.0.0.4", "eth0", "a gateway other than 10.0.0.4, this host's own address"),
             ("10.1.0.9", "eth1", "the device eth1 to be up"),
         ],
     )
-    def test_without_a_default_route(self, gateway: str | None, dev: str | None, means: str) -> None:
+    def test_without_a_default_route(
+        self, gateway: str | None, dev: str | None, means: str
+    ) -> None:
         """The device has to be there and up, and its neighbour be a router, and not this host."""
         down = Link(name="eth1", index=3, up=False)
         assert way(host(INTERFACES, links=[down]), gateway, dev) == means
@@ -271,16 +343,31 @@ class TestWhatIsMissing:
         needs = "an address or route on eth0 that reaches the gateway 192.168.0.1 directly"
         for route, means in (
             (flat, "via 192.168.0.1 dev eth0 proto hostrouting"),
-            (flat._replace(prefix=Prefix.parse("192.168.0.1/32")), "via 192.168.0.1 dev eth0 proto hostrouting"),
+            (
+                flat._replace(prefix=Prefix.parse("192.168.0.1/32")),
+                "via 192.168.0.1 dev eth0 proto hostrouting",
+            ),
             (flat._replace(protocol=OURS), needs),
             (flat._replace(table=100), needs),
             (flat._replace(next_hops=(NextHop("eth1"),)), needs),
-            (flat._replace(next_hops=(NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))), needs),
+            (
+                flat._replace(
+                    next_hops=(NextHop("eth0"), NextHop("eth0", gateway=as_ip("10.0.0.1")))
+                ),
+                needs,
+            ),
         ):
             assert way(plain_vm().snapshot().with_routes([route]), "192.168.0.1", "eth0") == means
 
     def test_a_device_without_ipv6(self) -> None:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
-        there = Snapshot((Link(name="eth1", index=2, ipv6_disabled=True),), (), default_rules(6), ())
-        assert way(there, "fe80::1", "eth1", to=Prefix.parse("fd09::/16")) == "IPv6 to be enabled on eth1"
-        assert way(there, "10.1.0.1", "eth1").endswith(" that reaches the gateway 10.1.0.1 directly")
+        there = Snapshot(
+            (Link(name="eth1", index=2, ipv6_disabled=True),), (), default_rules(6), ()
+        )
+        assert (
+            way(there, "fe80::1", "eth1", to=Prefix.parse("fd09::/16"))
+            == "IPv6 to be enabled on eth1"
+        )
+        assert way(there, "10.1.0.1", "eth1").endswith(
+            " that reaches the gateway 10.1.0.1 directly"
+        )

@@ -1,4 +1,6 @@
-"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports, and losses."""
+"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports,
+and losses.
+"""
 
 import json
 from ipaddress import ip_address
@@ -21,14 +23,25 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles
 from phases.testing import FakeClock, Recorder
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of, our_routes, run
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    manager_of,
+    our_routes,
+    run,
+)
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
 def test_nothing_is_configured(make: type[Any]) -> None:
-    """Nothing configured and nothing of ours there: not one file is written or locked, and the kernel stays."""
+    """Nothing configured and nothing of ours there: not one file is written or locked, and the
+    kernel stays.
+    """
     host = FakeHost()
     host.faults.fail("change", BackendError("touched"))
     before = host.kernel.snapshot()
@@ -40,35 +53,53 @@ def test_nothing_is_configured(make: type[Any]) -> None:
 
 
 def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was installed before is installed again, after any number of runs; if nothing was, everything is removed."""
+    """What was installed before is installed again, after any number of runs; if nothing was,
+    everything is removed.
+    """
     for former in (config(REPAIR[0]), HostRoutingConfig()):
         host = configured(former) if former.static_routes.routes else FakeHost(kernel=h200())
-        before, task = dict(host.files.texts), Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host)
+        before, task = (
+            dict(host.files.texts),
+            Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host),
+        )
         assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
         whole = phases.serial(task, name="all")
         monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
-        assert not phases.undo(whole, phases.Context(observers=[], clock=FakeClock())).ok, "another run has the lock"
+        assert not phases.undo(whole, phases.Context(observers=[], clock=FakeClock())).ok, (
+            "another run has the lock"
+        )
         monkeypatch.undo()
-        for _ in range(2):  # a second undo, like that of a task that did not run, takes nothing away
+        for _ in range(
+            2
+        ):  # a second undo, like that of a task that did not run, takes nothing away
             assert phases.undo(whole, phases.Context(observers=[])).ok
-            assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
+            assert (dict(host.files.texts), len(our_routes(host))) == (
+                before,
+                len(former.static_routes.routes),
+            )
 
 
 @pytest.mark.parametrize("version", ["246", "257"])
 def test_undo_of_what_cannot_be_read(version: str) -> None:
-    """If what was installed could not be read, undo fails and takes nothing away, whether the run changed it or not."""
+    """If what was installed could not be read, undo fails and takes nothing away, whether the run
+    changed it or not.
+    """
     host = configured(WANTED)
     host.files.texts[LAYOUT.config_path] = "{"
     manager_of(host).version = version
     task = Configure(config(*REPAIR), host=host)
     assert phases.run(task, observers=[]).ok is (version == "257")
     before = dict(host.files.texts)
-    assert "what was installed before could not be read" in str(phases.undo(task, phases.Context(observers=[])))
+    assert "what was installed before could not be read" in str(
+        phases.undo(task, phases.Context(observers=[]))
+    )
     assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
 
 
 def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another run installs at this moment is the installed configuration, not one that is missing."""
+    """What another run installs at this moment is the installed configuration, not one that is
+    missing.
+    """
     host, texts = FakeHost(kernel=h200()), list[str | None]()
     real = type(host.files).read
 
@@ -88,7 +119,9 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
     """Without any file of ours, a route or table of ours is still removed."""
     host = FakeHost(kernel=h200())
     if leftover == "route":
-        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213))
+        host.kernel.ip_route(
+            "add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213)
+        )
     else:
         host.nftables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
     assert not isinstance(run(Remove(host=host)), phases.Skip)
@@ -97,10 +130,17 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
 
 
 def test_report() -> None:
-    """Files, routes, probes, and the check last, which sees what the others did. Each result is data, without a repr."""
+    """Files, routes, probes, and the check last, which sees what the others did. Each result is
+    data, without a repr.
+    """
     host, seen = FakeHost(kernel=h200()), Recorder()
     report = phases.run(Configure(WANTED, host=host), observers=[seen])
-    names = ["install-files", "configure-static-routes", "rewrite-probe-source", "check-route-overlap"]
+    names = [
+        "install-files",
+        "configure-static-routes",
+        "rewrite-probe-source",
+        "check-route-overlap",
+    ]
     assert seen.starts == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
     files, routes, _, check = json.loads(report.to_json())["children"]
     assert files["result"]["files"][0] == LAYOUT.config_path
@@ -111,7 +151,9 @@ def test_report() -> None:
 
 
 def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is in the report, as the step that wrote it; and with `only`, also in the result."""
+    """What was written is in the report, as the step that wrote it; and with `only`, also in the
+    result.
+    """
     host, other = FakeHost(kernel=h200()), FakeHost(kernel=h200())
 
     @phases.task("whole")
@@ -122,15 +164,21 @@ def test_a_run_that_is_stopped_while_files_are_written(monkeypatch: pytest.Monke
     report = phases.run(whole, observers=[])
     monkeypatch.undo()
     assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
-    assert {report.status, report.find(ConfigureStaticRoutes.name).status} == {phases.Status.CANCELLED}
-    report = phases.run(Configure(WANTED, host=other), only=ConfigureStaticRoutes.name, observers=[])
+    assert {report.status, report.find(ConfigureStaticRoutes.name).status} == {
+        phases.Status.CANCELLED
+    }
+    report = phases.run(
+        Configure(WANTED, host=other), only=ConfigureStaticRoutes.name, observers=[]
+    )
     for result in (report.result, report.find("install-files").result):
         assert LAYOUT.config_path in effects_of(result).files
 
 
 @pytest.mark.parametrize(("mode", "names"), [("WARN", []), ("STRICT", ["overlap"])])
 def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
-    """The plan has the check of the host after the planned changes; in STRICT, what escapes would make the run fail."""
+    """The plan has the check of the host after the planned changes; in STRICT, what escapes would
+    make the run fail.
+    """
     plan = Configure(config(cidrs=(CIDR,), mode=mode), host=FakeHost(kernel=h200())).plan()
     assert plan.report is not None
     assert plan.report.verdict == "overlap"
@@ -139,17 +187,25 @@ def test_a_dry_run_foresees_the_verdict(mode: str, names: list[str]) -> None:
 
 
 def test_result() -> None:
-    """The result has what all tasks did, and the report of the check, also as text that an operator can read."""
-    result = phases.execute(Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[]))
+    """The result has what all tasks did, and the report of the check, also as text that an operator
+    can read.
+    """
+    result = phases.execute(
+        Configure(WANTED, host=FakeHost(kernel=h200())), phases.Context(observers=[])
+    )
     assert isinstance(result, CheckResult)
     verdict, first, *rest = str(result).splitlines()
-    assert verdict == "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
+    assert (
+        verdict == "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
+    )
     assert (first, rest[-1]) == (f"changed {LAYOUT.config_path}", str(result.changes[-1]))
     assert [str(change.route.prefix) for change in result.changes] == [*REPAIR]
     assert result.node_ips == {4: ip_address("10.0.0.4")}
 
 
-@pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])
+@pytest.mark.parametrize(
+    "task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource]
+)
 def test_times_of_a_task(task: type[Configure]) -> None:
     """A time that is none is refused when the task is made."""
     for wait in (-40, float("nan"), float("inf"), 86_401):
@@ -160,9 +216,13 @@ def test_times_of_a_task(task: type[Configure]) -> None:
 @pytest.mark.parametrize("task", [Configure, *TASKS, CleanStaleAzureVnet])
 def test_what_is_not_a_configuration(task: type[Any]) -> None:
     """A mapping or a path is refused when the task is made, with the function that reads it."""
-    with pytest.raises(TypeError, match=r"not a dict: HostRoutingConfig.from_mapping and .load read one$"):
+    with pytest.raises(
+        TypeError, match=r"not a dict: HostRoutingConfig.from_mapping and .load read one$"
+    ):
         task({}, host=FakeHost())
-    with pytest.raises(TypeError, match=r"^a task takes a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"):
+    with pytest.raises(
+        TypeError, match=r"^a task takes a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
+    ):
         task(config(), host=h200())
     with pytest.raises(
         TypeError, match="takes a bool, not a str: allow_removal is True or False"

@@ -18,7 +18,15 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h200, plain_vm, vpn_node
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    FakeManager,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
@@ -29,7 +37,9 @@ REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
 WARN_REPAIRED = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 CONFLICT, FOREIGN_SCRIPT = "the same destination and metric", "would no longer wait for this script"
 PROBES: dict[str, object] = {"enabled": True, "interfaces": ["eth0"]}
-OWN_ADDRESS: dict[str, object] = {"probeRewrite": {**PROBES, "globalAddress": "2603::4", "ensureRoute": False}}
+OWN_ADDRESS: dict[str, object] = {
+    "probeRewrite": {**PROBES, "globalAddress": "2603::4", "ensureRoute": False}
+}
 FOREIGN_STEP = LAYOUT.step_path("40-licence")
 FOREIGN_UNIT = LAYOUT.unit_path(LAYOUT.check_unit)
 
@@ -122,25 +132,67 @@ CASES: dict[str, Case] = {
     "a service network that holds the host": ("", Configure, SERVICES, of(plain_vm)),
     "a conflict, new": (CONFLICT, Configure, REPAIRED, lambda: holding(h200_node())),
     "a conflict, installed": (CONFLICT, Configure, REPAIRED, lambda: holding(configured(WARN))),
-    "a route that waits": ("needs an IPv4 default route", Configure, config("9.0.0.0/8"), of(FakeKernel)),
+    "a route that waits": (
+        "needs an IPv4 default route",
+        Configure,
+        config("9.0.0.0/8"),
+        of(FakeKernel),
+    ),
     "a route for replies that waits": ("", Configure, LATE_REPLY, h200_node),
-    "the rewritten source": ("is an address of this host", Configure, settings(**OWN_ADDRESS), own_probe_address),
+    "the rewritten source": (
+        "is an address of this host",
+        Configure,
+        settings(**OWN_ADDRESS),
+        own_probe_address,
+    ),
     "a program": ("nsenter is not installed", Configure, REPAIRED, without_nsenter),
-    "a program of an image": ("", Configure, REPAIRED, lambda: attrs.evolve(FakeHost.image(), missing=["nsenter"])),
+    "a program of an image": (
+        "",
+        Configure,
+        REPAIRED,
+        lambda: attrs.evolve(FakeHost.image(), missing=["nsenter"]),
+    ),
     "an old systemd": ("systemd 246 runs here", Configure, REPAIRED, with_systemd_246),
-    "a foreign unit": ("was not written by", Configure, REPAIRED, lambda: with_file(FOREIGN_UNIT, h200_node())),
+    "a foreign unit": (
+        "was not written by",
+        Configure,
+        REPAIRED,
+        lambda: with_file(FOREIGN_UNIT, h200_node()),
+    ),
     "a loss": ("STRICT is installed", KEEPING, WARN_REPAIRED, lambda: configured(REPAIRED)),
     "an allowed loss": ("", Configure, WARN_REPAIRED, lambda: configured(REPAIRED)),
     "a removal": ("", removal, NOTHING, lambda: configured(REPAIRED)),
     "a removal of nothing": ("", removal, NOTHING, h200_node),
-    "a refused removal": (FOREIGN_SCRIPT, removal, NOTHING, lambda: with_file(FOREIGN_STEP, configured(REPAIRED))),
+    "a refused removal": (
+        FOREIGN_SCRIPT,
+        removal,
+        NOTHING,
+        lambda: with_file(FOREIGN_STEP, configured(REPAIRED)),
+    ),
     "a check alone": ("leaves through ib0", CheckRouteOverlap, STRICT, h200_node),
-    "a check alone, without the routes": ("leaves through ib0", CheckRouteOverlap, REPAIRED, losing),
+    "a check alone, without the routes": (
+        "leaves through ib0",
+        CheckRouteOverlap,
+        REPAIRED,
+        losing,
+    ),
     "routes alone": ("", ConfigureStaticRoutes, REPAIRED, h200_node),
-    "routes alone, and a conflict": (CONFLICT, ConfigureStaticRoutes, REPAIRED, lambda: holding(h200_node())),
-    "probes alone": ("is an address of this host", RewriteProbeSource, settings(**OWN_ADDRESS), own_probe_address),
+    "routes alone, and a conflict": (
+        CONFLICT,
+        ConfigureStaticRoutes,
+        REPAIRED,
+        lambda: holding(h200_node()),
+    ),
+    "probes alone": (
+        "is an address of this host",
+        RewriteProbeSource,
+        settings(**OWN_ADDRESS),
+        own_probe_address,
+    ),
 }
-"""By case: a part of the reason why the run would fail (empty if it would not), the task, its configuration, the host."""
+"""By case: a part of the reason why the run would fail (empty if it would not), the task, its
+configuration, the host.
+"""
 
 
 def foreseen(task: phases.Task[Any]) -> phases.Step:
@@ -170,16 +222,26 @@ def test_each_cause(case: str) -> None:
 
 @pytest.mark.parametrize("only_reports", [False, True])
 def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a parameter
-    """The clean-up after azure-vnet would fail while azure-vnet is active, unless it only reports that."""
+    """The clean-up after azure-vnet would fail while azure-vnet is active, unless it only reports
+    that.
+    """
     active = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
     wanted = settings(azureVnetCleanup={"managed": list(azure.MANAGED), "dryRun": only_reports})
     host = azure.host(files=FakeFiles(active))
     assert foreseen(azure.task(wanted, host=host)).ok is only_reports
 
 
-@given(configs(), st.none() | configs(), st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]))
-def test_law(wanted: HostRoutingConfig, installed: HostRoutingConfig | None, kernel: Callable[[], FakeKernel]) -> None:
-    """For any two configurations, one of them installed or not: the run fails if and only if the plan says so."""
+@given(
+    configs(),
+    st.none() | configs(),
+    st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]),
+)
+def test_law(
+    wanted: HostRoutingConfig, installed: HostRoutingConfig | None, kernel: Callable[[], FakeKernel]
+) -> None:
+    """For any two configurations, one of them installed or not: the run fails if and only if the
+    plan says so.
+    """
     host = FakeHost(kernel=kernel())
     if installed is not None:
         phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())

@@ -1,4 +1,6 @@
-"""How a configuration comes onto a host: laws for any two configurations and any mishap, and the rows that they lack."""
+"""How a configuration comes onto a host: laws for any two configurations and any mishap, and the
+rows that they lack.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +30,18 @@ from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, ours, run
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    manager_of,
+    our_routes,
+    ours,
+    run,
+)
 
 NOTHING = HostRoutingConfig()
 WANTED = config(*REPAIR, cidrs=(CIDR,))
@@ -51,11 +64,18 @@ def possible(draw: st.DrawFn) -> HostRoutingConfig:
 
     routes = some("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")
     cidrs = some("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")
-    rewrites = [{"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False)]
+    rewrites = [
+        {"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False)
+    ]
     probe = draw(st.sampled_from([{}, *rewrites]))
     sections: dict[str, Any] = {
-        "staticRoutes": {"enabled": bool(routes), "routes": [{"destination": prefix} for prefix in routes]},
-        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(["WARN", "STRICT"]))} if cidrs else {},
+        "staticRoutes": {
+            "enabled": bool(routes),
+            "routes": [{"destination": prefix} for prefix in routes],
+        },
+        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(["WARN", "STRICT"]))}
+        if cidrs
+        else {},
         "probeRewrite": probe,
         "guard": {"enabled": bool(routes or cidrs or probe) and draw(st.booleans())},
         "manageForeign": draw(st.sampled_from(["leave", "keep"])),
@@ -95,7 +115,10 @@ def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
 
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     """The files of a configuration, as `disk` has them."""
-    return {file.path: (file.target or file.text, 0 if file.target else file.mode) for file in files_of(config)}
+    return {
+        file.path: (file.target or file.text, 0 if file.target else file.mode)
+        for file in files_of(config)
+    }
 
 
 def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
@@ -113,9 +136,13 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty
     manager = manager_of(host)
-    units = {unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)}
+    units = {
+        unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)
+    }
     units |= {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
-    assert {shown["NeedDaemonReload"] for shown in manager.show(("NeedDaemonReload",), *units)} == {"no"}
+    assert {shown["NeedDaemonReload"] for shown in manager.show(("NeedDaemonReload",), *units)} == {
+        "no"
+    }
     assert (manager.states.get(LAYOUT.guard_unit) == "active") is config.guard.enabled
     assert host.files.locked == set()
 
@@ -123,11 +150,22 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
 class TestLaws:
     """For any two configurations, whatever happens between."""
 
-    @given(possible(), possible() | st.just(NOTHING), st.integers(1, 40), st.sampled_from([killed, full]))
+    @given(
+        possible(),
+        possible() | st.just(NOTHING),
+        st.integers(1, 40),
+        st.sampled_from([killed, full]),
+    )
     def test_any_mishap(
-        self, old: HostRoutingConfig, new: HostRoutingConfig, nth: int, error: Callable[[str], BaseException]
+        self,
+        old: HostRoutingConfig,
+        new: HostRoutingConfig,
+        nth: int,
+        error: Callable[[str], BaseException],
     ) -> None:
-        """After a run that was killed or failed at any effect, the next run leaves exactly what is wanted."""
+        """After a run that was killed or failed at any effect, the next run leaves exactly what is
+        wanted.
+        """
         host, mishaps = node()
         before = host.kernel.snapshot()
         apply(host, old)
@@ -141,12 +179,16 @@ class TestLaws:
         assert_installed(host, new, old)
         if new == NOTHING:
             # A marker that cannot be removed stops nothing, and stays until the next boot.
-            assert {f"remove {path}" for path in LAYOUT.markers if path in host.files.texts} <= {*failed}
+            assert {f"remove {path}" for path in LAYOUT.markers if path in host.files.texts} <= {
+                *failed
+            }
             assert host.kernel.snapshot() == before
 
     @given(possible(), possible())
     def test_the_plan_is_what_is_done(self, old: HostRoutingConfig, new: HostRoutingConfig) -> None:
-        """The dry run has the files, operations and routes that the run then changes, and changes nothing itself."""
+        """The dry run has the files, operations and routes that the run then changes, and changes
+        nothing itself.
+        """
         host, mishaps = node()
         apply(host, old)
         mishaps.disarm()
@@ -154,15 +196,22 @@ class TestLaws:
         assert mishaps.events == []
         report = phases.run(Configure(new, host=host), observers=[], clock=FakeClock())
         effects = [effects_of(step.result) for step in report.walk()]
-        assert {path for effect in effects for path in effect.files} == {*plan.files.writes, *plan.files.removes}
-        assert {str(operation) for effect in effects for operation in effect.operations} == {*map(str, plan.operations)}
+        assert {path for effect in effects for path in effect.files} == {
+            *plan.files.writes,
+            *plan.files.removes,
+        }
+        assert {str(operation) for effect in effects for operation in effect.operations} == {
+            *map(str, plan.operations)
+        }
         routes = plan.routes.changes
         assert {change.route.key for effect in effects for change in effect.changes} == {
             step.route.key for step in routes
         }
 
     @given(possible(), possible(), st.sampled_from(TASKS))
-    def test_a_task_alone(self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]) -> None:
+    def test_a_task_alone(
+        self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]
+    ) -> None:
         """A task alone is Configure of the installed configuration with its own section.
 
         Its undo is that of the section as it was; a second undo does nothing.
@@ -180,8 +229,12 @@ class TestLaws:
 
     @settings(max_examples=scaled(300))
     @given(possible(), possible(), st.integers(1, 2))
-    def test_another_run_meanwhile(self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed, whenever it comes."""
+    def test_another_run_meanwhile(
+        self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
+    ) -> None:
+        """Of two tasks that run at once, each keeps what the other has installed, whenever it
+        comes.
+        """
         host, mishaps = node()
         tasks = [ConfigureStaticRoutes(one, host=host), CheckRouteOverlap(other, host=host)]
 
@@ -206,13 +259,23 @@ class TestRoad:
         """config.json comes first and the drop-in last; one reload, then the guard."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
-        events = [event for event in mishaps.events if not event.startswith(("lock", "route", "write /run"))]
+        events = [
+            event
+            for event in mishaps.events
+            if not event.startswith(("lock", "route", "write /run"))
+        ]
         assert events[0] == f"write {LAYOUT.config_path}"
-        assert events[-3:] == [f"write {LAYOUT.drop_in_path(MACHINES)}", "reload", f"start {LAYOUT.guard_unit}"]
+        assert events[-3:] == [
+            f"write {LAYOUT.drop_in_path(MACHINES)}",
+            "reload",
+            f"start {LAYOUT.guard_unit}",
+        ]
         assert events.count("reload") == 1
 
     def test_a_script_changes(self) -> None:
-        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself, but not its own."""
+        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself,
+        but not its own.
+        """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         mishaps.disarm()
@@ -223,7 +286,9 @@ class TestRoad:
         assert f"start {LAYOUT.guard_unit}" in mishaps.events
 
     def test_removal(self) -> None:
-        """Drop-ins and units go first; one reload, so that systemd forgets them before gate.sh goes; config.json is last."""
+        """Drop-ins and units go first; one reload, so that systemd forgets them before gate.sh
+        goes; config.json is last.
+        """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
         mishaps.disarm()
@@ -238,7 +303,9 @@ class TestRoad:
         assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
 
     def test_what_opens_the_gate(self) -> None:
-        """The administrator's reason stays as long as there is a gate, and does not open the next one."""
+        """The administrator's reason stays as long as there is a gate, and does not open the next
+        one.
+        """
         host = configured(WANTED)
         host.files.texts[LAYOUT.opening_path] = "reason\n"
         run(Configure(GUARDED, host=host))
@@ -248,7 +315,10 @@ class TestRoad:
 
     def test_a_reload_that_fails(self) -> None:
         """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
-        gated = [WANTED._replace(gate=GateConfig(units)) for units in (("a.service", "b.service"), ("a.service",))]
+        gated = [
+            WANTED._replace(gate=GateConfig(units))
+            for units in (("a.service", "b.service"), ("a.service",))
+        ]
         host, mishaps = mishap_host()
         run(Configure(gated[0], host=host))
         mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
@@ -261,16 +331,25 @@ class TestRoad:
         assert shown["NeedDaemonReload"] == "no"
 
     def test_a_drop_in_that_stays(self) -> None:
-        """If it cannot be removed, the gate stays whole: its unit would never start without gate.sh."""
+        """If it cannot be removed, the gate stays whole: its unit would never start without
+        gate.sh.
+        """
         host = configured(WANTED)
         before = dict(host.files.texts)
         host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
-        error = failure_of(run, Remove(host=host), of=HostError, match=r"00-host-routing.conf: Operation not permitted")
+        error = failure_of(
+            run,
+            Remove(host=host),
+            of=HostError,
+            match=r"00-host-routing.conf: Operation not permitted",
+        )
         assert (host.files.texts, effects_of(error).files) == (before, ())
 
     @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES), ""])
     def test_effects_of_a_failure(self, broken: str) -> None:
-        """The error has the paths that were changed before it: whether a file fails, or at last the guard."""
+        """The error has the paths that were changed before it: whether a file fails, or at last the
+        guard.
+        """
         manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
         host = FakeHost(kernel=h200(), manager=manager)
         host.files.broken[broken or "/nothing"] = "No space left on device"
@@ -288,7 +367,9 @@ class TestRoad:
 
 
 ORIGINAL = {
-    LAYOUT.unit_path(LAYOUT.routes_unit): "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n",
+    LAYOUT.unit_path(
+        LAYOUT.routes_unit
+    ): "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n",
     LAYOUT.unit_path(LAYOUT.check_unit): "[Unit]\nBefore=systemd-nspawn@.service\n",
     "/etc/aks-flex-node/static-routes.sh": "#!/bin/sh\n",
     LAYOUT.ok_path: "ok\n",
@@ -301,9 +382,13 @@ class TestOriginal:
     @pytest.fixture
     def host(self) -> FakeHost:
         """Its units, script, marker, and the links that tie running machines to its units."""
-        host = FakeHost(kernel=h200(), files=FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644)))
+        host = FakeHost(
+            kernel=h200(), files=FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644))
+        )
         links = [*LAYOUT.original_links[:4], LAYOUT.enabled_path(LAYOUT.routes_unit)]
-        host.files.links |= {link: f"/etc/systemd/system/{link.rpartition('/')[2]}" for link in links}
+        host.files.links |= {
+            link: f"/etc/systemd/system/{link.rpartition('/')[2]}" for link in links
+        }
         manager_of(host).boot()
         return host
 
@@ -312,13 +397,18 @@ class TestOriginal:
         run(Configure(WANTED, host=host))
         assert {*host.files.writes[2:6]} == {*LAYOUT.original_links[:4]}
         assert not {*LAYOUT.original_links} & {*host.files.links}
-        assert disk(host) == {"/etc/aks-flex-node/static-routes.sh": ("#!/bin/sh\n", 0o644), **files_by_path(WANTED)}
+        assert disk(host) == {
+            "/etc/aks-flex-node/static-routes.sh": ("#!/bin/sh\n", 0o644),
+            **files_by_path(WANTED),
+        }
         run(Remove(host=host))
         assert {*host.files.texts, *host.files.links} == {"/etc/aks-flex-node/static-routes.sh"}
 
     @pytest.mark.parametrize("task", [Remove, *TASKS])
     def test_not_ours(self, host: FakeHost, task: type[Any]) -> None:
-        """Alone, nothing of it is ours: there is nothing to remove, and no configuration is missing."""
+        """Alone, nothing of it is ours: there is nothing to remove, and no configuration is
+        missing.
+        """
         before = {**host.files.texts, **host.files.links}
         made = Remove(host=host) if task is Remove else task(HostRoutingConfig(), host=host)
         assert isinstance(run(made), phases.Skip)
@@ -331,23 +421,39 @@ class TestRequirements:
     @pytest.mark.parametrize(
         ("disturb", "sentences"),
         [
-            (lambda host: host.missing.update({"ip", "flock"}), ["program ip is not .*; install .* iproute2", "flock"]),
-            (lambda host: setattr(host.manager, "version", "246.7-1"), ["systemd 246 runs here, and the gate needs"]),
             (
-                lambda host: host.manager.properties.update({PROBE_UNIT: {"Before": "network.target"}}),
+                lambda host: host.missing.update({"ip", "flock"}),
+                ["program ip is not .*; install .* iproute2", "flock"],
+            ),
+            (
+                lambda host: setattr(host.manager, "version", "246.7-1"),
+                ["systemd 246 runs here, and the gate needs"],
+            ),
+            (
+                lambda host: host.manager.properties.update(
+                    {PROBE_UNIT: {"Before": "network.target"}}
+                ),
                 [f"{MACHINES} starts before network.target, which the gate waits for"],
             ),
             (
-                lambda host: host.files.broken.update({"/etc/systemd": "the file system is read-only"}),
-                ["nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"],
+                lambda host: host.files.broken.update(
+                    {"/etc/systemd": "the file system is read-only"}
+                ),
+                [
+                    "nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"
+                ],
             ),
             (
-                lambda host: host.files.texts.update({LAYOUT.drop_in_path(MACHINES): "[Service]\n"}),
+                lambda host: host.files.texts.update(
+                    {LAYOUT.drop_in_path(MACHINES): "[Service]\n"}
+                ),
                 ["was not written by hostrouting, .*: move the file away"],
             ),
         ],
     )
-    def test_each_requirement(self, disturb: Callable[[FakeHost], object], sentences: list[str]) -> None:
+    def test_each_requirement(
+        self, disturb: Callable[[FakeHost], object], sentences: list[str]
+    ) -> None:
         """The error names it with its remedy; nothing was written, and not even the lock was taken."""
         host = FakeHost(kernel=h200(), missing=set())
         disturb(host)
@@ -362,24 +468,34 @@ class TestRequirements:
         missing = {"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"}
         host = FakeHost(backend=None, manager=None, missing=missing)
         run(Configure(WANTED, host=host))
-        assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {"warning"}
+        assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {
+            "warning"
+        }
 
     def test_rights(self) -> None:
-        """A process that may not change routes writes nothing; if no route has to change, it need not."""
+        """A process that may not change routes writes nothing; if no route has to change, it need
+        not.
+        """
         host = FakeHost(kernel=h200(), rights=lambda: Rights(changes_network=False))
         assert failure_of(run, Configure(WANTED, host=host)).kind == "not-permitted"
         assert host.files.writes == []
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
 
     def test_a_plan_for_anybody(self) -> None:
-        """Whoever may not write can look at the plan, and check a host on which everything is installed."""
+        """Whoever may not write can look at the plan, and check a host on which everything is
+        installed.
+        """
         host = configured(WANTED)
         anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))
-        host.files.broken |= dict.fromkeys(("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path), "Permission denied")
+        host.files.broken |= dict.fromkeys(
+            ("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path), "Permission denied"
+        )
         assert Configure(WANTED, host=anybody).plan().is_empty
         run(Configure(WANTED, host=anybody))
         assert not Configure(config(), host=anybody).plan().errors
-        failure_of(run, Configure(config(*REPAIR), host=anybody), match="Permission denied|run it as root")
+        failure_of(
+            run, Configure(config(*REPAIR), host=anybody), match="Permission denied|run it as root"
+        )
 
 
 @pytest.mark.parametrize(
@@ -394,7 +510,9 @@ class TestRequirements:
     ],
 )
 def test_unusable_config_json(text: str | None, rule: str) -> None:
-    """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
+    """A task alone fails and changes nothing; a whole configuration takes its place, and Remove
+    needs none.
+    """
     for make in (partial(Configure, WANTED), Remove):
         host = configured(WANTED)
         host.files.texts.pop(LAYOUT.config_path)
@@ -402,7 +520,12 @@ def test_unusable_config_json(text: str | None, rule: str) -> None:
             host.files.texts[LAYOUT.config_path] = text
         host.files.writes.clear()
         for task in TASKS:
-            failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
+            failure_of(
+                run,
+                task(WANTED, host=host),
+                of=ConfigError,
+                match=f"{rule}.*to remove them: hostrouting",
+            )
         assert host.files.writes == []
         run(make(host=host))
         assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
@@ -422,14 +545,23 @@ class TestForeignSteps:
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
     def test_what_they_hold_would_be_free(self) -> None:
-        """Nobody removes the gate while there are any: they are named, in the plan and by the error."""
+        """Nobody removes the gate while there are any: they are named, in the plan and by the
+        error.
+        """
         host, paths = configured(WANTED), [self.PATH, self.PATH.replace("50", "60")]
         host.files.texts |= dict.fromkeys(paths, "true\n")
         before = dict(host.files.texts)
         for task in (Configure(config(), host=host), Remove(host=host)):
-            failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
+            failure_of(
+                run,
+                task,
+                of=RequirementError,
+                match=r"50-site.sh was not installed by hostrouting.*60-site.sh",
+            )
             assert [finding.target for finding in task.plan().errors] == paths
-            before.pop(LAYOUT.gate_path, host.files.texts.pop(LAYOUT.gate_path, None))  # then with a part of it
+            before.pop(
+                LAYOUT.gate_path, host.files.texts.pop(LAYOUT.gate_path, None)
+            )  # then with a part of it
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
 
@@ -439,32 +571,50 @@ class TestLock:
     @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
     @pytest.mark.parametrize("make", [Configure, *TASKS])
     def test_held(self, make: type[Any], path: str, caplog: pytest.LogCaptureFixture) -> None:
-        """A run says that it waits, gives up after 150 s, can be repeated, and holds and has changed nothing."""
+        """A run says that it waits, gives up after 150 s, can be repeated, and holds and has
+        changed nothing.
+        """
         host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
         before = dict(host.files.texts)
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = later._replace(probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",)))
         with caplog.at_level("INFO"):
-            error = failure_of(run, make(later, host=host), of=NotReady, match=r"for more than 150 s; .* or stop it if")
+            error = failure_of(
+                run,
+                make(later, host=host),
+                of=NotReady,
+                match=r"for more than 150 s; .* or stop it if",
+            )
         assert "waiting up to 150 s" in caplog.text
         assert (error.can_retry, host.files.locked, host.files.texts) == (True, {path}, before)
 
     def test_another_configuration_meanwhile(self) -> None:
-        """A run whose configuration was replaced while it waited for the kernel leaves the kernel to the other one."""
+        """A run whose configuration was replaced while it waited for the kernel leaves the kernel
+        to the other one.
+        """
         host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
         for nth in (2, 3):  # after the files were installed; after the wait for the default route
             host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
-            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed a different configuration"
+            run,
+            Configure(WANTED, host=host),
+            of=NotReady,
+            match="another run has installed a different configuration",
         )
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty
 
     def test_another_section_meanwhile(self) -> None:
         """What another task has installed while this one waited belongs to the routes, too."""
-        host, probe = FakeHost(kernel=h200(dual_stack=True)), ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+        host, probe = (
+            FakeHost(kernel=h200(dual_stack=True)),
+            ProbeRewriteConfig(enabled=True, interfaces=("eth0",)),
+        )
         other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probe), host=host)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=2)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
-        assert [route.partition("/")[0] for route in ours(host)] == ["10.7.0.0", "2603:1062:0:1:fe80:1234:5678:9abc"]
+        assert [route.partition("/")[0] for route in ours(host)] == [
+            "10.7.0.0",
+            "2603:1062:0:1:fe80:1234:5678:9abc",
+        ]

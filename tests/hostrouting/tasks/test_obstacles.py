@@ -11,7 +11,13 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
 
 STRICT = config(*REPAIR, cidrs=(CIDR,))
 GATED = STRICT._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
-KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
+KUBELETS = (
+    "kubelet.service",
+    "k3s.service",
+    "k3s-agent.service",
+    "rke2-server.service",
+    "rke2-agent.service",
+)
 
 
 def ungated(host: FakeHost, wanted: HostRoutingConfig = STRICT) -> list[str]:
@@ -51,7 +57,9 @@ def test_what_counts(unit: str, active: str, enabled: str, is_named: bool) -> No
     ],
 )
 def test_who_is_told(wanted: HostRoutingConfig, named: list[str]) -> None:
-    """Only STRICT keeps a unit from starting; a gated unit is not named. On an image, a link enables a unit."""
+    """Only STRICT keeps a unit from starting; a gated unit is not named. On an image, a link
+    enables a unit.
+    """
     host, image = FakeHost(kernel=h200()), FakeHost.image()
     for unit in ("kubelet.service", "rke2-agent.service"):
         manager_of(host).states[unit] = "active"

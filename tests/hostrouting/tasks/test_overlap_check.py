@@ -1,4 +1,6 @@
-"""CheckRouteOverlap, on hosts that exist in memory: modes, markers, logs, and kernels that do not answer or agree."""
+"""CheckRouteOverlap, on hosts that exist in memory: modes, markers, logs, and kernels that do not
+answer or agree.
+"""
 
 from contextlib import suppress
 from typing import Any
@@ -23,14 +25,20 @@ def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
 
 def markers(host: FakeHost) -> dict[str, str]:
     """The markers by their kind."""
-    return {path.rpartition(".")[2]: host.files.texts[path] for path in LAYOUT.markers if path in host.files.texts}
+    return {
+        path.rpartition(".")[2]: host.files.texts[path]
+        for path in LAYOUT.markers
+        if path in host.files.texts
+    }
 
 
 class TestModes:
     """STRICT raises and holds; WARN logs; the markers say the same in both."""
 
     def test_strict(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The error names range, route, repair and cost, which no log repeats, and has the installed files."""
+        """The error names range, route, repair and cost, which no log repeats, and has the
+        installed files.
+        """
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         start = (
@@ -43,7 +51,9 @@ class TestModes:
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
         assert "OVERLAP" not in caplog.text
-        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links} - {LAYOUT.detected_path}
+        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links} - {
+            LAYOUT.detected_path
+        }
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
@@ -53,12 +63,18 @@ class TestModes:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_markers(self, mode: str) -> None:
-        """A marker has the lines that say what is wrong or in doubt, or the verdict: there is one at a time."""
+        """A marker has the lines that say what is wrong or in doubt, or the verdict: there is one
+        at a time.
+        """
         host = FakeHost(kernel=h200())
         with suppress(phases.TaskFailed):
             checked(host, CIDR, "10.0.0.0/8", mode=mode)
         [(kind, text)] = markers(host).items()
-        assert (kind, text.split(" [")[0], text.count("\n")) == ("detected", f"OVERLAP: {CIDR} leaves through ib0", 1)
+        assert (kind, text.split(" [")[0], text.count("\n")) == (
+            "detected",
+            f"OVERLAP: {CIDR} leaves through ib0",
+            1,
+        )
         checked(host, "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
         host = FakeHost(kernel=plain_vm(), files=host.files)
@@ -79,7 +95,9 @@ class TestModes:
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
-        soon = phases.deadline(CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10)
+        soon = phases.deadline(
+            CheckRouteOverlap(config(cidrs=(CIDR,), mode="STRICT"), host=host), 10
+        )
         assert "within 9.5 s" in str(phases.run(soon, clock=FakeClock(), observers=[]).error)
 
 
@@ -88,8 +106,12 @@ class TestMarkersThatFail:
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @pytest.mark.parametrize("path", LAYOUT.markers)
-    def test_a_marker_that_cannot_be_written(self, mode: str, path: str, caplog: pytest.LogCaptureFixture) -> None:
-        """The log says that the marker could not be written, or that an old one could not be removed."""
+    def test_a_marker_that_cannot_be_written(
+        self, mode: str, path: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The log says that the marker could not be written, or that an old one could not be
+        removed.
+        """
         for cidr in (CIDR, "10.0.0.0/8"):
             host = FakeHost(kernel=h200())
             host.files.texts[path] = "left earlier\n"
@@ -98,13 +120,17 @@ class TestMarkersThatFail:
             if (cidr, mode) == (CIDR, "STRICT"):
                 failure_of(checked, host, cidr, mode=mode, of=RouteOverlapError)
             else:
-                assert checked(host, cidr, mode=mode).report.verdict == ("overlap" if cidr == CIDR else "ok")
+                assert checked(host, cidr, mode=mode).report.verdict == (
+                    "overlap" if cidr == CIDR else "ok"
+                )
             assert f" {path}: Read-only file system" in caplog.text
 
     def test_a_folder_that_is_read_only(self) -> None:
         """A marker that cannot be removed does not keep the rest from being removed."""
         host = configured(config(cidrs=("10.0.0.0/8",)))
-        host.files.broken |= dict.fromkeys(("/run/aks-flex-node", LAYOUT.ok_path), "Read-only file system")
+        host.files.broken |= dict.fromkeys(
+            ("/run/aks-flex-node", LAYOUT.ok_path), "Read-only file system"
+        )
         run(Remove(host=host))
         assert {*host.files.texts} == {LAYOUT.ok_path}
 
@@ -116,11 +142,19 @@ class TestMarkersThatFail:
         assert markers(host) == {}
 
     def test_another_configuration_meanwhile(self) -> None:
-        """A check whose CIDRs are not the installed ones any more leaves the markers of the other run."""
+        """A check whose CIDRs are not the installed ones any more leaves the markers of the other
+        run.
+        """
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
         host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
-        failure_of(checked, host, CIDR, of=NotReady, match="another run has installed a different configuration")
+        failure_of(
+            checked,
+            host,
+            CIDR,
+            of=NotReady,
+            match="another run has installed a different configuration",
+        )
         assert markers(host) == {"ok": "ok\n"}
 
 

@@ -1,4 +1,6 @@
-"""The probe rewrite, tested with packets: a balancer, a node and a pod, as described in `tests.support.balancer`."""
+"""The probe rewrite, tested with packets: a balancer, a node and a pod, as described in
+`tests.support.balancer`.
+"""
 
 import os
 import socket
@@ -57,7 +59,9 @@ def put_rules(lab: Lab, text: str = RULES) -> None:
 
 @contextmanager
 def datagrams(lab: Lab, destination: str = POD) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A socket with the balancer's probing address, connected to the destination, and one with the pod's address."""
+    """A socket with the balancer's probing address, connected to the destination, and one with the
+    pod's address.
+    """
     with (
         balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
         balancer.open_socket(lab.pod, socket.SOCK_DGRAM, POD, port=PORT) as server,
@@ -67,7 +71,9 @@ def datagrams(lab: Lab, destination: str = POD) -> Iterator[tuple[socket.socket,
 
 
 def is_answered(lab: Lab) -> bool:
-    """Whether a datagram of the balancer reaches the pod, and the reply comes back. Linux drops wrong checksums."""
+    """Whether a datagram of the balancer reaches the pod, and the reply comes back. Linux drops
+    wrong checksums.
+    """
     with datagrams(lab) as (client, server):
         client.send(b"anybody?")
         lab.settled()
@@ -98,9 +104,11 @@ table ip6 translation {
     ids=["straight", "DNAT", "DNAT and MASQUERADE"],
 )
 def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation: str) -> None:
-    """A ping, a datagram in fragments and a megabyte arrive, and come back. The pod sees an address that may be forwarded.
+    """A ping, a datagram in fragments and a megabyte arrive, and come back. The pod sees an address
+    that may be forwarded.
 
-    The balancer's sockets are connected, so they receive only what comes from the address that was probed.
+    The balancer's sockets are connected, so they receive only what comes from the address that was
+    probed.
     """
     assert not is_answered(lab)
     put_rules(lab)
@@ -133,26 +141,43 @@ def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation:
 
 
 def learns_the_router(lab: Lab) -> bool:
-    """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a default route."""
+    """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a
+    default route.
+    """
     balancer.send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
     lab.settled()
-    gateways = {str(hop.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for hop in route.next_hops}
+    gateways = {
+        str(hop.gateway)
+        for route in lab.node.routes(6)
+        if route.prefix.length == 0
+        for hop in route.next_hops
+    }
     return gateways == {OWN, PROBE}
 
 
 def answers_a_neighbour(lab: Lab) -> bool:
-    """Whether a unicast solicitation is answered, and the node has no neighbour entry for the global address."""
+    """Whether a unicast solicitation is answered, and the node has no neighbour entry for the
+    global address.
+    """
     # The balancer does not have to resolve the node's address itself then.
     balancer.ping(lab.balancer, OWN_GLOBAL, NODE)
     with balancer.capture(lab.balancer) as wire:
-        balancer.send_icmp(lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE))
+        balancer.send_icmp(
+            lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE)
+        )
         lab.settled()
-        answers = [packet.source for packet in wire.packets() if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)]
+        answers = [
+            packet.source
+            for packet in wire.packets()
+            if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)
+        ]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
 
 def answers_on_the_link(lab: Lab) -> bool:
-    """Whether a datagram to the node's link-local address keeps the probe's source address, and a ping is answered."""
+    """Whether a datagram to the node's link-local address keeps the probe's source address, and a
+    ping is answered.
+    """
     with (
         balancer.open_socket(lab.node, socket.SOCK_DGRAM, NODE_LINK_LOCAL, port=PORT) as server,
         balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
@@ -165,7 +190,10 @@ def answers_on_the_link(lab: Lab) -> bool:
 
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:
     """Whether a packet from another link-local address is still refused."""
-    with balancer.capture(lab.pod) as wire, balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
+    with (
+        balancer.capture(lab.pod) as wire,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client,
+    ):
         client.sendto(b"anybody?", (POD, PORT))
         lab.settled()
         return not any(packet.protocol == packets.UDP for packet in wire.packets())
@@ -174,17 +202,25 @@ def leaves_others_on_the_link_alone(lab: Lab) -> bool:
 def leaves_other_links_alone(lab: Lab) -> bool:
     """Whether a packet from a pod that uses the probe's address is still refused."""
     lab.pod.batch([f"address add {PROBE}/64 dev eth0 nodad"])
-    with balancer.capture(lab.balancer) as wire, balancer.open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
+    with (
+        balancer.capture(lab.balancer) as wire,
+        balancer.open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client,
+    ):
         client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
         balancer.ping(lab.pod, POD, OWN_GLOBAL)
         return not any(packet.protocol == packets.UDP for packet in wire.packets())
 
 
 def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
-    """Whether a packet to the global address keeps its destination if it leaves through another device."""
+    """Whether a packet to the global address keeps its destination if it leaves through another
+    device.
+    """
     lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
-    with balancer.capture(lab.pod) as wire, balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
+    with (
+        balancer.capture(lab.pod) as wire,
+        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client,
+    ):
         client.sendto(b"anybody?", (GLOBAL, PORT))
         return wire.first(lambda packet: packet.protocol == packets.UDP).destination == GLOBAL
 
@@ -196,13 +232,19 @@ def is_translated(lab: Lab) -> bool:
         balancer.send_icmp(lab.balancer, PROBE, SERVICE, packets.echo_request(1))
         lab.settled()
         balancer.ping(lab.pod, POD, OWN_GLOBAL)
-        return [packet.source for packet in wire.packets() if packet.is_icmp(packets.ECHO_REPLY, to=PROBE)] == [SERVICE]
+        return [
+            packet.source
+            for packet in wire.packets()
+            if packet.is_icmp(packets.ECHO_REPLY, to=PROBE)
+        ] == [SERVICE]
 
 
 def without(*comments: str) -> str:
     """The rules without those that have these comments."""
     lines = RULES.splitlines(keepends=True)
-    left = [line for line in lines if not any(f'comment "{comment}"' in line for comment in comments)]
+    left = [
+        line for line in lines if not any(f'comment "{comment}"' in line for comment in comments)
+    ]
     assert len(left) == len(lines) - len(comments)
     return "".join(left)
 
@@ -217,11 +259,18 @@ def without(*comments: str) -> str:
         (leaves_other_links_alone, without("did not come in by an uplink")),
         (rewrites_nothing_that_leaves_elsewhere, RULES.replace('oifname { "eth0" } ', "")),
         (is_translated, RULES.replace("priority -300", "priority -150")),
-        (is_answered, RULES.replace(f"ip6 saddr set {GLOBAL}", f"@nh,64,128 set {int(IPv6Address(GLOBAL)):#x}")),
+        (
+            is_answered,
+            RULES.replace(
+                f"ip6 saddr set {GLOBAL}", f"@nh,64,128 set {int(IPv6Address(GLOBAL)):#x}"
+            ),
+        ),
     ],
 )
 def test_each_part_of_the_rules_has_its_reason(holds: Callable[[Lab], bool], crippled: str) -> None:
-    """The property holds with the rules as they are; it does not if that part of them is missing or different."""
+    """The property holds with the rules as they are; it does not if that part of them is missing or
+    different.
+    """
     for text, expected in ((RULES, True), (crippled, False)):
         with balancer.laboratory() as made:
             put_rules(made, text)
@@ -240,10 +289,14 @@ table ip6 azureSLBProbe {
 
 
 def test_the_task(lab: Lab) -> None:
-    """A probe is answered; a second run and the script keep every handle and count; two removals leave what was there."""
+    """A probe is answered; a second run and the script keep every handle and count; two removals
+    leave what was there.
+    """
 
     def tables(name: str = "") -> str:
-        return lab.node.run("nft", "--handle", "list", *(["table", "ip6", name] if name else ["ruleset"])).stdout
+        return lab.node.run(
+            "nft", "--handle", "list", *(["table", "ip6", name] if name else ["ruleset"])
+        ).stdout
 
     balancer.nft(lab.node, OTHERS)
     before, files = (tables(), lab.node.routes(6)), FakeFiles()
@@ -263,7 +316,9 @@ def test_the_task(lab: Lab) -> None:
 
 
 def test_a_reload_loses_nothing(lab: Lab) -> None:
-    """The table is replaced 50 times, and every probe of a flood arrives; in two steps, some would be refused."""
+    """The table is replaced 50 times, and every probe of a flood arrives; in two steps, some would
+    be refused.
+    """
 
     def load(text: str) -> None:
         with lab.node.inside():

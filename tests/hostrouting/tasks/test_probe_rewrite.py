@@ -1,4 +1,6 @@
-"""RewriteProbeSource, on hosts that exist in memory: the table, the route for the replies, and what stands in the way."""
+"""RewriteProbeSource, on hosts that exist in memory: the table, the route for the replies, and what
+stands in the way.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +26,9 @@ REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
 
 def rewrite(**settings: Any) -> HostRoutingConfig:
     """A configuration with the rewrite, on eth0."""
-    return HostRoutingConfig.from_mapping({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], **settings}})
+    return HostRoutingConfig.from_mapping(
+        {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], **settings}}
+    )
 
 
 def apply(host: FakeHost, **settings: Any) -> Effects:
@@ -56,8 +60,12 @@ class TestApply:
         "disturb",
         [
             lambda host: host.nftables.tables.clear(),
-            lambda host: host.nftables.tables.update({TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}),
-            lambda host: host.nftables.tables.update({TABLE: f"{host.nftables.tables[TABLE]} flags dormant"}),
+            lambda host: host.nftables.tables.update(
+                {TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}
+            ),
+            lambda host: host.nftables.tables.update(
+                {TABLE: f"{host.nftables.tables[TABLE]} flags dormant"}
+            ),
             lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
         ],
         ids=["flushed", "another table", "dormant", "without the route"],
@@ -90,12 +98,19 @@ class TestInTheWay:
         kernel = plain_vm()
         kernel.add_address("eth0", f"{KNOWN}/128")
         host = FakeHost(kernel=kernel)
-        error = failure_of(apply, host, of=RequirementError, match="address of this host, on eth0.*that no host has")
+        error = failure_of(
+            apply,
+            host,
+            of=RequirementError,
+            match="address of this host, on eth0.*that no host has",
+        )
         assert [finding.name for finding in error.findings] == ["probe-rewrite"]
         assert host.files.writes == []
 
     def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A port of a bridge, a host that does not forward and a device that is missing are warnings, each once."""
+        """A port of a bridge, a host that does not forward and a device that is missing are
+        warnings, each once.
+        """
         kernel = FakeKernel(ipv6_forwarding=False)
         kernel.add_link("br0")
         kernel.add_link(Link(name="eth0", index=0, master="br0", xdp=True))
@@ -112,7 +127,9 @@ class TestInTheWay:
         assert TABLE in host.nftables.tables
 
     def test_a_foreign_route(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A route of another program with the key of the reply route stays, and the table is loaded all the same."""
+        """A route of another program with the key of the reply route stays, and the table is loaded
+        all the same.
+        """
         host = FakeHost()
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         apply(host)
@@ -144,16 +161,25 @@ class TestNft:
         assert host.files.texts == before
 
     def test_uninstalled(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Without the program, the rest is removed, and a warning says that the table stays until the next boot."""
+        """Without the program, the rest is removed, and a warning says that the table stays until
+        the next boot.
+        """
         host = FakeHost()
         apply(host)
         run(Remove(host=attrs.evolve(host, missing={"nft"})))
-        assert (host.files.texts, caplog.text.count(f"{TABLE} stays until the next boot")) == ({}, 1)
+        assert (host.files.texts, caplog.text.count(f"{TABLE} stays until the next boot")) == (
+            {},
+            1,
+        )
 
     def test_flushed_at_the_same_moment(self) -> None:
-        """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
+        """A table that is gone right after it was loaded is an error that can be retried, with what
+        was done.
+        """
         host = FakeHost()
-        host.nftables.meanwhile(lambda: host.nftables.tables.pop(TABLE), nth=4)  # after two looks and the load
+        host.nftables.meanwhile(
+            lambda: host.nftables.tables.pop(TABLE), nth=4
+        )  # after two looks and the load
         error = failure_of(apply, host, of=HostError, match="another program is changing it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]

@@ -7,7 +7,13 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.requirements import find_losses, find_requirements
@@ -17,7 +23,11 @@ from tests.support.tasks import CIDR, REPAIR, config
 
 # Few enough that routes often cover each other, as a whole or by halves.
 NETWORKS = st.sampled_from(
-    [part for length in range(24, 28) for part in IPv4Network("10.0.0.0/24").subnets(new_prefix=length)]
+    [
+        part
+        for length in range(24, 28)
+        for part in IPv4Network("10.0.0.0/24").subnets(new_prefix=length)
+    ]
 )
 ROUTES = st.lists(NETWORKS, max_size=6, unique=True)
 
@@ -76,14 +86,20 @@ def test_an_image_that_is_not_roots() -> None:
         (FakeHost(rights=lambda: Rights(is_root=False)), False),  # it cannot write to /etc
     ):
         findings = [*find_requirements(host, OLD, FileChanges())]
-        warned = [finding.severity for finding in findings if "another user owns" in finding.sentence]
+        warned = [
+            finding.severity for finding in findings if "another user owns" in finding.sentence
+        ]
         assert warned == (["warning"] if is_warned else [])
 
 
 def test_no_loss() -> None:
-    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new host."""
+    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new
+    host.
+    """
     more = config(*REPAIR, "10.9.0.0/16", cidrs=(*REPAIR, "10.0.0.0/8"))
     units = GateConfig(("kubelet.service", "systemd-nspawn@.service"))
     new = more._replace(gate=units, guard=GuardConfig(enabled=True))
-    instance = OLD._replace(gate=GateConfig(("systemd-nspawn@kube.1.service",)))  # the template gates it, too
+    instance = OLD._replace(
+        gate=GateConfig(("systemd-nspawn@kube.1.service",))
+    )  # the template gates it, too
     assert [*find_losses(OLD, new), *find_losses(instance, new), *find_losses(None, OLD)] == []

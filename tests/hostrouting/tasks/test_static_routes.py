@@ -1,4 +1,6 @@
-"""ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at the same time."""
+"""ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at
+the same time.
+"""
 
 import signal
 
@@ -21,18 +23,25 @@ DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
 def installed(host: FakeHost) -> bool:
     """Whether the gate is there, with the step that sets the routes."""
-    return {LAYOUT.drop_in_path("systemd-nspawn@.service"), LAYOUT.step_path(LAYOUT.routes_step)} <= {*host.files.texts}
+    return {
+        LAYOUT.drop_in_path("systemd-nspawn@.service"),
+        LAYOUT.step_path(LAYOUT.routes_step),
+    } <= {*host.files.texts}
 
 
 class TestConflict:
-    """A route of another program with the same destination and metric stays, and is named with the way out."""
+    """A route of another program with the same destination and metric stays, and is named with the
+    way out.
+    """
 
     WAY_OUT = r"172.16.0.0/16 dev ib0 .*configure 172.16.0.0/17 and 172.16.128.0/17 instead, which take precedence"
 
     def test_on_a_new_host(self) -> None:
         """The files are installed, so the gate holds, and the error says so; no route was changed."""
         host = FakeHost(kernel=h200())
-        error = failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT)
+        error = failure_of(
+            run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
+        )
         assert str(error).endswith(HELD)
         assert (ours(host), installed(host)) == ([], True)
 
@@ -40,7 +49,9 @@ class TestConflict:
         """Nothing is changed: what is installed works."""
         host = configured(config(*REPAIR))
         before = dict(host.files.texts)
-        error = failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT)
+        error = failure_of(
+            run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT
+        )
         assert HELD not in str(error)
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
@@ -56,7 +67,9 @@ class TestDefaultRoute:
         return host
 
     def test_comes_late(self, host: FakeHost) -> None:
-        """The task waits by kernel events for devices and routes, and does not hold the lock meanwhile."""
+        """The task waits by kernel events for devices and routes, and does not hold the lock
+        meanwhile.
+        """
         kernel, locked = host.kernel, list[set[str]]()
 
         def comes() -> None:
@@ -70,7 +83,9 @@ class TestDefaultRoute:
         assert locked == [set()]
 
     def test_goes_again(self, host: FakeHost) -> None:
-        """If it has gone when the task has the lock, the task waits again, for what is left of its time."""
+        """If it has gone when the task has the lock, the task waits again, for what is left of its
+        time.
+        """
         kernel = host.kernel
         kernel.add_address("eth0", "10.0.0.4/24")
         kernel.ip_route("add", DEFAULT)
@@ -82,9 +97,15 @@ class TestDefaultRoute:
     def test_never_comes(self, host: FakeHost) -> None:
         """After the deadline the failure says what was waited for, and that the gate holds."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
-        error = failure_of(run, task, of=NotReady, match=r"gave up after 30 s: .* needs an IPv4 default route")
+        error = failure_of(
+            run, task, of=NotReady, match=r"gave up after 30 s: .* needs an IPv4 default route"
+        )
         [finding] = error.findings
-        assert (finding.name, finding.severity, finding.target) == ("route-waits", "error", "10.9.0.0/16")
+        assert (finding.name, finding.severity, finding.target) == (
+            "route-waits",
+            "error",
+            "10.9.0.0/16",
+        )
         assert (error.can_retry, str(error).endswith(HELD), installed(host)) == (True, True, True)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
@@ -123,7 +144,9 @@ class TestTransaction:
     def test_set_by_the_guard_meanwhile(self) -> None:
         """What the steps have set while the run waited for the lock is not set again."""
         host = FakeHost(kernel=h200())
-        routes = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR]
+        routes = [
+            Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR
+        ]
         adds = [RouteRequest("add", route) for route in routes]
         host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))

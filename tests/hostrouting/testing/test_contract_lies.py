@@ -391,7 +391,10 @@ LIES: dict[str, tuple[Lie, str]] = {
     "every address is of the host": (addresses(scope=254), ADDRESS),
     "every network is a /32": (addresses(length=32), ADDRESS),
     "every address is on lo": (addresses(dev="lo"), ADDRESS),
-    "no route of the kernel": (snapshots(without_the_kernels_routes), "that the kernel adds for an address"),
+    "no route of the kernel": (
+        snapshots(without_the_kernels_routes),
+        "that the kernel adds for an address",
+    ),
     "no onlink": (hops(onlink=False), BACK),
     "onlink everywhere": (hops(onlink=True), BACK),
     "a request's onlink is dropped": (NeedsTheLink, "`add` adds "),

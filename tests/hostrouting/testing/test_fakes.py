@@ -13,7 +13,10 @@ from hostrouting.model.route import Route
 from hostrouting.testing import FakeKernel, FaultyBackend, contract, h200
 from hostrouting.testing.contract import BackendContract, contract_host
 
-CHANGES = [RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213)) for number in (8, 9)]
+CHANGES = [
+    RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213))
+    for number in (8, 9)
+]
 
 
 class TestFakeKernel(BackendContract):
@@ -49,7 +52,10 @@ def test_a_suite_names_what_differs() -> None:
     with pytest.raises(AssertionError) as caught:
         contract._equal(more, host, "nothing was added")
     said = str(caught.value)
-    assert said == "nothing was added (routes); seen: ['10.9.0.0/16 dev eth0 proto unspec scope link']; promised: []"
+    assert (
+        said
+        == "nothing was added (routes); seen: ['10.9.0.0/16 dev eth0 proto unspec scope link']; promised: []"
+    )
 
 
 def test_planned_changes() -> None:
@@ -88,7 +94,11 @@ class TestFaults:
     def test_each_call_can_fail(self) -> None:
         """A snapshot, a lookup and the beginning of a watch raise the error, once."""
         backend = FaultyBackend(h200())
-        calls = (("snapshot", backend.snapshot), ("lookup", lambda: backend.lookup([])), ("watch", backend.watch))
+        calls = (
+            ("snapshot", backend.snapshot),
+            ("lookup", lambda: backend.lookup([])),
+            ("watch", backend.watch),
+        )
         for moment, call in calls:
             backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # it is one of them
             with pytest.raises(BackendError, match="busy"):
@@ -108,15 +118,21 @@ class TestFaults:
     def test_a_backend_without_a_method(self) -> None:
         """It cannot be made: otherwise a run would fail after it has changed routes."""
         lacking: Any = type("Lacking", (RouteBackend,), {})
-        with pytest.raises(TypeError, match=r"abstract methods.*change.*close.*lookup.*snapshot.*watch"):
+        with pytest.raises(
+            TypeError, match=r"abstract methods.*change.*close.*lookup.*snapshot.*watch"
+        ):
             lacking()
 
     def test_a_word_that_does_not_exist(self) -> None:
         """It is refused at once, with those that exist."""
         kernel, moment, verb = h200(), cast("Any", "chang"), cast("Any", "replace")
-        with pytest.raises(ValueError, match="'chang' is not one of change, snapshot, lookup, watch"):
+        with pytest.raises(
+            ValueError, match="'chang' is not one of change, snapshot, lookup, watch"
+        ):
             FaultyBackend(kernel).fail(moment, errno.ENOBUFS)
-        with pytest.raises(ValueError, match="'chang' is not one of change, snapshot, lookup, watch"):
+        with pytest.raises(
+            ValueError, match="'chang' is not one of change, snapshot, lookup, watch"
+        ):
             FaultyBackend(kernel).meanwhile(moment, list)
         with pytest.raises(ValueError, match="'replace' is not one of add, append, delete"):
             kernel.ip_route(verb, CHANGES[0].route)

@@ -1,4 +1,6 @@
-"""FakeKernel is equal to Linux within what its docstring says: the same events on both, by pyroute2 on Linux."""
+"""FakeKernel is equal to Linux within what its docstring says: the same events on both, by pyroute2
+on Linux.
+"""
 
 import errno
 import time
@@ -32,7 +34,14 @@ NODAD = 2
 ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
 """Errors of Linux for which the fake kernel has another one of the same kind."""
 INTERFACES = (
-    *("10.0.0.4/24", "10.0.1.4/24", "10.0.0.4/32", "172.16.0.1/28", "172.16.0.17/30", "172.16.0.3/31"),
+    *(
+        "10.0.0.4/24",
+        "10.0.1.4/24",
+        "10.0.0.4/32",
+        "172.16.0.1/28",
+        "172.16.0.17/30",
+        "172.16.0.3/31",
+    ),
     *("fd00::4/64", "fd00:16::1/124", "fd00:16::1/128", "fd00:16::4/126"),
 )
 GATEWAYS = {
@@ -42,7 +51,11 @@ GATEWAYS = {
 BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
 ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
 DESTINATIONS = {
-    family: [*(BASE[family] + number for number in range(19)), *map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
+    family: [
+        *(BASE[family] + number for number in range(19)),
+        *map(as_ip, GATEWAYS[family]),
+        ASIDE[family].ip,
+    ]
     for family in (4, 6)
 }
 
@@ -84,10 +97,17 @@ class Linux:
         self.ip.link("set", index=self.index(FAR + name), state="down")
 
     def add_address(self, dev: str, interface: str) -> None:
-        """Add an address that is usable at once; without a broadcast address, which pyroute2 would add."""
+        """Add an address that is usable at once; without a broadcast address, which pyroute2 would
+        add.
+        """
         ip, _, length = interface.partition("/")
         family = AF[as_ip(ip).version]
-        words = {"index": self.index(dev), "address": ip, "prefixlen": int(length), "family": family}
+        words = {
+            "index": self.index(dev),
+            "address": ip,
+            "prefixlen": int(length),
+            "family": family,
+        }
         self.ip.addr("add", flags=NODAD * (family == AF[6]), **words)
 
     def add_rule(self, added: Rule) -> None:
@@ -96,7 +116,9 @@ class Linux:
             raise NetlinkError(errno.EEXIST)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Add, append or delete a route by netlink, which is held against `ip` by a test of its own."""
+        """Add, append or delete a route by netlink, which is held against `ip` by a test of its
+        own.
+        """
         [outcome] = self.backend.change([RouteRequest(verb, route)])
         if outcome.error is not None:
             raise outcome.error
@@ -119,7 +141,9 @@ def linux() -> Iterator[Linux]:
 def prefixes(family: int) -> st.SearchStrategy[Prefix]:
     """Prefixes that often nest, also in the networks of addresses."""
     return st.builds(
-        lambda number, bits: Prefix.around(family, int(BASE[family]) + number, width_of(family) - bits),
+        lambda number, bits: Prefix.around(
+            family, int(BASE[family]) + number, width_of(family) - bits
+        ),
         st.integers(0, 19),
         st.sampled_from([0, 0, 1, 2, 3, 4, 4, 8, width_of(family)]),
     )
@@ -127,15 +151,28 @@ def prefixes(family: int) -> st.SearchStrategy[Prefix]:
 
 @st.composite
 def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
-    """Routes that Linux accepts or refuses, half of them with a preferred source; `own` are the host's addresses."""
+    """Routes that Linux accepts or refuses, half of them with a preferred source; `own` are the
+    host's addresses.
+    """
     usual: list[RouteType] = ["unicast"] * 12
     kind = draw(st.sampled_from([*usual, *PATHLESS]))
     gateway = draw(st.sampled_from([None, None, None, *GATEWAYS[family]]))
-    no_device = [] if gateway and family == IPV6 else [None]  # the fake kernel does not choose as Linux does
-    hop = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])), gateway=as_ip(gateway) if gateway else None)
-    several = [hop] if family == IPV6 else [*[hop] * 4, *(NextHop(dev, gateway=hop.gateway) for dev in DEVICES)]
+    no_device = (
+        [] if gateway and family == IPV6 else [None]
+    )  # the fake kernel does not choose as Linux does
+    hop = NextHop(
+        draw(st.sampled_from([*DEVICES, *DEVICES, *no_device])),
+        gateway=as_ip(gateway) if gateway else None,
+    )
+    several = (
+        [hop]
+        if family == IPV6
+        else [*[hop] * 4, *(NextHop(dev, gateway=hop.gateway) for dev in DEVICES)]
+    )
     hops = tuple(dict.fromkeys((hop, draw(st.sampled_from(several)))))
-    sources = [ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family]
+    sources = [
+        ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family
+    ]
     return Route(
         draw(prefixes(family)),
         hops if kind == "unicast" and hop != NextHop() else (),
@@ -151,7 +188,14 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
 @st.composite
 def rules(draw: st.DrawFn, family: int) -> Rule:
     """Rules of every action, of which those that refuse select destinations of their own."""
-    actions: list[RuleAction] = ["to_table", "to_table", "to_table", "blackhole", "prohibit", "unreachable"]
+    actions: list[RuleAction] = [
+        "to_table",
+        "to_table",
+        "to_table",
+        "blackhole",
+        "prohibit",
+        "unreachable",
+    ]
     action = draw(st.sampled_from(actions))
     is_lookup = action == "to_table"
     return Rule(
@@ -159,7 +203,9 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
         priority=draw(st.sampled_from([5, 100, 40000])),
         action=action,
         table=draw(st.sampled_from([254, 100])) if is_lookup else 0,
-        dst=draw(prefixes(family).filter(lambda block: block.length) | st.none()) if is_lookup else ASIDE[family],
+        dst=draw(prefixes(family).filter(lambda block: block.length) | st.none())
+        if is_lookup
+        else ASIDE[family],
         src=draw(st.sampled_from([None, None, ASIDE[family]])),
         suppress_prefixlength=draw(st.sampled_from([None, None, 0])) if is_lookup else None,
     )
@@ -203,8 +249,15 @@ class TwoKernels(stateful.RuleBasedStateMachine):
 
     @stateful.initialize(twin=st.tuples(NAMES, st.sampled_from(INTERFACES)))
     def furnish(self, twin: tuple[str, str]) -> None:
-        """Most hosts have some addresses, of which two devices may have the same, and routes from them by another one."""
-        for dev, interface in (("eth0", "10.0.0.4/24"), ("eth1", "10.0.1.4/24"), ("eth0", "fd00::4/64"), twin):
+        """Most hosts have some addresses, of which two devices may have the same, and routes from
+        them by another one.
+        """
+        for dev, interface in (
+            ("eth0", "10.0.0.4/24"),
+            ("eth1", "10.0.1.4/24"),
+            ("eth0", "fd00::4/64"),
+            twin,
+        ):
             self.both("add_address", dev, interface)
         for prefix, source, table in (
             ("9.0.0.0/8", "10.0.0.4", 254),
@@ -241,39 +294,63 @@ class TwoKernels(stateful.RuleBasedStateMachine):
 
     @stateful.rule(data=st.data(), family=FAMILIES)
     def add_rule(self, data: st.DataObject, family: int) -> None:
-        """Add a rule, perhaps one that is there; Linux also refuses some that differ in little from one that is there."""
+        """Add a rule, perhaps one that is there; Linux also refuses some that differ in little from
+        one that is there.
+        """
         added, there = data.draw(rules(family)), self.fake.snapshot().rules
-        assume(added in there or (family, added.priority) not in [(other.family, other.priority) for other in there])
+        assume(
+            added in there
+            or (family, added.priority) not in [(other.family, other.priority) for other in there]
+        )
         self.both("add_rule", added)
 
-    @stateful.rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "append", "append", "delete"]))
+    @stateful.rule(
+        data=st.data(),
+        family=FAMILIES,
+        verb=st.sampled_from(["add", "add", "append", "append", "delete"]),
+    )
     def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
         """Add or append a route, or ask for a deletion that may meet none."""
         there = self.fake.snapshot()
-        route = data.draw(routes(family, [address.ip for address in there.addresses if address.dev != "lo"]))
+        route = data.draw(
+            routes(family, [address.ip for address in there.addresses if address.dev != "lo"])
+        )
         # The fake kernel looks up a gateway whatever the rules say.
-        assume(not any(hop.gateway for hop in route.next_hops) or not any(rule.table == 100 for rule in there.rules))
+        assume(
+            not any(hop.gateway for hop in route.next_hops)
+            or not any(rule.table == 100 for rule in there.rules)
+        )
         self.both("ip_route", verb, route)
 
     @stateful.precondition(lambda self: self.fake.snapshot().routes)
-    @stateful.rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "next_hops", "prefsrc"])))
+    @stateful.rule(
+        data=st.data(),
+        open_fields=st.sets(st.sampled_from(["metric", "protocol", "next_hops", "prefsrc"])),
+    )
     def delete_route(self, data: st.DataObject, open_fields: set[str]) -> None:
         """Delete a route that is there, by a request that may leave some fields open."""
         there = [route for route in self.fake.snapshot().routes if route.table != 255]
         assume(there)
-        left_open: dict[str, Any] = {name: {"next_hops": (), "prefsrc": None}.get(name, 0) for name in open_fields}
+        left_open: dict[str, Any] = {
+            name: {"next_hops": (), "prefsrc": None}.get(name, 0) for name in open_fields
+        }
         self.both("ip_route", "delete", data.draw(st.sampled_from(there))._replace(**left_open))
 
     @stateful.invariant()
     def kernels_are_equal(self) -> None:
-        """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes a little later."""
+        """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes
+        a little later.
+        """
         wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 5
-        while (state := _comparable(self.linux.backend.snapshot())) != wanted and time.monotonic() < end:
+        while (
+            state := _comparable(self.linux.backend.snapshot())
+        ) != wanted and time.monotonic() < end:
             time.sleep(0.002)
         for part, of_linux in state.items():
             assert of_linux == wanted[part], part
 
-        # Each destination gets the same answer, whichever of the tables local and main it comes from.
+        # Each destination gets the same answer, whichever of the tables local and main it comes
+        # from.
         for destinations in DESTINATIONS.values():
             answers = [kernel.lookup(destinations) for kernel in (self.linux.backend, self.fake)]
             for destination, *pair in zip(destinations, *answers, strict=True):
@@ -296,20 +373,28 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
             places.setdefault(f"{route.table} {route.prefix}", []).append(route)
     return {
         "links": {link.name: link.up for link in links},
-        "addresses": {(str(address.ip), address.length, address.dev) for address in snapshot.addresses},
+        "addresses": {
+            (str(address.ip), address.length, address.dev) for address in snapshot.addresses
+        },
         "rules": list(snapshot.rules),
         "routes": places,
     }
 
 
 def test_every_event_has_the_same_effect() -> None:
-    """After each event, the refusal, the whole state and the lookups of the fake kernel are Linux's."""
+    """After each event, the refusal, the whole state and the lookups of the fake kernel are
+    Linux's.
+    """
     stateful.run_state_machine_as_test(
         TwoKernels,
         settings=settings(
             max_examples=scaled(60),
             stateful_step_count=25,
             deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+            suppress_health_check=[
+                HealthCheck.too_slow,
+                HealthCheck.filter_too_much,
+                HealthCheck.data_too_large,
+            ],
         ),
     )

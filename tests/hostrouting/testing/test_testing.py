@@ -1,4 +1,6 @@
-"""hostrouting.testing: the ready-made hosts are as described, the plugin can be enabled, and little is imported."""
+"""hostrouting.testing: the ready-made hosts are as described, the plugin can be enabled, and little
+is imported.
+"""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +22,9 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     run(Configure(settings, host=(image := FakeHost.image())))
     run(Configure(settings, host=Host.offline(str(tmp_path))))
     real = {
-        f"/{path.relative_to(tmp_path)}": path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()
+        f"/{path.relative_to(tmp_path)}": path
+        for path in tmp_path.rglob("*")
+        if path.is_symlink() or path.is_file()
     }
     texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
     assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
@@ -43,12 +47,18 @@ def test_a_manager_that_has_yet_to_read() -> None:
     ]
     for step, needs_reload in steps:
         step()
-        assert manager.show(("NeedDaemonReload",), "a.service")[0]["NeedDaemonReload"] == needs_reload
+        assert (
+            manager.show(("NeedDaemonReload",), "a.service")[0]["NeedDaemonReload"] == needs_reload
+        )
 
 
 def test_what_a_manager_shows() -> None:
-    """A pattern matches the units in `properties`; a property that is not set is empty; a template is not a unit."""
-    manager = FakeManager(properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}})
+    """A pattern matches the units in `properties`; a property that is not set is empty; a template
+    is not a unit.
+    """
+    manager = FakeManager(
+        properties={"m@b.service": {"SubState": "dead"}, "m@a.service": {}, "x.service": {}}
+    )
     assert manager.show(("Id", "SubState"), "m@*.service", "y.service") == (
         {"Id": "m@b.service", "SubState": "dead"},
         {"Id": "m@a.service", "SubState": ""},
@@ -56,7 +66,9 @@ def test_what_a_manager_shows() -> None:
     )
     assert manager.show(("Id",), "n@*.service") == ()
     assert manager.calls == []
-    with pytest.raises(HostError, match=r"m@\.service is neither a valid invocation ID nor unit name"):
+    with pytest.raises(
+        HostError, match=r"m@\.service is neither a valid invocation ID nor unit name"
+    ):
         manager.show(("Id",), "m@a.service", "m@.service")
 
 
@@ -77,6 +89,16 @@ def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
         "    assert len(fake_kernel.snapshot().links) == 1\n"
         "from hostrouting.testing.contract import BackendContract\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_it.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "test_it.py",
+    ]
     done = completed(command, cwd=tmp_path)
     assert done.returncode == 0, done.stdout

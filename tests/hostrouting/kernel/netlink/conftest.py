@@ -11,7 +11,9 @@ from tests.support.namespace import Namespace, private_namespace
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses; eth1 is in group 7."""
+    """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses; eth1 is in
+    group 7.
+    """
     with private_namespace() as made:
         furnish(made)
         yield made

@@ -1,4 +1,6 @@
-"""What goes wrong between this process and the kernel: changes while it is read, lost answers, interrupts, no rights."""
+"""What goes wrong between this process and the kernel: changes while it is read, lost answers,
+interrupts, no rights.
+"""
 
 import errno
 import os
@@ -14,7 +16,14 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import list_routes
-from hostrouting.kernel.netlink.socket import HEADER, KernelError, NetlinkSocket, attribute, attributes_of, error_of
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    KernelError,
+    NetlinkSocket,
+    attribute,
+    attributes_of,
+    error_of,
+)
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
@@ -56,7 +65,8 @@ def calm_snapshot(backend: NetlinkBackend) -> Snapshot:
         (theirs("2001:db8:1::/64"), (1, 2, 3), 1, False),
         (theirs("198.51.100.0/24", protocol=OURS), (1, 2, 3), 3, True),
         (theirs("0.0.0.0/0"), (1, 2, 3), 3, True),
-        # Linux has the routes with one first address in one list, and goes on by their number in it.
+        # Linux has the routes with one first address in one list, and goes on by their number in
+        # it.
         (theirs("192.0.2.0/24"), (1, 2, 3), 3, True),
         (theirs("192.0.2.128/25"), (1, 2, 3), 1, False),
         (theirs("192.0.0.0/24"), (1, 2, 3), 3, True),
@@ -64,9 +74,16 @@ def calm_snapshot(backend: NetlinkBackend) -> Snapshot:
     ids=str,
 )
 def test_a_host_that_changes_while_it_is_read(
-    backend: NetlinkBackend, route: Route, disturbed: tuple[int, ...], readings: int, *, is_restless: bool
+    backend: NetlinkBackend,
+    route: Route,
+    disturbed: tuple[int, ...],
+    readings: int,
+    *,
+    is_restless: bool,
 ) -> None:
-    """It is read again, up to three times in all; a change of what was not asked for does not count."""
+    """It is read again, up to three times in all; a change of what was not asked for does not
+    count.
+    """
     count = 0
 
     def meanwhile(*arguments: Any) -> list[Route]:
@@ -80,7 +97,10 @@ def test_a_host_that_changes_while_it_is_read(
     with mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile):
         snapshot = backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR])
     assert (count, snapshot.restless) == (readings, is_restless)
-    assert snapshot == backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR]) or is_restless
+    assert (
+        snapshot == backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR])
+        or is_restless
+    )
 
 
 def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
@@ -90,7 +110,9 @@ def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> 
     def marked(netlink: NetlinkSocket) -> bytes:
         answer = receive(netlink)
         length, kind, flags, number, port = HEADER.unpack_from(answer)
-        return HEADER.pack(length, kind, flags | 0x10, number, port) + answer[HEADER.size :]  # NLM_F_DUMP_INTR
+        return (
+            HEADER.pack(length, kind, flags | 0x10, number, port) + answer[HEADER.size :]
+        )  # NLM_F_DUMP_INTR
 
     with mock.patch.object(NetlinkSocket, "receive", marked):
         assert backend.snapshot() == calm._replace(restless=True)
@@ -100,20 +122,30 @@ def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("count", [100, 200])
 def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count: int) -> None:
-    """Its answers are not lost in a buffer of the usual size; one that is too long for Linux is a clear error."""
+    """Its answers are not lost in a buffer of the usual size; one that is too long for Linux is a
+    clear error.
+    """
     prefix, at = (
-        (Prefix.parse("192.0.2.0/24"), "10.0.0.10") if family == 4 else (Prefix.parse("fd00:9::/64"), "fd00:99::10")
+        (Prefix.parse("192.0.2.0/24"), "10.0.0.10")
+        if family == 4
+        else (Prefix.parse("fd00:9::/64"), "fd00:99::10")
     )
     next_hops = tuple(NextHop("eth0", gateway=as_ip(at) + number % 200) for number in range(count))
-    [outcome] = backend.change([RouteRequest("add", Route(prefix, next_hops, metric=7, protocol=OURS))])
+    [outcome] = backend.change(
+        [RouteRequest("add", Route(prefix, next_hops, metric=7, protocol=OURS))]
+    )
     assert outcome.ok
-    backend._netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 212992 // 2)  # Linux doubles it
+    backend._netlink._socket.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 212992 // 2
+    )  # Linux doubles it
     destinations = [prefix.ip + number for number in range(1, 200)]
     if family == 6 and count == 200:
         with raises(BackendError, "failed", match="more next hops than fit into an answer"):
             backend.lookup(destinations)
         return
-    assert {answer.route and len(answer.route.next_hops) for answer in backend.lookup(destinations)} == {count}
+    assert {
+        answer.route and len(answer.route.next_hops) for answer in backend.lookup(destinations)
+    } == {count}
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
@@ -153,7 +185,9 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
 
 
 def test_lost_answers(backend: NetlinkBackend) -> None:
-    """If the buffer overflows, a change raises; then the backend is usable, and shows what was done."""
+    """If the buffer overflows, a change raises; then the backend is usable, and shows what was
+    done.
+    """
     refused = [RouteRequest("delete", ASIDE)] * 100
     small = backend._netlink._socket
     small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -165,13 +199,19 @@ def test_lost_answers(backend: NetlinkBackend) -> None:
 
 
 def test_without_rights(backend: NetlinkBackend) -> None:
-    """Without CAP_NET_ADMIN routes are read and looked up, and a change raises; nothing was changed."""
+    """Without CAP_NET_ADMIN routes are read and looked up, and a change raises; nothing was
+    changed.
+    """
 
     def unprivileged() -> tuple[bool, str]:
         os.setuid(65534)
         with NetlinkBackend() as mine:
             before, [answer] = mine.snapshot(), mine.lookup([as_ip("10.0.0.9")])
-            with raises(BackendError, "not-permitted", match="run this as root, or with the capability CAP_NET_ADMIN"):
+            with raises(
+                BackendError,
+                "not-permitted",
+                match="run this as root, or with the capability CAP_NET_ADMIN",
+            ):
                 mine.change([RouteRequest("add", ROUTE)])
             return len(before.routes) > 3 and mine.snapshot() == before, answer.kind
 
@@ -181,7 +221,11 @@ def test_without_rights(backend: NetlinkBackend) -> None:
 
 def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """A system without netlink, and a sandbox that forbids it, are told apart."""
-    for number, kind in ((errno.EAFNOSUPPORT, "unavailable"), (errno.EPERM, "not-permitted"), (errno.EMFILE, "failed")):
+    for number, kind in (
+        (errno.EAFNOSUPPORT, "unavailable"),
+        (errno.EPERM, "not-permitted"),
+        (errno.EMFILE, "failed"),
+    ):
 
         def refused(*_: object, number: int = number) -> socket.socket:
             raise OSError(number, "refused")
@@ -238,14 +282,21 @@ def test_every_kind_of_change_is_reported(
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend, *, is_closed: bool) -> None:
-    """A burst that overflows the buffer is one change, as is a socket that fails, and the watch goes on."""
+def test_more_reports_than_fit(
+    namespace: Namespace, backend: NetlinkBackend, *, is_closed: bool
+) -> None:
+    """A burst that overflows the buffer is one change, as is a socket that fails, and the watch
+    goes on.
+    """
     with backend.watch() as watch:
         if is_closed:
             os.close(watch._socket.fileno())
         else:
             watch._socket._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-            wanted = [Route.to(f"20.0.{number}.0/24", dev="eth0", gateway="10.0.0.1") for number in range(200)]
+            wanted = [
+                Route.to(f"20.0.{number}.0/24", dev="eth0", gateway="10.0.0.1")
+                for number in range(200)
+            ]
             backend.change(RouteRequest("add", route) for route in wanted)
         assert watch.wait(60)
         wait_for("the burst to end", lambda: not watch.wait(0))

@@ -1,4 +1,6 @@
-"""NetlinkBackend and Pyroute2Backend against `ip`, in private network namespaces: the same kernel, another program."""
+"""NetlinkBackend and Pyroute2Backend against `ip`, in private network namespaces: the same kernel,
+another program.
+"""
 
 import asyncio
 import ctypes
@@ -37,16 +39,25 @@ ERRNO_OF = {
     "Permission denied": errno.EACCES,
     "Network is unreachable": errno.ENETUNREACH,
 }
-properties = settings(max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck))
+properties = settings(
+    max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
-def built(namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()) -> dict[int, Prefix]:
-    """Build a random host of both families in the namespace; return the block of each in which its routes lie."""
+def built(
+    namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()
+) -> dict[int, Prefix]:
+    """Build a random host of both families in the namespace; return the block of each in which its
+    routes lie.
+    """
     furnish(namespace, lost=lost)
     within = {family: data.draw(blocks(family)) for family in (4, 6)}
     for family, block in within.items():
         batch = [*map(route_command, data.draw(st.lists(routes(block), max_size=12)))]
-        batch += map(rule_command, data.draw(st.lists(rules(block), max_size=4, unique_by=lambda each: each.priority)))
+        batch += map(
+            rule_command,
+            data.draw(st.lists(rules(block), max_size=4, unique_by=lambda each: each.priority)),
+        )
         namespace.batch(batch, force=True, family=family)
     return within
 
@@ -54,7 +65,8 @@ def built(namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()
 @properties
 @given(data=st.data())
 def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
-    """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far as it can.
+    """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far
+    as it can.
 
     `family`, `reached` and `near` leave out what they leave out of the whole snapshot.
     """
@@ -67,7 +79,11 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
             "reached": data.draw(st.booleans()),
             "near": data.draw(st.sampled_from([None, near, near])),
         }
-        with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+        with (
+            NetlinkBackend() as backend,
+            pyroute2.IPRoute() as handle,
+            Pyroute2Backend(handle) as other,
+        ):
             snapshot, part = backend.snapshot(), backend.snapshot(**asked)
             by_pyroute2 = other.snapshot()
         assert snapshot.links == namespace.links()
@@ -81,16 +97,31 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
 
 
 def test_a_few_of_many_routes(backend: NetlinkBackend) -> None:
-    """Among routes of another kind, ours are read, and of the others those in one of the blocks, and the first."""
+    """Among routes of another kind, ours are read, and of the others those in one of the blocks,
+    and the first.
+    """
     wanted = [
-        Route.to(f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=12 if place % 8 else OURS)
+        Route.to(
+            f"20.0.{place}.0/24", dev="eth0", gateway="10.0.0.1", protocol=12 if place % 8 else OURS
+        )
         for place in range(64)
     ]
-    wanted[20] = Route.to("20.0.20.0/24", dev="eth0", gateway="10.0.0.2", protocol=12)  # the only one by this gateway
+    wanted[20] = Route.to(
+        "20.0.20.0/24", dev="eth0", gateway="10.0.0.2", protocol=12
+    )  # the only one by this gateway
     backend.change(RouteRequest("add", route) for route in wanted)
-    near = [*map(Prefix.parse, ("20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"))]
+    near = [
+        *map(
+            Prefix.parse,
+            ("20.0.4.0/23", "20.0.7.0/24", "20.0.14.0/24", "20.0.35.0/24", "240.0.0.0/4"),
+        )
+    ]
     read = [route for route in backend.snapshot(family=4, near=near).routes if route in wanted]
-    assert read == [route for place, route in enumerate(wanted) if not place % 8 or place in {1, 4, 5, 7, 14, 20, 35}]
+    assert read == [
+        route
+        for place, route in enumerate(wanted)
+        if not place % 8 or place in {1, 4, 5, 7, 14, 20, 35}
+    ]
 
 
 def listed_message(family: int, number: int, kind: tuple[int, int, int, int]) -> bytes:
@@ -102,22 +133,35 @@ def listed_message(family: int, number: int, kind: tuple[int, int, int, int]) ->
     others = b"".join(attribute(each, struct.pack("=I", value)) for each, value in numbers)
     gateway = attribute(5, as_ip("10.0.0.1" if family == 4 else "fd00::1").packed)
     fixed = bytes([{4: 2, 6: 10}[family], length, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0])
-    return message(24, 2, fixed + attribute(15, struct.pack("=I", 254)) + destination + gateway + others)
+    return message(
+        24, 2, fixed + attribute(15, struct.pack("=I", 254)) + destination + gateway + others
+    )
 
 
 @pytest.mark.parametrize("family", [4, 6])
 @settings(properties, max_examples=scaled(60))
 @given(data=st.data())
 def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.DataObject) -> None:
-    """Whatever kinds follow each other, in whatever order and number, what is read of a list is what it promises."""
+    """Whatever kinds follow each other, in whatever order and number, what is read of a list is
+    what it promises.
+    """
     kinds = st.tuples(*map(st.sampled_from, ([0, 20, 24, 28], [12, OURS], [0, 7], [1, 9])))
-    stretches = st.lists(st.tuples(kinds, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0])), max_size=4)
+    stretches = st.lists(
+        st.tuples(kinds, st.integers(0, 255), st.sampled_from([1, 1, 3, -1, 0])), max_size=4
+    )
     messages: list[bytes] = []
     for mixed, count in data.draw(st.lists(st.tuples(stretches, st.integers(1, 400)), max_size=4)):
         for place in range(count):
-            messages += (listed_message(family, start + place * step & 255, kind) for kind, start, step in mixed)
-    around = st.builds(lambda number: (20 << 24 | number << 8) << (family == 6) * 96, st.integers(0, 255))
-    some = st.lists(st.builds(Prefix.around, st.just(family), around, st.integers(8, 30)), max_size=4)
+            messages += (
+                listed_message(family, start + place * step & 255, kind)
+                for kind, start, step in mixed
+            )
+    around = st.builds(
+        lambda number: (20 << 24 | number << 8) << (family == 6) * 96, st.integers(0, 255)
+    )
+    some = st.lists(
+        st.builds(Prefix.around, st.just(family), around, st.integers(8, 30)), max_size=4
+    )
     near = data.draw(st.none() | some)
     names, left = {1: "eth0", 9: "eth1"}, Near(near)
     expected = [route for route in (decode(each, names) for each in messages) if left.keeps(route)]
@@ -128,7 +172,9 @@ def test_a_list_in_any_order(backend: NetlinkBackend, family: int, data: st.Data
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """Masters, peers, weights, metrics, gateways of the other family, sources, ends, nexthop objects and encaps are read."""
+    """Masters, peers, weights, metrics, gateways of the other family, sources, ends, nexthop
+    objects and encaps are read.
+    """
     namespace.batch(
         [
             "link add br0 type bridge",
@@ -177,28 +223,42 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
         "2005::/16": ("encap ip6",),
     }
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
-    [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
+    [unread] = [
+        route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"
+    ]
     assert unread == ("initcwnd 10", "quickack 1", "realm 7")
     words = "default via fe80::1 dev eth0 proto ra metric 1024 hoplimit 64"
     namespace.batch([f"route add {words} expires 1800"], family=6)
     [advertised] = [route for route in backend.snapshot(family=6).routes if route.protocol == 9]
     [shown] = namespace.ip("-6", "-o", "route", "show", "default").stdout.splitlines()
-    assert re.sub(" expires .*sec| pref medium", "", shown).split() == str(advertised).split() == words.split()
+    assert (
+        re.sub(" expires .*sec| pref medium", "", shown).split()
+        == str(advertised).split()
+        == words.split()
+    )
     assert not snapshot.ipv6_forwarding
     namespace.sysctl("ipv6/conf/all/forwarding", 1)
     # With this sysctl, the kernel only names the object.
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
     by_object = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert [(route.nexthop_id, route.next_hops) for route in by_object] == [(5, ()), (6, ()), (7, ())]
+    assert [(route.nexthop_id, route.next_hops) for route in by_object] == [
+        (5, ()),
+        (6, ()),
+        (7, ()),
+    ]
     assert backend.snapshot().ipv6_forwarding
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBackend, family: int) -> None:
+def test_what_else_a_rule_selects_by(
+    namespace: Namespace, backend: NetlinkBackend, family: int
+) -> None:
     """Such a rule is never read as one for all packets."""
     with pyroute2.IPRoute() as handle:
         for priority, tunnel in ((100, 5), (101, 6)):
-            handle.rule("add", family={4: 2, 6: 10}[family], table=100, priority=priority, tun_id=tunnel)
+            handle.rule(
+                "add", family={4: 2, 6: 10}[family], table=100, priority=priority, tun_id=tunnel
+            )
     namespace.batch(
         [
             "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
@@ -213,17 +273,31 @@ def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBacke
     to = Prefix.parse("fd00::/8" if family == 6 else "9.0.0.0/8")
     users, device = (("uidrange", "3-4"), ("ipproto", "tcp")), (("tos", "0x10"), ("oif", "eth0"))
     assert listed == [
-        Rule(family=family, priority=100, table=100, others=(("attribute-12", "0000000000000005"),)),
-        Rule(family=family, priority=101, table=100, others=(("attribute-12", "0000000000000006"),)),
-        Rule(family=family, priority=200, table=100, others=(*users, ("sport", "5"), ("dport", "80-90"))),
-        Rule(family=family, priority=201, table=100, iif="lo", fwmark=3, fwmask=0xFF, others=device),
+        Rule(
+            family=family, priority=100, table=100, others=(("attribute-12", "0000000000000005"),)
+        ),
+        Rule(
+            family=family, priority=101, table=100, others=(("attribute-12", "0000000000000006"),)
+        ),
+        Rule(
+            family=family,
+            priority=200,
+            table=100,
+            others=(*users, ("sport", "5"), ("dport", "80-90")),
+        ),
+        Rule(
+            family=family, priority=201, table=100, iif="lo", fwmark=3, fwmask=0xFF, others=device
+        ),
         Rule(family=family, priority=202, table=100, invert=True, dst=to),
     ]
 
 
 # Changes.
 
-GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
+GATEWAYS = {
+    4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"),
+    6: ("fd00:99::1", "fd00:99::2", "fd01::1"),
+}
 VERBS: tuple[Verb, ...] = ("add", "append", "delete")
 TYPES: tuple[RouteType, ...] = ("unicast", "unicast", "unicast", "blackhole", "throw")
 
@@ -233,7 +307,8 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
     """Any request for a route that a message can express."""
     count = draw(st.sampled_from([1, 1, 1, 2]))
     gateways = [
-        as_ip(draw(st.sampled_from(GATEWAYS[draw(st.sampled_from([family, family, 6]))]))) for _ in range(count)
+        as_ip(draw(st.sampled_from(GATEWAYS[draw(st.sampled_from([family, family, 6]))])))
+        for _ in range(count)
     ]
     devs = [draw(st.sampled_from(["eth0", "eth0", "ib0"])) for _ in range(count)]
     has_gateway, onlink = count > 1 or draw(st.booleans()), draw(st.booleans())
@@ -256,7 +331,9 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
         metric=draw(st.sampled_from([5, 5, 4294967295])),
         protocol=draw(st.sampled_from([OURS, OURS, 4])),
         mtu=draw(st.sampled_from([None, None, 1400])),
-        prefsrc=draw(st.sampled_from([None, None, as_ip("10.0.0.4" if family == 4 else "fd00:99::4")])),
+        prefsrc=draw(
+            st.sampled_from([None, None, as_ip("10.0.0.4" if family == 4 else "fd00:99::4")])
+        ),
     )
     return RouteRequest(draw(st.sampled_from(VERBS)), route)
 
@@ -265,15 +342,25 @@ def command_of(request: RouteRequest) -> str:
     """The same request for `ip`."""
     route = request.route
     onlink = " onlink" if any(hop.onlink for hop in route.next_hops) else ""
-    words = route_command(route._replace(mtu=None), onlink=onlink).replace("route append", f"route {request.verb}")
+    words = route_command(route._replace(mtu=None), onlink=onlink).replace(
+        "route append", f"route {request.verb}"
+    )
     words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
-    options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
+    options = f"proto {route.protocol}" + (
+        f" scope {route.scope}" if route.prefix.family == 4 else ""
+    )
     options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
     options += f" mtu {route.mtu}" if route.mtu else ""
-    if request.verb == "delete" and route.prefix.family == 6 and not any(hop.gateway for hop in route.next_hops):
+    if (
+        request.verb == "delete"
+        and route.prefix.family == 6
+        and not any(hop.gateway for hop in route.next_hops)
+    ):
         options += " via ::"  # the one without a gateway, and not all next hops of a device
     if request.verb == "delete" and route.prefix.family == 4 and len(route.next_hops) == 1:
-        words = re.sub("(?= via | dev )", " nexthop", words, count=1)  # and not a route that begins with this next hop
+        words = re.sub(
+            "(?= via | dev )", " nexthop", words, count=1
+        )  # and not a route that begins with this next hop
     return words.replace(f"proto {route.protocol}", options)
 
 
@@ -281,27 +368,44 @@ def command_of(request: RouteRequest) -> str:
 @properties
 @given(data=st.data())
 def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
-    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused; also by pyroute2."""
+    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused;
+    also by pyroute2.
+    """
     wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
     results = []
     for way in ("ip", "netlink", "pyroute2"):
         with private_namespace() as namespace, namespace.inside():
             furnish(namespace)
-            with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+            with (
+                NetlinkBackend() as backend,
+                pyroute2.IPRoute() as handle,
+                Pyroute2Backend(handle) as other,
+            ):
                 if way == "ip":
                     commands = [command_of(request).split() for request in wanted]
-                    done = [namespace.ip(f"-{family}", *words).returncode == 0 for words in commands]
+                    done = [
+                        namespace.ip(f"-{family}", *words).returncode == 0 for words in commands
+                    ]
                 else:
                     outcomes = (backend if way == "netlink" else other).change(wanted)
                     done = [outcome.ok for outcome in outcomes]
                 results.append(
-                    (done, [route for route in backend.snapshot(family=family).routes if route.protocol != 2])
+                    (
+                        done,
+                        [
+                            route
+                            for route in backend.snapshot(family=family).routes
+                            if route.protocol != 2
+                        ],
+                    )
                 )
     assert results[0] == results[1] == results[2]
 
 
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
-    """Of a list that takes many messages, each refusal is that of its own request, and all others are done."""
+    """Of a list that takes many messages, each refusal is that of its own request, and all others
+    are done.
+    """
     wanted = [
         Route.to(
             f"20.{place >> 8}.{place & 255}.0/24",
@@ -322,20 +426,58 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
 @pytest.mark.parametrize(
     ("route", "kind", "words"),
     [
-        (Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"), "gateway-not-on-link", "Nexthop has invalid gateway"),
-        (Route.to("1.0.0.0/8", dev="a-name-of-16-byte"), "no-such-device", "device a-name-of-16-byte does not exist"),
-        (Route.to("2001::/16", dev="eth0")._replace(preference="high"), "invalid", "cannot be requested"),
-        (Route.to("2001::/16", dev="eth0")._replace(expired=False), "invalid", "cannot be requested"),
+        (
+            Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"),
+            "gateway-not-on-link",
+            "Nexthop has invalid gateway",
+        ),
+        (
+            Route.to("1.0.0.0/8", dev="a-name-of-16-byte"),
+            "no-such-device",
+            "device a-name-of-16-byte does not exist",
+        ),
+        (
+            Route.to("2001::/16", dev="eth0")._replace(preference="high"),
+            "invalid",
+            "cannot be requested",
+        ),
+        (
+            Route.to("2001::/16", dev="eth0")._replace(expired=False),
+            "invalid",
+            "cannot be requested",
+        ),
         (Route.to("1.0.0.0/8")._replace(nexthop_id=5), "invalid", "cannot be requested"),
-        (Route.to("1.0.0.0/8", dev="eth0", metric=-1), "invalid", "metric -1 is not in 0..4294967295"),
-        (Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"), "invalid", "cannot have an IPv4 gateway"),
-        (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))), "invalid", "not in 1..256"),
-        (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0"),) * 3000), "invalid", "3000 next hops do not fit"),
-        (Route.to("fd00:9::/64", dev="ib0", metric=1024), "refused", "IPv6 is disabled on nexthop device"),
+        (
+            Route.to("1.0.0.0/8", dev="eth0", metric=-1),
+            "invalid",
+            "metric -1 is not in 0..4294967295",
+        ),
+        (
+            Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"),
+            "invalid",
+            "cannot have an IPv4 gateway",
+        ),
+        (
+            Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))),
+            "invalid",
+            "not in 1..256",
+        ),
+        (
+            Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0"),) * 3000),
+            "invalid",
+            "3000 next hops do not fit",
+        ),
+        (
+            Route.to("fd00:9::/64", dev="ib0", metric=1024),
+            "refused",
+            "IPv6 is disabled on nexthop device",
+        ),
     ],
     ids=str,
 )
-def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str) -> None:
+def test_a_refusal_says_why(
+    namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str
+) -> None:
     """A refusal has its kind, and a sentence with the route and the kernel's own words."""
     namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
     [outcome] = backend.change([RouteRequest("add", route)])
@@ -347,11 +489,17 @@ def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, route
 
 def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
     """It is known to have one, and other devices are known to have none."""
-    code = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)  # r0 = XDP_PASS; exit
+    code = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack(
+        "<BBhi", 0x95, 0, 0, 0
+    )  # r0 = XDP_PASS; exit
     code_at, license_at = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
-    fields = struct.pack("<IIQQ", 6, 2, ctypes.addressof(code_at), ctypes.addressof(license_at)).ljust(128, b"\0")
+    fields = struct.pack(
+        "<IIQQ", 6, 2, ctypes.addressof(code_at), ctypes.addressof(license_at)
+    ).ljust(128, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
-    program = libc.syscall({"x86_64": 321}.get(platform.machine(), 280), 5, ctypes.create_string_buffer(fields), 128)
+    program = libc.syscall(
+        {"x86_64": 321}.get(platform.machine(), 280), 5, ctypes.create_string_buffer(fields), 128
+    )
     assert program >= 0, os.strerror(ctypes.get_errno())
     with namespace.inside(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
         handle.link("set", index=handle.link_lookup(ifname="eth0")[0], xdp_fd=program)
@@ -367,25 +515,37 @@ def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBack
 @properties
 @given(data=st.data())
 def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) -> None:
-    """For every address of any host the answer is that of `ip route get fibmatch`; and pyroute2 has the same."""
+    """For every address of any host the answer is that of `ip route get fibmatch`; and pyroute2 has
+    the same.
+    """
     with private_namespace() as namespace, namespace.inside():
         block = built(namespace, data)[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
         expected = namespace.get(family, [f"{address} ipproto udp uid 0" for address in addresses])
-        with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+        with (
+            NetlinkBackend() as backend,
+            pyroute2.IPRoute() as handle,
+            Pyroute2Backend(handle) as other,
+        ):
             answers = backend.lookup(addresses)
-            is_about_protocols = any(word == "ipproto" for each in backend.snapshot().rules for word, _ in each.others)
+            is_about_protocols = any(
+                word == "ipproto" for each in backend.snapshot().rules for word, _ in each.others
+            )
             if not (is_about_protocols and family == 6):
                 by_pyroute2 = other.lookup(addresses)
-                assert [(answer.kind, answer.route and answer.route.key) for answer in by_pyroute2] == [
-                    (answer.kind, answer.route and answer.route.key) for answer in answers
-                ]
+                assert [
+                    (answer.kind, answer.route and answer.route.key) for answer in by_pyroute2
+                ] == [(answer.kind, answer.route and answer.route.key) for answer in answers]
     for address, said, answer in zip(addresses, expected, answers, strict=True):
         if isinstance(said, str):
             assert (answer.kind, answer.route) == (KIND_OF_ERRNO[ERRNO_OF[said]], None), address
         else:
             assert answer.route is not None
-            assert (answer.kind, answer.route.prefix, answer.route.metric) == (said.type, said.prefix, said.metric)
+            assert (answer.kind, answer.route.prefix, answer.route.metric) == (
+                said.type,
+                said.prefix,
+                said.metric,
+            )
             # IPv6 answers with any next hop of ECMP first.
             assert set(answer.route.next_hops) == set(said.next_hops) or family == 6
 
