@@ -3,7 +3,7 @@
 A route is added where its key is free, and appended where others have it. A request to delete names
 our protocol. So no request changes another program's route, whenever that route is added. A route
 that changes stays beside its successor until the successor was read back, so packets do not stop.
-Where Linux could take one for the other, the old route is deleted first (`_is_in_the_way`).
+Where Linux could take one for the other, the old route is deleted first (`plan.could_take`).
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
@@ -24,10 +24,9 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import RoutePlan, holders_of, steps_for
+from hostrouting.routes.plan import RoutePlan, could_take, holders_of, steps_for
 
 if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 _DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
@@ -108,11 +107,9 @@ class _Transaction:
         stale: list[RouteRequest] = []
         for step in plan.changes:
             if step.action == "delete":
-                requests = (
-                    in_the_way
-                    if _is_in_the_way(step.route, successors.get(step.route.key, ()))
-                    else stale
-                )
+                added_there = successors.get(step.route.key, ())
+                is_in_the_way = any(could_take(route, step.route) for route in added_there)
+                requests = in_the_way if is_in_the_way else stale
                 requests.append(RouteRequest("delete", step.route))
         held = {key for key, routes in self._before.items() if routes}
         added = [_addition(route, held) for route in additions]
@@ -197,20 +194,6 @@ class _Transaction:
     def _holders(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         holders = holders_of(snapshot, self._wanted)
         return {key: holders[key] for key in self._wanted}
-
-
-def _is_in_the_way(old: Route, successors: Iterable[Route]) -> bool:
-    """Whether a request to delete one of the successors could take the old route.
-
-    It can if they begin with the same next hops. In IPv6, a route cannot even have one next hop
-    twice.
-    """
-    way = _way(old)
-    return any(way and way == _way(successor)[: len(way)] for successor in successors)
-
-
-def _way(route: Route) -> list[tuple[str | None, IP | None]]:
-    return [(hop.dev, hop.gateway) for hop in route.next_hops]
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:

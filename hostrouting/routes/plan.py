@@ -278,14 +278,21 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     """
     needed = {_compared(entry): entry for entry in wanted}
     entries = [entry for route in present for entry in entries_of(route)]
+    kept: list[Route] = []
+    stale: list[Route] = []
+    for entry in entries:
+        if entry.protocol != OURS:
+            continue
+        if _compared(entry) in needed:
+            kept.append(entry)
+        elif not any(could_take(entry, before) for before in kept):
+            stale.append(
+                entry
+            )  # any other one stays behind the right one, where Linux does not use it
     # The last entry goes first: the first is in use until the end, and is first again if `apply`
-    # rolls back.
-    stale = [
-        entry
-        for entry in reversed(entries)
-        if entry.protocol == OURS and _compared(entry) not in needed
-    ]
-    # But a request to delete several next hops also takes a route with the first of them.
+    # rolls back. But those with several next hops go last: a request to delete one also takes a
+    # route with the first of them.
+    stale.reverse()
     stale.sort(key=lambda entry: len(entry.next_hops))
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -308,6 +315,23 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
             )
     steps += (Step("delete", entry, "no longer configured") for entry in stale)
     return steps
+
+
+def could_take(request: Route, other: Route) -> bool:
+    """Whether a request to delete a route could take another one of ours with its key, if that
+    comes first.
+
+    It could if the other has the first next hops of the request, and nothing that the request has
+    differs. In IPv6, a route cannot even have one next hop twice.
+    """
+    for name in ("type", "scope"):
+        if getattr(request, name) != getattr(other, name):
+            return False
+    for name in ("prefsrc", "mtu", "advmss"):
+        if getattr(request, name) not in {None, getattr(other, name)}:
+            return False
+    way = [(hop.dev, hop.gateway) for hop in other.next_hops]
+    return bool(way) and way == [(hop.dev, hop.gateway) for hop in request.next_hops[: len(way)]]
 
 
 def _conflict(

@@ -409,10 +409,17 @@ class FakeKernel(RouteBackend):
             # IPv4 leaves out routes with a gateway; in IPv6, the best route must not have one.
             if family == IPV6 or there.scope >= SCOPE_LINK
         ]
-        if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
-            covering = [there for there in covering if there.table == route.table] or covering
-        best = min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
-        if best is None or any(hop.gateway for hop in best.next_hops):
+        # Linux asks the route's own table first.
+        own = [there for there in covering if there.table == route.table]
+        if family == IPV4:
+            best = _best_of(own if own and route.table != TABLE_MAIN else covering)
+        else:
+            best = _best_of(own)
+            if best is None or best.has_gateway:
+                best = _best_of(
+                    there for there in covering if there.table in {TABLE_LOCAL, TABLE_MAIN}
+                )
+        if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
@@ -502,6 +509,10 @@ class FakeWatch(Watch):
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
+
+
+def _best_of(covering: Iterable[Route]) -> Route | None:
+    return min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
 
 
 def _is_same(there: Route, route: Route) -> bool:

@@ -234,7 +234,7 @@ leave_marker() { # NAME LINE...
 #   that passes over default routes), nop, unknown, or the type of a refusal. SELECTS is whether the
 #   rule selects all plain packets, some (by their destination), or none. OTHERS is whether it
 #   treats other packets differently: those of this host (host), or those that arrive (/DEVICE).
-# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC GATEWAY OBJECT UNCLEAR DEVICES TEXT
+# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREF GATEWAY OBJECT UNCLEAR DEVICES TEXT
 #   OBJECT is the number of a nexthop object, and UNCLEAR why the route is not judged. DEVICES are
 #   those of the next hops that are not dead, as in /eth0/ib0/.
 # routed DEVICE
@@ -361,6 +361,7 @@ function print_route(fact, listed,   n, word, i, devices) {
   refuses = type ~ REFUSES
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
   field["metric"] = field["expires"] = hops = 0
+  field["pref"] = "medium"
   text = type == "unicast" ? word[2] : type " " word[2]
   for (i = 3; i <= n; i++) {
     if (word[i] == "nh_info") i = end_of_object(word, i, n)
@@ -376,7 +377,7 @@ function print_route(fact, listed,   n, word, i, devices) {
   if (devices == "/" && unclear == "-" && type == "unicast") unclear = "no-hops"
   read_prefix(word[2])
   print fact, type, word[2], first, last, field["table"], field["proto"], field["metric"], \
-    field["via"], field["nhid"], unclear, devices, text
+    field["pref"], field["via"], field["nhid"], unclear, devices, text
 }
 function add_hop(dev) {
   if (refuses) return # IPv6 lists lo
@@ -425,7 +426,7 @@ function add(hex) {
 
 # --- Pass 3: what Linux answers -------------------------------------------------------------------
 # place HEX ADDRESS
-# answer TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC GATEWAY OBJECT UNCLEAR DEVICES TEXT
+# answer TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREF GATEWAY OBJECT UNCLEAR DEVICES TEXT
 #   The same as of a route. Where packets are refused, there is only the TYPE of the refusal, and
 #   where no route is for them, only "no-route".
 # unread REASON
@@ -478,7 +479,7 @@ function no_answer(question, reason,   part) {
 #   The same of these, beside a tunnel.
 # direct DEVICES
 #   The same of packets that leave by these without a gateway.
-# equal TABLE METRIC DEVICES
+# equal TABLE METRIC PREF DEVICES
 #   Linux uses any of the default routes with these: together they leave by these devices.
 # doubt TEXT, lacking TEXT, awaited TEXT
 #
@@ -524,6 +525,7 @@ END {
   print "doubtful", doubtful
   print "beside", beside
   print "direct", direct
+  say_equal_routes()
   say_what_is_awaited()
 }
 
@@ -553,12 +555,12 @@ function expect_named() {
   if (of_class(TUNNELS, named) != "/") direct = leaving_by(CARDS, 1)
 }
 function expect_uplink() {
-  find_equal_routes()
+  doubt_rivals()
   if (of_class(CARDS, uplink) != uplink) doubt_tunnel(leaving_by(CARDS, 1))
   expected = union(uplink, doubtful)
 }
 # Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function find_equal_routes(   d, rank, own, devs) {
+function doubt_rivals(   d, rank, own, devs) {
   $0 = used
   rank = $TABLE " " $METRIC
   devs = own = $DEVICES
@@ -568,7 +570,15 @@ function find_equal_routes(   d, rank, own, devs) {
     if ($TABLE " " $METRIC == rank) devs = union(devs, $DEVICES)
   }
   if (devs != own) doubtful = of_class(LEADING, devs)
-  print "equal", rank, devs
+}
+function say_equal_routes(   d, rank, devices_of) {
+  for (d = 1; d <= defaults; d++) {
+    $0 = default_route[d]
+    rank = $TABLE " " $METRIC " " $PREF
+    if (!(rank in devices_of)) devices_of[rank] = "/"
+    devices_of[rank] = union(devices_of[rank], $DEVICES)
+  }
+  for (rank in devices_of) print "equal", rank, devices_of[rank]
 }
 # The device by which the packets of a tunnel leave may be the one that is meant: the card whose
 # default route is hidden, or without that, any card.
@@ -751,7 +761,7 @@ $1 == "expected" { expected = $2 }
 $1 == "doubtful" { doubtful = $2 }
 $1 == "beside" { beside = $2 }
 $1 == "direct" { direct = $2 }
-$1 == "equal" { of_equal_routes[$2, $3] = $4 }
+$1 == "equal" { of_equal_routes[$2, $3, $4] = $5 }
 $1 == "lacking" { is_lacking = 1 }
 $1 == "refusal" { refusal[++refusals] = $0 }
 $1 == "place" { place = $2 }
@@ -789,8 +799,8 @@ function opinion_of_route(is_single,   devs, n, dev, i, view, doubt, bad) {
   bad = "/"
   if (expected == "/") return "fine"
   devs = $DEVICES
-  if ($PREFIX == "default" && ($TABLE, $METRIC) in of_equal_routes)
-    devs = of_equal_routes[$TABLE, $METRIC]
+  if ($PREFIX == "default" && ($TABLE, $METRIC, $PREF) in of_equal_routes)
+    devs = of_equal_routes[$TABLE, $METRIC, $PREF]
   n = split(devs, dev, "/")
   for (i = 2; i < n; i++) {
     view = opinion_of_device(dev[i], is_single)
@@ -950,7 +960,8 @@ settings='
 BEGIN {
   # The columns of routes, answers and rules, and those of the first two, and of rules.
   TYPE = ACTION = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
-  PROTOCOL = 7; METRIC = 8; GATEWAY = 9; OBJECT = 10; UNCLEAR = 11; DEVICES = 12; TEXT = 13
+  PROTOCOL = 7; METRIC = 8; PREF = 9; GATEWAY = 10
+  OBJECT = 11; UNCLEAR = 12; DEVICES = 13; TEXT = 14
   SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
 
   named = "/"

@@ -400,6 +400,7 @@ function add_entry(from, to, attributes,   i, place) {
   head[entries] = type prefix " proto " ours " metric " metric attributes
   path[entries] = path_of(from, to)
   ways[entries] = ways_of(from, to)
+  rest[entries] = attributes " " type
   what[entries] = compared(from, to) more " " type
   deletion[entries] = deletion_of(head[entries], from, to)
 }
@@ -648,6 +649,16 @@ function compare(place,   i, e) {
     if (!(what[e] in is_needed)) continue
     is_right[e] = 1
     is_needed[what[e]] = 0
+    if (is_ours[e] && entry_hops[e]) keep_those_behind(place, i, e)
+  }
+}
+
+# A request to delete a route could take one before it that has the first of its next hops. Such a
+# route stays behind the right one, where Linux does not use it.
+function keep_those_behind(place, i, right,   e) {
+  while (++i <= entries_at[place]) {
+    e = entry_at[place, i]
+    if (is_ours[e] && rest[e] == rest[right] && index(ways[e], ways[right]) == 1) is_kept[e] = 1
   }
 }
 
@@ -700,7 +711,7 @@ function listed_path(from, to) {
 function delete_others(   n, most, e) {
   for (e = 1; e <= entries; e++) if (entry_hops[e] > most) most = entry_hops[e]
   for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_ours[e] || is_right[e] || entry_hops[e] != n) continue
+    if (!is_ours[e] || is_right[e] || is_kept[e] || entry_hops[e] != n) continue
     change(step_of_deletion(e), deletion[e], "append " head[e] path[e])
   }
 }

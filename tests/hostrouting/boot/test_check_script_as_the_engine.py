@@ -392,6 +392,27 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: lis
 
 
 @pytest.mark.parametrize(
+    ("family", "commands", "verdict"),
+    [
+        (IPV4, "route append default via 10.0.0.7 dev eth1 onlink", "overlap"),
+        (IPV6, "route append default dev eth0; route append default dev eth1", "overlap"),
+        (IPV6, "route append default dev eth0; route append default dev eth1 pref low", "ok"),
+    ],
+)
+def test_equal_default_routes_and_a_named_device(
+    namespace: Namespace, tmp_path: Path, family: int, commands: str, verdict: str
+) -> None:
+    """Linux uses any of equal default routes, so each has to be as expected; IPv6 has a preference
+    among them.
+    """
+    namespace.batch(commands.split(";"), family=family)
+    config = check("172.20.0.0/16" if family == IPV4 else "fd16::/64", expected_devs=["eth0"])
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.verdict, engines.objections(checked)) == (verdict, verdict, [])
+
+
+@pytest.mark.parametrize(
     ("commands", "verdict"),
     [
         (

@@ -563,6 +563,23 @@ class TestAllOrNothing:
         [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
         assert re.sub(" weight 1", "", route.way) == new
 
+    def test_behind_one_that_begins_alike(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A request to delete our second route would take the first, which is right: the second
+        stays unused behind it.
+
+        When the first is not wanted any more, both go.
+        """
+        place = "172.16.0.0/17"
+        both = [f"{ETH0} onlink", f"nexthop {ETH0} nexthop via 10.0.0.2 dev eth0"]
+        namespace.batch(f"route append {place} proto 213 {way}" for way in both)
+        before = listed(namespace)
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert [step.action for step in plan.steps] == ["keep"]
+        ran = Ran(namespace, HALVES[:1], tmp_path)
+        assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+        assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
+        assert ours(namespace) == [str(HALVES[1].destination)]
+
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
         """A route that the kernel refuses is named, in its words; it is tried again; the others are
         not kept.
