@@ -17,18 +17,25 @@ PACKAGES = {
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys with which it trusts Debian's packages
     "ebtables-nft": "iptables",
     "gawk": "gawk",
+    "ifup": "ifupdown",
     "ip": "iproute2",
     "make": "make",
     "mawk": "mawk",
     "nft": "nftables",
+    "nmcli": "network-manager",
+    "openssl": "openssl",
+    "openvpn": "openvpn",
     "original-awk": "original-awk",
     "radvd": "radvd",
     "shellcheck": "shellcheck",
     "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
+    "vtysh": "frr",
 }
 """The programs that the tests use, and the Debian package that contains each."""
+SERVICES = {"frr", "ifupdown", "network-manager", "openvpn"}
+"""Those with services that can change the machine's own network, once it has booted again."""
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 """Where programs are: a user's PATH has none of the administrator's, and many of them serve a user,
 too.
@@ -72,6 +79,8 @@ def advice(reasons: Iterable[str]) -> Iterator[str]:
         PACKAGES[name] for reason in counted for name in PACKAGES if f" {name}," in f"{reason},"
     }:
         yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
+        if services := packages & SERVICES:
+            yield f"Not on a computer that you need: {', '.join(sorted(services))} can change its network"
 
 
 if __name__ == "__main__":

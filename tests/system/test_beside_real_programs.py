@@ -1,0 +1,388 @@
+"""Beside the programs that change the routes of real nodes, ours stay right and theirs stay theirs.
+
+A story is what a program does, from start to stop. It is told twice in one boot: first without
+hostrouting, then beside our route, gate and guard. After each step the routes and rules of others
+must be what they were the first time. The programs and their units are those of the distribution.
+"""
+
+import json
+import re
+from typing import NamedTuple
+
+import pytest
+
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
+from tests.hostrouting.check.test_fields import Field
+from tests.support.gate import CIDR, apply, config, host, hostrouting, remove
+from tests.support.sections import expect, static
+from tests.support.systemd import NEEDS, System
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
+
+ROUTE = "172.16.0.0/17"
+GATED = "pods.service"
+"""The unit that is gated; it stands for kubelet."""
+PODS = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n"
+WATCHED = "/run/watched"
+"""What happened to any route at any moment, as `ip monitor` wrote it."""
+
+# Two routers are behind eth0, and what they lead to: the VPN's server. eth1 is a second card.
+NETWORK = """\
+ip link delete ib0
+ip netns add internet
+ip link set peer-eth0 netns internet
+ip -n internet -batch - <<END
+link set lo up
+link set peer-eth0 up
+address add 10.0.0.1/24 dev peer-eth0
+address add 10.0.0.2/24 dev peer-eth0
+address add 203.0.113.1/32 dev lo
+END
+ip -batch - <<END
+link add eth1 type veth peer name peer-eth1
+link set eth1 up
+link set peer-eth1 up
+address add 10.1.0.4/24 dev eth1
+END
+"""
+
+
+class Step(NamedTuple):
+    """Something that the program, or its operator, does, and what is true afterwards."""
+
+    command: str
+    until: str = ""
+    """The program is done when a route or rule of others has this text."""
+    until_no: str = ""
+    """The program is done when none has this text."""
+    gateway: str | None = "10.0.0.1"
+    """That of our route. None: our route is gone and cannot be set, so a gated start waits."""
+    as_in: str = ""
+    """The file in tests/hosts that has this state."""
+    verdict: str = "ok"
+    """The verdict where no file has this state."""
+    in_warn_too: bool = False
+    """Whether a start that STRICT refuses is tried in WARN, too."""
+
+
+class Story(NamedTuple):
+    """What one program does; the last step leads back to where the first begins."""
+
+    needs: tuple[str, ...]
+    files: dict[str, str]
+    prepare: str
+    """What is done once, before the story begins."""
+    cidrs: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+OPENVPN_FILES = {
+    "/etc/systemd/system/openvpn-server@.service.d/netns.conf": (
+        "[Service]\nNetworkNamespacePath=/run/netns/internet\n"
+    ),
+    "/etc/openvpn/server/vpn.conf": """\
+dev tun0
+local 203.0.113.1
+topology subnet
+server 10.8.0.0 255.255.255.0
+dh none
+cert server.crt
+key server.key
+""",
+    "/etc/openvpn/client/vpn.conf": """\
+client
+dev tun0
+remote 203.0.113.1
+cert client.crt
+key client.key
+""",
+}
+# Each end has a key of its own, and knows the other's certificate by its fingerprint.
+OPENVPN_PREPARE = """\
+cd /etc/openvpn
+for name in server client; do
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
+    -subj "/CN=$name" -keyout "$name/$name.key" -out "$name/$name.crt"
+done
+fingerprint() {
+  openssl x509 -in "$1/$1.crt" -noout -fingerprint -sha256 | cut -d= -f2
+}
+echo "peer-fingerprint $(fingerprint client)" >>server/vpn.conf
+echo "peer-fingerprint $(fingerprint server)" >>client/vpn.conf
+systemctl start openvpn-server@vpn
+"""
+VPN = "systemctl {} openvpn-client@vpn"
+ALL_BY_TUN0 = "default via 10.8.0.1 dev tun0"
+HALF_BY_TUN0 = "128.0.0.0/1 via 10.8.0.1 dev tun0"
+FLUSH = "ip route flush proto 213"
+DEFAULT_BY = "ip route replace default via {} dev eth0"
+
+INTERFACES = """\
+auto eth0
+iface eth0 inet static
+  address 10.0.0.4/24
+  gateway 10.0.0.1
+"""
+OTHER_ROUTER = "sed -i 's/gateway .*/gateway {}/' /etc/network/interfaces"
+
+FRR_FILES = {
+    "/etc/frr/daemons": "zebra=yes\nstaticd=yes\n",
+    "/etc/frr/frr.conf": "ip route 10.244.9.0/24 blackhole\nip route 172.16.4.0/24 10.1.0.1\n",
+}
+BY_ETH1 = "172.16.4.0/24 via 10.1.0.1 dev eth1"
+BY_ETH0 = "10.244.9.0/24 via 10.0.0.1 dev eth0"
+FRR_TYPED = """\
+vtysh -c 'configure terminal' \
+  -c 'no ip route 172.16.4.0/24 10.1.0.1' -c 'ip route 172.16.4.0/24 10.0.0.1' \
+  -c 'no ip route 10.244.9.0/24 blackhole' -c 'ip route 10.244.9.0/24 10.0.0.1'
+"""
+
+NETWORK_MANAGER_CONF = """\
+[main]
+plugins=keyfile
+dns=none
+no-auto-default=*
+[keyfile]
+unmanaged-devices=except:interface-name:eth0
+"""
+# NetworkManager reads no profile that others than root can read.
+NETWORK_MANAGER_PREPARE = """\
+umask 077
+cat >/etc/NetworkManager/system-connections/eth0.nmconnection <<END
+[connection]
+id=eth0
+type=ethernet
+interface-name=eth0
+[ipv4]
+method=manual
+address1=10.0.0.4/24
+gateway=10.0.0.1
+[ipv6]
+method=disabled
+END
+systemctl start NetworkManager
+nmcli --wait 60 connection up eth0
+"""
+NM_DOWN = "nmcli connection down eth0"
+NM_GATEWAY = "nmcli connection modify eth0 ipv4.gateway {} && nmcli --wait 60 connection up eth0"
+
+STORIES = {
+    "OpenVPN takes the default route": Story(
+        needs=("openvpn", "openssl", "/dev/net/tun"),
+        files=OPENVPN_FILES,
+        prepare=OPENVPN_PREPARE + "echo redirect-gateway >>client/vpn.conf",
+        cidrs=(CIDR,),
+        steps=(
+            Step(VPN.format("start"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
+            Step(VPN.format("restart"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
+            # Nobody can tell where our route would have to go now.
+            Step(FLUSH, gateway=None, verdict="undecided"),
+            Step(VPN.format("stop"), "default via 10.0.0.1 dev eth0"),
+        ),
+    ),
+    "OpenVPN hides the default route (def1)": Story(
+        needs=("openvpn", "openssl", "/dev/net/tun"),
+        files=OPENVPN_FILES,
+        prepare=OPENVPN_PREPARE + "echo redirect-gateway def1 >>client/vpn.conf",
+        cidrs=("10.245.0.0/16",),
+        steps=(
+            Step(VPN.format("start"), HALF_BY_TUN0, as_in="openvpn-def1", in_warn_too=True),
+            Step(FLUSH, as_in="openvpn-def1"),
+            Step(DEFAULT_BY.format("10.0.0.2"), gateway="10.0.0.2", as_in="openvpn-def1"),
+            Step(DEFAULT_BY.format("10.0.0.1"), as_in="openvpn-def1"),
+            Step(VPN.format("restart"), HALF_BY_TUN0, as_in="openvpn-def1"),
+            Step(VPN.format("stop"), until_no="128.0.0.0/1 "),
+        ),
+    ),
+    "FRR": Story(
+        needs=("vtysh",),
+        files=FRR_FILES,
+        prepare="",
+        cidrs=("10.244.0.0/16", CIDR),
+        steps=(
+            Step("systemctl start frr", BY_ETH1, as_in="frr-static", in_warn_too=True),
+            Step(FLUSH, as_in="frr-static"),
+            Step(FRR_TYPED, BY_ETH0, as_in="frr-static-by-the-uplink"),
+            # What was typed is forgotten: the file has the other router.
+            Step("systemctl restart frr", BY_ETH1, as_in="frr-static"),
+            Step("systemctl stop frr", until_no="172.16.4.0/24 "),
+        ),
+    ),
+    "ifupdown": Story(
+        needs=("ifup",),
+        files={"/etc/network/interfaces": INTERFACES},
+        prepare="ip address flush dev eth0; ifup eth0",
+        cidrs=(CIDR,),
+        steps=(
+            Step("ifdown eth0", until_no="default ", gateway=None, verdict="no-default-route"),
+            Step("ifup eth0", as_in="ifupdown-gateway"),
+            Step(
+                f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.2')}; ifup eth0",
+                "default via 10.0.0.2 dev eth0 onlink",
+                gateway="10.0.0.2",
+                as_in="ifupdown-gateway",
+            ),
+            Step(
+                f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.1')}; ifup eth0",
+                "default via 10.0.0.1 dev eth0 onlink",
+                as_in="ifupdown-gateway",
+            ),
+        ),
+    ),
+    "NetworkManager": Story(
+        needs=("nmcli",),
+        files={"/etc/NetworkManager/NetworkManager.conf": NETWORK_MANAGER_CONF},
+        prepare=NETWORK_MANAGER_PREPARE,
+        cidrs=(CIDR,),
+        steps=(
+            Step(NM_GATEWAY.format("10.0.0.2"), "default via 10.0.0.2 ", gateway="10.0.0.2"),
+            Step(
+                "systemctl restart NetworkManager && nm-online --quiet --wait-for-startup",
+                "default via 10.0.0.2 ",
+                gateway="10.0.0.2",
+            ),
+            Step(NM_DOWN, until_no="default ", gateway=None, verdict="no-default-route"),
+            Step(NM_GATEWAY.format("10.0.0.1"), "default via 10.0.0.1 "),
+        ),
+    ),
+}
+
+
+def told(name: str) -> object:
+    """The story of this name as a parameter, with what it needs."""
+    return pytest.param(STORIES[name], marks=pytest.mark.needs(*STORIES[name].needs), id=name)
+
+
+@pytest.mark.parametrize("story", [told(name) for name in STORIES])
+def test_beside(story: Story) -> None:
+    """After each step our route is right, and the routes of others are as they are without us."""
+    files = {**story.files, f"/etc/systemd/system/{GATED}": PODS}
+    with host(then=NETWORK, more=files, machines=()) as system:
+        carry_out(system, story.prepare)
+        watch(system)
+        before = foreign(system)
+        alone = [done_alone(system, step) for step in story.steps]
+        assert foreign(system) == before
+
+        apply(system, settings(story, "STRICT"))
+        for step, expected in zip(story.steps, alone, strict=True):
+            carry_out(system, step.command)
+            await_routes(system, step, expected)
+            verdict_is_right(system, step, story)
+            gate_decides(system, step, story)
+            assert (ours(system), foreign(system)) == (wanted(step), expected)
+
+        remove(system)
+        assert foreign(system) == before
+        never_by_another_device(system)
+
+
+def settings(story: Story, mode: str) -> HostRoutingConfig:
+    """Our route by the default route, its guard, and the check of the story's networks."""
+    check = expect(*story.cidrs, mode=mode)
+    checked = config(static(ROUTE))._replace(route_overlap=check)
+    return checked._replace(gate=GateConfig((GATED,)), guard=GuardConfig(enabled=True))
+
+
+def carry_out(system: System, command: str) -> None:
+    """Run the command of a step."""
+    system.must("bash", "-euc", command)
+
+
+def done_alone(system: System, step: Step) -> list[str]:
+    """Carry out the step without hostrouting; return the routes and rules of others after it."""
+    carry_out(system, step.command)
+
+    def is_done() -> bool:
+        text = "\n".join(foreign(system))
+        return step.until in text and not (step.until_no and step.until_no in text)
+
+    wait_for(f"what {step.command!r} does", is_done)
+    return foreign(system)
+
+
+def foreign(system: System) -> list[str]:
+    """The IPv4 routes of others in all tables, and all rules.
+
+    A nexthop object has a new number each time: these are left out.
+    """
+    lines = system.must("ip", "-4", "-N", "route", "show", "table", "all").splitlines()
+    routes = [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
+    rules = [system.must("ip", family, "rule") for family in ("-4", "-6")]
+    return [*routes, *rules]
+
+
+def ours(system: System) -> list[str]:
+    """Our routes, without the attributes that follow their device."""
+    lines = system.must("ip", "-4", "route", "show", "table", "all", "proto", "213").splitlines()
+    return [" ".join(line.split()[:5]) for line in lines]
+
+
+def wanted(step: Step) -> list[str]:
+    """Our routes as they have to be after the step."""
+    if step.gateway is None:
+        return []
+    return [f"{ROUTE} via {step.gateway} dev eth0"]
+
+
+def await_routes(system: System, step: Step, expected: list[str]) -> None:
+    """Wait until the program has done its work, and the guard has done ours."""
+
+    def are_right() -> bool:
+        return ours(system) == wanted(step) and foreign(system) == expected
+
+    wait_for(f"our routes after {step.command!r}", are_right)
+
+
+def verdict_is_right(system: System, step: Step, story: Story) -> None:
+    """The verdict of a check is that of the file with the same state."""
+    verdict = json.loads(hostrouting(system, "check", "--json").stdout)["verdict"]
+    assert verdict == right_verdict(step, story), step.command
+
+
+def right_verdict(step: Step, story: Story) -> str:
+    """What an operator would say of the story's networks after the step."""
+    if not step.as_in:
+        return step.verdict
+    said = Field.read(step.as_in).families["ipv4"]
+    assert sorted(said.cidrs) == sorted(story.cidrs)
+    return said.right
+
+
+def gate_decides(system: System, step: Step, story: Story) -> None:
+    """A gated start passes, waits, or is refused as the rules say."""
+    if step.gateway is None:
+        system.must("systemctl", "start", "--no-block", GATED)
+        wait_for("the start to wait", lambda: is_waiting(system))
+        return
+    # If a start waited after the last step, this is the same one: it goes on now.
+    is_refused = right_verdict(step, story) == "overlap"
+    assert system.run("systemctl", "start", GATED).returncode == int(is_refused)
+    if step.in_warn_too:
+        apply(system, settings(story, "WARN"))
+        system.must("systemctl", "start", GATED)
+        apply(system, settings(story, "STRICT"), code=1)
+    system.must("systemctl", "stop", GATED)
+
+
+def is_waiting(system: System) -> bool:
+    """Whether the start of the gated unit waits for our route."""
+    this_start = system.show(GATED, "InvocationID")
+    said = system.must("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
+    return "static-routes: waiting (" in said
+
+
+def watch(system: System) -> None:
+    """Have each change of a route written to `WATCHED`."""
+    output = f"--property=StandardOutput=file:{WATCHED}"
+    system.must("systemd-run", "--unit=watch", output, "ip", "-N", "-o", "monitor", "route")
+
+
+def never_by_another_device(system: System) -> None:
+    """At no moment did our route lead through another device than eth0."""
+    last = f"Deleted {ROUTE} "
+    wait_for("the last change", lambda: last in (system.read(WATCHED) or "").splitlines()[-1])
+    changes = [line for line in (system.read(WATCHED) or "").splitlines() if " proto 213 " in line]
+    assert changes
+    assert [line for line in changes if " dev eth0 " not in line] == []
