@@ -34,8 +34,8 @@ PACKAGES = {
     "vtysh": "frr",
 }
 """The programs that the tests use, and the Debian package that contains each."""
-SERVICES = {"frr", "ifupdown", "network-manager", "openvpn"}
-"""Those with services that can change the machine's own network, once it has booted again."""
+SERVICES = {"frr", "ifupdown", "network-manager"}
+"""Those whose services can change the machine's own network, at the next boot at the latest."""
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 """Where programs are: a user's PATH has none of the administrator's, and many of them serve a user,
 too.
@@ -80,7 +80,7 @@ def advice(reasons: Iterable[str]) -> Iterator[str]:
     }:
         yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
         if services := packages & SERVICES:
-            yield f"Not on a computer that you need: {', '.join(sorted(services))} can change its network"
+            yield f"Only on a throw-away machine, because they can change its network: {' '.join(sorted(services))}"
 
 
 if __name__ == "__main__":
