@@ -325,9 +325,24 @@ function read_word_of_rule(word, value) {
 function is_met_by_plain_packets(word, value) {
   if (word == "from") return value == "all" || (family == 4 && value ~ /^0[.]0[.]0[.]0/)
   if (word == "iif") return value == "lo"
-  if (word == "fwmark") return value ~ /^0(x0)?(\/|$)/
+  if (word == "fwmark") return !needs_a_mark(value)
   if (word == "uidrange") return value ~ /^0-/
   return 0
+}
+
+# Whether the mark has a bit that its mask does not ignore, as in 0x200/0xf00.
+function needs_a_mark(text,   part, mark, mask, i, bit) {
+  split(text "/0xffffffff", part, "/")
+  mark = hex_of_mark(part[1])
+  mask = hex_of_mark(part[2])
+  for (i = 1; i <= 8; i++)
+    for (bit = 1; bit <= 8; bit *= 2)
+      if (int(digit_at(mark, i) / bit) % 2 && int(digit_at(mask, i) / bit) % 2) return 1
+  return 0
+}
+function hex_of_mark(mark) {
+  sub(/^0x/, "", mark)
+  return substr("00000000", length(mark) + 1) mark
 }
 
 function print_device(   i, dev, state, part, type, kind) {

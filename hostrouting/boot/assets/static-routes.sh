@@ -266,7 +266,7 @@ function add_wish(   i, name) {
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
   if (/^([0-9]+ )?default /) return 1
-  if (("type", $1) in name_of && name_of["type", $1] == "local") return 1
+  if (named("type", $1) == "local") return 1
   return $1 in is_wanted || $2 in is_wanted || index($0 " ", " proto " ours " ")
 }
 
@@ -300,7 +300,7 @@ function read_route(text,   words, word, at, i, item) {
   gsub(/\\\t/, " ", text) # with which -o joins lines
   words = split(text, word, " ")
   at = word[1] ~ /^[0-9]+$/ ? 2 : 1
-  type = at == 2 ? name_of["type", word[1]] " " : ""
+  type = at == 2 ? named("type", word[1]) " " : ""
   if (type == "unicast ") type = ""
   family = word[at] ~ /:/ || (word[at] == "default" && text ~ / pref (low|medium|high)/) ? 6 : 4
   prefix = whole(word[at])
@@ -368,7 +368,7 @@ function keep_default_route(text,   i, n) {
   default_table[defaults] = table + 0 # 0 is table main
   default_metric[defaults] = metric + 0
   default_rank[defaults] = more ~ / pref low/ ? 1 : more ~ / pref high/ ? -1 : 0
-  is_advertised[defaults] = protocol == 9
+  is_advertised[defaults] = named("proto", protocol) == "ra"
   default_text[defaults] = with_names(text)
 }
 
@@ -469,7 +469,7 @@ function best_default(dev,   d, best) {
 }
 
 # Why nobody can know whether the best default route is that of the network; empty if it is.
-function doubt(   d, used, devs, rivals, name) {
+function doubt(   d, used, devs, rivals) {
   if (family in doubt_of) return doubt_of[family]
   doubt_of[family] = ""
   used = best_default("")
@@ -480,7 +480,7 @@ function doubt(   d, used, devs, rivals, name) {
     if (!is_candidate(d, "") || is_better(d, used) || is_better(used, d)) continue
     rivals = devs_out(d, rivals)
   }
-  if (rivals != devs || (is_advertised[used] && split(devs, name, " or ") > 1)) {
+  if (rivals != devs || (is_advertised[used] && devs ~ /\//)) {
     value["devs"] = rivals
     doubt_of[family] = "equal"
   }
@@ -492,16 +492,17 @@ function doubt(   d, used, devs, rivals, name) {
     }
   }
   if (doubt_of[family] == "") return ""
+  gsub(/\//, " or ", value["devs"])
   value["route"] = default_text[used]
   doubt_of[family] = filled(doubt_of[family])
   return doubt_of[family]
 }
 
-# The devices by which a default route leads out, behind those that are known: "eth0 or eth1".
+# The devices by which a default route leads out, behind those that are known: "eth0/eth1".
 function devs_out(d, known,   h) {
   for (h = 1; h <= default_hops[d]; h++) {
-    if (!is_of(d, h, "") || index(" " known " ", " " default_dev[d, h] " ")) continue
-    known = known (known == "" ? "" : " or ") default_dev[d, h]
+    if (!is_of(d, h, "") || index("/" known "/", "/" default_dev[d, h] "/")) continue
+    known = known (known == "" ? "" : "/") default_dev[d, h]
   }
   return known
 }
@@ -516,14 +517,14 @@ function devs_below(devs,   d, best) {
 }
 
 function has_tunnel(devs,   n, dev) {
-  for (n = split(devs, dev, " or "); n; n--) if (is_tunnel[dev[n]]) return 1
+  for (n = split(devs, dev, "/"); n; n--) if (is_tunnel[dev[n]]) return 1
   return 0
 }
 
 # Whether they may be the only way out: lines of a provider, or taps where no card has an address.
 # The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
 function may_be_alone(devs,   n, dev, i, lines, taps, card) {
-  n = split(devs, dev, " or ")
+  n = split(devs, dev, "/")
   for (i = 1; i <= n; i++) {
     lines += is_line[dev[i]]
     taps += is_tap[dev[i]]
@@ -787,17 +788,18 @@ function filled(name,   text, done, key) {
 # A listed route with names in place of the numbers of its type, protocol, scope and table.
 function with_names(text,   n, word, i, shown) {
   n = split(text, word, " ")
-  if (("type", word[1]) in name_of) word[1] = name_of["type", word[1]]
-  shown = word[1]
+  shown = named("type", word[1])
   for (i = 2; i <= n; i++) {
     shown = shown " " word[i]
-    if (word[i] == "dev") shown = shown " " word[++i]
-    else if ((word[i], word[i + 1]) in name_of) {
-      shown = shown " " name_of[word[i], word[i + 1]]
-      i++
-    }
+    if (word[i] !~ /^(dev|proto|scope|table)$/) continue
+    shown = shown " " named(word[i], word[i + 1])
+    i++
   }
   return shown
+}
+
+function named(kind, number) {
+  return (kind, number) in name_of ? name_of[kind, number] : number
 }
 '
 

@@ -343,6 +343,12 @@ a rule for packets without a source
   rule add pref 9 from 0.0.0.0 lookup 100; rule add pref 8 not from 0.0.0.0/8 lookup 101
   route add default dev eth1 table 100; route add default dev ib0 table 101; route add 172.20.9.0/24 dev eth0 table 100
   overlap: routes via eth0 [172.20.9.0/24 dev eth0 table 100 proto boot scope link], expected eth1
+marks that packets without a mark have
+  rule add pref 9 fwmark 0x200/0xff lookup 100; route add default dev eth1 table 100; route add 172.20.9.0/24 dev eth0 table 100
+  overlap: routes via eth0 [172.20.9.0/24 dev eth0 table 100 proto boot scope link], expected eth1
+marks that packets without a mark do not have
+  rule add pref 9 fwmark 0x300/0x100 lookup 100; rule add pref 8 fwmark 0xf00/0xff0 lookup 100; route add default dev ib0 table 100
+  ok: only plain packets are judged, and not those of rule 8, rule 9
 a route for a tos
   route add 172.20.9.0/24 tos 0x10 dev ib0
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
@@ -368,7 +374,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 16
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 18
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

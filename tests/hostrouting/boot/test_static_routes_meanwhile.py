@@ -79,7 +79,9 @@ class TestWaiting:
 
         No lock is held meanwhile.
         """
-        namespace.batch(["route del default", "route add default via 10.0.0.9 dev eth0 table 100"])
+        namespace.batch(
+            ["route del default", "route add default via 10.0.0.9 dev eth0 table 100 proto 77"]
+        )
         many = [static(f"10.{number}.0.0/16") for number in range(1, 50)]
         come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1; exec sleep 0.1"
         ran = Ran(namespace, many, tmp_path, wait=60, tools={"sleep": come})
@@ -87,7 +89,7 @@ class TestWaiting:
         (line,) = ran.lines
         assert line == (
             "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16 needs an IPv4 default route; "
-            "last seen: [default via 10.0.0.9 dev eth0 table 100]"
+            "last seen: [default via 10.0.0.9 dev eth0 table 100 proto 77]"
         )
 
     def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
