@@ -154,7 +154,7 @@ def check_row(bench: Bench) -> Iterator[Row]:
         ours: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
         other: lambda: run(sys.executable, "-c", "pass"),
     }
-    yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 6)
+    yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 5)
 
 
 # In the booted system: what systemctl takes for each machine, round by round. The machine is a
@@ -185,7 +185,7 @@ def gate_row(bench: Bench) -> Iterator[Row]:
             ).split()
         ]
     added = [gated - bare for bare, gated in zip(times[2::2], times[3::2], strict=True)]
-    yield alone(f"what the gate adds to a start, systemd {version}", added, 0.025)
+    yield alone(f"what the gate adds to a start, systemd {version}", added, 0.040)
 
 
 # What a boot script starts, and the arguments with which that does nothing.
@@ -249,7 +249,7 @@ def h200_row(bench: Bench) -> Iterator[Row]:
         with NetlinkBackend(timeout=60) as backend:
             check_kernel(backend, config)
 
-    yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.002)
+    yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.0022)
 
 
 def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:

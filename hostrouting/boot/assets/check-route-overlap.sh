@@ -3,8 +3,13 @@
 #
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a
 # route or of a rule begins, and right after its end. So Linux is asked at these places, and each
-# answer holds up to the next place. Only plain packets of this host are judged: UDP of root,
-# without a mark. What this script does not judge is named, and makes the verdict `undecided`.
+# answer holds up to the next place. What this script does not judge is named, and makes the verdict
+# `undecided`.
+#
+# Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of its
+# addresses escapes if its packets leave through another device than the expected ones, which are
+# those of the default route or those that the configuration names. A plain packet is UDP of root,
+# without a mark and not bound to an address: only plain packets of this host are judged.
 #
 # The work is done in passes, which `examine` runs. Each is a small program of awk that reads lines
 # and prints lines, and has a section below, with what its lines mean:
@@ -20,7 +25,7 @@
 #
 # Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
-# verdict; otherwise 0.
+# verdict because a program failed; in any mode, 1 if it is told to stop; otherwise 0.
 
 # Data only: no line of it is executed.
 configuration=(
@@ -176,7 +181,8 @@ report() {
   level=4
   [[ ! $failure ]] || faults+=("$failure")
   ((${#repair[@]} == 0)) ||
-    notes+=("ACTION: to see if routes repair this: hostrouting repair ${repair[*]}")
+    notes+=("ACTION: to see which routes repair this, without a change: \
+hostrouting repair ${repair[*]}")
   notes+=("${doubts[@]}")
   ((${#limits[@]} == 0)) ||
     notes+=("only plain packets are judged, and not those of $(joined ', ' "${limits[@]}")")
@@ -225,6 +231,121 @@ leave_marker() { # NAME LINE...
   rm -f "$new"
   return 1
 }
+
+# --- Settings, and what the passes share ----------------------------------------------------------
+# shellcheck disable=SC2016
+settings='
+BEGIN {
+  # The columns of a route, and of the route in an answer: $PREFIX is its prefix.
+  TYPE = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
+  PROTOCOL = 7; METRIC = 8; PREF = 9; GATEWAY = 10
+  OBJECT = 11; UNCLEAR = 12; DEVICES = 13; TEXT = 14
+  # Those of a rule: the first five are the same, but for its action in place of the type.
+  ACTION = 2; SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
+
+  named = "/"
+  for (i = 1; i < ARGC; i++) {
+    $0 = ARGV[i]
+    read_setting($NF ~ /:/ ? 6 : 4)
+  }
+  REFUSES = "^(" substr(refusing_types, 2) ")$"
+  ARGC = 1 # these are not names of files
+}
+function read_setting(its_family) {
+  if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
+    add_range($1, hex_of($(NF - 1)), hex_of($NF))
+    if ($1 == "cidr") cidr[count["cidr"]] = $2
+  }
+  if ($1 == "device") named = named $2 "/"
+  if ($1 == "allowed") allowed[++patterns] = expression($2)
+  if ($1 == "name") name[$2, $3] = $4 # of the number of a type, protocol, scope or table
+  if ($1 == "error") { # that `ip` reports where packets are refused, or have no route
+    error[words_from(3)] = $2
+    if ($2 != "no-route") refusing_types = refusing_types "|" $2
+  }
+  if ($1 == "selector") selectors[$2] # of rules
+  if ($1 == "encap") keeps_destination[$2]
+  if ($1 == "class") class_of_device[$2, $3] = $4 # by its kind, or by its link type
+  if ($1 == "sentence") sentence[$2] = words_from(3)
+  if ($1 == "remedy") remedy[$2] = words_from(3)
+  if ($1 == "own-pods") own_pods = words_from(2)
+  if ($1 == "unclear") why_unclear[$2] = words_from(3)
+  if ($1 == "cni") { # the devices of a CNI, by kind and name
+    row_cni[++rows] = $2
+    row_use[rows] = $3
+    row_kind[rows] = $4
+    row_name[rows] = expression($5)
+  }
+  if ($1 == "pods") leads_to_pods[$2] # a device
+  if ($1 == "serves") serves[$2, $3] # the pods of another CNI
+  if ($1 == "refuses" && $2 == family) { # routes with which a CNI refuses packets
+    refuses_with[++refusing] = $3 " " $4
+    refuser[refusing] = $5
+    proof_of[refusing] = $6
+    shortest[refusing] = $7
+    longest[refusing] = $8
+  }
+}
+function expression(pattern) {
+  gsub(/[.]/, "[.]", pattern)
+  gsub(/[*]/, ".*", pattern)
+  gsub(/[?]/, ".", pattern)
+  return "^" pattern "$"
+}
+function name_of(kind, number) { return (kind, number) in name ? name[kind, number] : number }
+function name_of_cni(word) {
+  gsub(/_/, " ", word)
+  return word
+}
+
+# A list of devices is a path, as in /eth0/ib0/; no device has a slash in its name.
+function has(list, dev) { return index(list, "/" dev "/") > 0 }
+function union(list, more,   n, dev, i) {
+  n = split(more, dev, "/")
+  for (i = 2; i < n; i++) if (!has(list, dev[i])) list = list dev[i] "/"
+  return list
+}
+function spoken(list, separator) {
+  list = substr(list, 2, length(list) - 2)
+  gsub(/\//, separator, list)
+  return list
+}
+
+function in_order(list,   n, dev, i, first, ordered) {
+  ordered = "/"
+  for (n = split(list, dev, "/") - 2; n > 0; n--) {
+    first = ""
+    for (i = 2; dev[i] != ""; i++)
+      if (!has(ordered, dev[i]) && (first == "" || dev[i] "" < first "")) first = dev[i]
+    ordered = ordered first "/"
+  }
+  return ordered
+}
+
+function words_from(n,   i, words) {
+  words = $n
+  for (i = n + 1; i <= NF; i++) words = words " " $i
+  return words
+}
+function not_judged(what) {
+  return "this check does not judge " what "; run: hostrouting check"
+}
+function once(line) {
+  if (!(line in is_printed)) print line
+  is_printed[line]
+}
+
+function add_range(kind, first, last) {
+  count[kind]++
+  first_of[kind, count[kind]] = first
+  last_of[kind, count[kind]] = last
+}
+function overlaps(kind, first, last,   n) {
+  for (n = 1; n <= count[kind]; n++)
+    if (first <= last_of[kind, n] && first_of[kind, n] <= last) return 1
+  return 0
+}
+'
 
 # --- Pass 1: what is there ------------------------------------------------------------------------
 # Reads the lists of `ip`, and prints what matters for the expected CIDRs. What is absent is "-".
@@ -966,120 +1087,6 @@ function filled(text, where, reason) {
 function put(text, hole, words,   i) {
   i = index(text, hole)
   return i ? substr(text, 1, i - 1) words substr(text, i + length(hole)) : text
-}
-'
-
-# --- Settings, and what the passes share ----------------------------------------------------------
-# shellcheck disable=SC2016
-settings='
-BEGIN {
-  # The columns of routes, answers and rules, and those of the first two, and of rules.
-  TYPE = ACTION = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
-  PROTOCOL = 7; METRIC = 8; PREF = 9; GATEWAY = 10
-  OBJECT = 11; UNCLEAR = 12; DEVICES = 13; TEXT = 14
-  SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
-
-  named = "/"
-  for (i = 1; i < ARGC; i++) {
-    $0 = ARGV[i]
-    read_setting($NF ~ /:/ ? 6 : 4)
-  }
-  REFUSES = "^(" substr(refusing_types, 2) ")$"
-  ARGC = 1 # these are not names of files
-}
-function read_setting(its_family) {
-  if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
-    add_range($1, hex_of($(NF - 1)), hex_of($NF))
-    if ($1 == "cidr") cidr[count["cidr"]] = $2
-  }
-  if ($1 == "device") named = named $2 "/"
-  if ($1 == "allowed") allowed[++patterns] = expression($2)
-  if ($1 == "name") name[$2, $3] = $4 # of the number of a type, protocol, scope or table
-  if ($1 == "error") { # that `ip` reports where packets are refused, or have no route
-    error[words_from(3)] = $2
-    if ($2 != "no-route") refusing_types = refusing_types "|" $2
-  }
-  if ($1 == "selector") selectors[$2] # of rules
-  if ($1 == "encap") keeps_destination[$2]
-  if ($1 == "class") class_of_device[$2, $3] = $4 # by its kind, or by its link type
-  if ($1 == "sentence") sentence[$2] = words_from(3)
-  if ($1 == "remedy") remedy[$2] = words_from(3)
-  if ($1 == "own-pods") own_pods = words_from(2)
-  if ($1 == "unclear") why_unclear[$2] = words_from(3)
-  if ($1 == "cni") { # the devices of a CNI, by kind and name
-    row_cni[++rows] = $2
-    row_use[rows] = $3
-    row_kind[rows] = $4
-    row_name[rows] = expression($5)
-  }
-  if ($1 == "pods") leads_to_pods[$2] # a device
-  if ($1 == "serves") serves[$2, $3] # the pods of another CNI
-  if ($1 == "refuses" && $2 == family) { # routes with which a CNI refuses packets
-    refuses_with[++refusing] = $3 " " $4
-    refuser[refusing] = $5
-    proof_of[refusing] = $6
-    shortest[refusing] = $7
-    longest[refusing] = $8
-  }
-}
-function expression(pattern) {
-  gsub(/[.]/, "[.]", pattern)
-  gsub(/[*]/, ".*", pattern)
-  gsub(/[?]/, ".", pattern)
-  return "^" pattern "$"
-}
-function name_of(kind, number) { return (kind, number) in name ? name[kind, number] : number }
-function name_of_cni(word) {
-  gsub(/_/, " ", word)
-  return word
-}
-
-# A list of devices is a path, as in /eth0/ib0/; no device has a slash in its name.
-function has(list, dev) { return index(list, "/" dev "/") > 0 }
-function union(list, more,   n, dev, i) {
-  n = split(more, dev, "/")
-  for (i = 2; i < n; i++) if (!has(list, dev[i])) list = list dev[i] "/"
-  return list
-}
-function spoken(list, separator) {
-  list = substr(list, 2, length(list) - 2)
-  gsub(/\//, separator, list)
-  return list
-}
-
-function in_order(list,   n, dev, i, first, ordered) {
-  ordered = "/"
-  for (n = split(list, dev, "/") - 2; n > 0; n--) {
-    first = ""
-    for (i = 2; dev[i] != ""; i++)
-      if (!has(ordered, dev[i]) && (first == "" || dev[i] "" < first "")) first = dev[i]
-    ordered = ordered first "/"
-  }
-  return ordered
-}
-
-function words_from(n,   i, words) {
-  words = $n
-  for (i = n + 1; i <= NF; i++) words = words " " $i
-  return words
-}
-function not_judged(what) {
-  return "this check does not judge " what "; run: hostrouting check"
-}
-function once(line) {
-  if (!(line in is_printed)) print line
-  is_printed[line]
-}
-
-function add_range(kind, first, last) {
-  count[kind]++
-  first_of[kind, count[kind]] = first
-  last_of[kind, count[kind]] = last
-}
-function overlaps(kind, first, last,   n) {
-  for (n = 1; n <= count[kind]; n++)
-    if (first <= last_of[kind, n] && first_of[kind, n] <= last) return 1
-  return 0
 }
 '
 

@@ -89,7 +89,7 @@ class TestWhatItSaysAndLeaves:
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
             "and 2 more ranges",
-            "ACTION: to see if routes repair this: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
+            "ACTION: to see which routes repair this, without a change: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
         assert {
