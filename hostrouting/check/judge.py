@@ -397,6 +397,8 @@ class Judge:
         for cni in CNIS:
             has_device = any(self._is_of(dev, cni) for dev in self.links)
             for row in cni.refusals:
+                if family not in row.lengths:
+                    continue
                 low, high = row.lengths[family]
                 is_alike = (
                     row.protocol == route.protocol

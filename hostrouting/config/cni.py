@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
     protocol: int
     types: tuple[RouteType, ...]
     lengths: dict[int, tuple[int, int]]
-    """By family: the shortest and longest prefix."""
+    """The shortest and longest prefix, by family; one without such routes is left out."""
     is_exclusive: bool = False
     """Whether no other program uses this protocol for such routes."""
     is_node_subnet: bool = False

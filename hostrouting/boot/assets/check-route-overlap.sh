@@ -6,10 +6,10 @@
 # answer holds up to the next place. What this script does not judge is named, and makes the verdict
 # `undecided`.
 #
-# Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of its
-# addresses escapes if its packets leave through another device than the expected ones, which are
-# those of the default route or those that the configuration names. A plain packet is UDP of root,
-# without a mark and not bound to an address: only plain packets of this host are judged.
+# Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of
+# its addresses escapes if its packets leave through another device than the expected ones, which
+# are those of the default route or those that the configuration names. A plain packet is UDP of
+# root, without a mark and not bound to an address: only plain packets of this host are judged.
 #
 # The work is done in passes, which `examine` runs. Each is a small program of awk that reads lines
 # and prints lines, and has a section below, with what its lines mean:

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.check import CheckReport
+from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.check.report import check_findings
-from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.config.cni import CNIS, Cni, Refusal
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoutesConfig,
+)
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
@@ -22,7 +27,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link
-from hostrouting.testing import ecmp_node
+from hostrouting.testing import ecmp_node, plain_vm
 from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
@@ -701,3 +706,16 @@ def test_a_repair_that_is_not_proven() -> None:
         .repair
     )
     assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"] * 2)
+
+
+def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of the table may have the lengths of one family; the other family has no such routes."""
+    row = Refusal(222, ("prohibit",), {4: (24, 28)})
+    made_up = Cni("Foo", (), (row,))
+    monkeypatch.setattr("hostrouting.check.judge.CNIS", (*CNIS, made_up))
+    kernel = plain_vm()
+    kernel.add_address("eth0", "fd00::4/64")
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fd00::1"))
+    kernel.ip_route("add", Route.to("fd44::/24", type="prohibit", protocol=222))
+    config = HostRoutingConfig(RouteOverlapConfig(expected_cidrs=("fd44::/16",)))
+    assert check_snapshot(kernel.snapshot(), config).verdict == "overlap"
