@@ -11,11 +11,7 @@ import pytest
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config.cni import CNIS, Cni, Refusal
-from hostrouting.config.settings import (
-    HostRoutingConfig,
-    RouteOverlapConfig,
-    StaticRoutesConfig,
-)
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
@@ -717,5 +713,5 @@ def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) 
     kernel.add_address("eth0", "fd00::4/64")
     kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fd00::1"))
     kernel.ip_route("add", Route.to("fd44::/24", type="prohibit", protocol=222))
-    config = HostRoutingConfig(RouteOverlapConfig(expected_cidrs=("fd44::/16",)))
+    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["fd44::/16"]}})
     assert check_snapshot(kernel.snapshot(), config).verdict == "overlap"
