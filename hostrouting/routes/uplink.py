@@ -37,6 +37,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    RouteKey,
 )
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.text import spoken
@@ -69,6 +70,8 @@ NEEDS = {
     "default routes",
     "absent": "the device {dev}, which this host does not have",
     "down": "the device {dev} to be up",
+    "own": "a gateway other than {gateway}, this host's own address",
+    "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
 }
 """What a route can lack that static-routes.sh says, too."""
 
@@ -144,11 +147,18 @@ class Uplink:
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
-        others = [
-            route
-            for route in snapshot.routes
-            if route.protocol != OURS and route.prefix.family == family
-        ]
+        others: list[Route] = []
+        self._on_link: set[tuple[RouteKey, str | None, IP | None]] = set()
+        """Our next hops that Linux treats as on-link, by the key of their route."""
+        for route in snapshot.routes:
+            if route.prefix.family != family:
+                continue
+            if route.protocol != OURS:
+                others.append(route)
+                continue
+            for hop in route.next_hops:
+                if hop.onlink:
+                    self._on_link.add((route.key, hop.dev, hop.gateway))
         self._family, self._links = family, {link.name: link for link in snapshot.links}
         self._defaults = sorted(_usable_defaults(others), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
@@ -200,16 +210,21 @@ class Uplink:
         """Whether a route of ours with the wanted key is right while the wanted one lacks
         something.
 
-        Its devices are up, and it has the device and the gateway that are wanted. Without a wanted
-        device, each of its devices is one that can have the default route.
+        Its devices are up, its gateways are reached directly, and it has the device and the gateway
+        that are wanted. Without a wanted device, each of its devices is one that can have the
+        default route.
         """
         if route.type != "unicast" or not route.next_hops:
             return False
-        return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
+        for hop in route.next_hops:
+            is_on_link = hop.onlink or (route.key, hop.dev, hop.gateway) in self._on_link
+            if not self._is_usable(hop._replace(onlink=is_on_link), dev, gateway):
+                return False
+        return True
 
     def _is_usable(self, hop: NextHop, dev: str | None, gateway: IP | None) -> bool:
         link = self._links.get(hop.dev or "")
-        if link is None or not link.up or self._is_own(hop.gateway):
+        if link is None or self._missing(hop) or self._is_own(hop.gateway):
             return False
         if gateway not in {None, hop.gateway}:
             return False
@@ -314,14 +329,14 @@ class Uplink:
             return ""  # IPv4 has no rules for a neighbour of the other family
         # Linux would accept this host's own address, and lose the packets.
         if self._is_own(gateway):
-            return f"a gateway other than {gateway}, this host's own address"
+            return NEEDS["own"].format(gateway=gateway)
         there = Prefix.of(gateway)
         covering = [route for route in self._direct if there in route.prefix]
         if hop.onlink or any(
             route.table == TABLE_MAIN and hop.dev in route.devs for route in covering
         ):
             return ""
-        return f"an address or route on {hop.dev} that reaches the gateway {gateway} directly"
+        return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
     def _is_own(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""

@@ -219,6 +219,7 @@ planner='
 has_devices { next } # another line of an alias
 /^([0-9]+ )?(default|[0-9a-f.:]+(\/[0-9]+)?) / {
   if (matters()) listed[++lists] = $0
+  if (is_on_link()) on_link[++on_links] = $0
   next
 }
 !/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
@@ -268,6 +269,12 @@ function matters() {
   if (/^([0-9]+ )?default /) return 1
   if (named("type", $1) == "local") return 1
   return $1 in is_wanted || $2 in is_wanted || index($0 " ", " proto " ours " ")
+}
+
+# Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
+function is_on_link() {
+  if (/ table [0-9]+( |$)/ || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
+  return !index($0 " ", " proto " ours " ")
 }
 
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
@@ -326,7 +333,7 @@ function read_route(text,   words, word, at, i, item) {
       more = more " " item
   }
   if (prefix ~ /\/0$/ && is_for_all()) keep_default_route(text)
-  if (type == "local ") note_address()
+  if (type == "local " && protocol != ours) note_address()
   if (table == "" && (prefix in is_wanted || protocol == ours)) keep_entries(text)
 }
 
@@ -336,7 +343,12 @@ function is_for_all() {
 }
 
 function note_address() {
-  if (prefix !~ /^fe[89ab]/) has_address[family, dev_of[1]]
+  is_own[prefix]
+  if (!is_link_local(prefix)) has_address[family, dev_of[1]]
+}
+
+function is_link_local(address) {
+  return address ~ /^fe[89ab][0-9a-f]:/
 }
 
 function whole(prefix) {
@@ -396,6 +408,7 @@ function add_entry(from, to, attributes,   i, place) {
   for (i = from; i <= to; i++) {
     entry_via[entries, i - from + 1] = via[i]
     entry_dev[entries, i - from + 1] = dev_of[i]
+    entry_onlink[entries, i - from + 1] = onlink[i]
   }
   head[entries] = type prefix " proto " ours " metric " metric attributes
   path[entries] = path_of(from, to)
@@ -541,9 +554,81 @@ function is_card(dev) {
   return leads_out(dev) && !is_tunnel[dev] && !is_bridge[dev]
 }
 
+# --- What reaches a gateway ---------------------------------------------------
+
+# What a next hop lacks; Linux would lose the packets to an address of this host.
+function lacking(hop, dev, is_onlink,   gateway) {
+  gateway = substr(hop, 6)
+  if (gateway == "" || gateway ~ /^inet6 / || is_link_local(gateway)) return ""
+  value["dev"] = dev
+  value["gateway"] = gateway
+  if (is_own_address(gateway)) return filled("own")
+  if (is_onlink != "" || is_near(gateway, dev)) return ""
+  return filled("near")
+}
+
+function is_own_address(address) {
+  return address != "" && whole(address) in is_own
+}
+
+# Whether a route by the device that has no gateway leads to it.
+function is_near(gateway, dev,   i, word, to, of_line) {
+  if ((gateway, dev) in is_near_by) return is_near_by[gateway, dev]
+  is_near_by[gateway, dev] = 0
+  for (i = 1; i <= on_links; i++) {
+    if (!index(on_link[i] " ", " dev " dev " ")) continue
+    split(on_link[i], word, " ")
+    to = word[word[1] ~ /^[0-9]+$/ ? 2 : 1]
+    of_line = to ~ /:/ || (to == "default" && on_link[i] ~ / pref (low|medium|high)/) ? 6 : 4
+    if (of_line != family || !has_address_in(whole(to), gateway)) continue
+    is_near_by[gateway, dev] = 1
+    break
+  }
+  return is_near_by[gateway, dev]
+}
+
+function has_address_in(prefix, address,   part, bits, i, b, size, of_prefix, of_address) {
+  split(prefix, part, "/")
+  read_groups(part[1], of_prefix)
+  read_groups(address, of_address)
+  bits = part[2]
+  for (i = 1; bits > 0; i++) {
+    size = 1
+    for (b = bits; b < 16; b++) size *= 2 # some awks cannot raise to a power
+    if (int(of_prefix[i] / size) != int(of_address[i] / size)) return 0
+    bits -= 16
+  }
+  return 1
+}
+
+# The numbers of 16 bits of an address, in which "::" stands for zeros, and a tail can be IPv4.
+function read_groups(address, group,   part, half, halves, i, left, right) {
+  split("", group)
+  if (match(address, /[0-9]+[.][0-9.]+$/)) {
+    split(substr(address, RSTART), part, ".")
+    group[1] = part[1] * 256 + part[2]
+    group[2] = part[3] * 256 + part[4]
+    if (RSTART == 1) return
+    address = substr(address, 1, RSTART - 1) sprintf("%x:%x", group[1], group[2])
+  }
+  halves = split(address, half, "::")
+  left = split(half[1], part, ":")
+  for (i = 1; i <= left; i++) group[i] = from_hex(part[i])
+  if (halves < 2) return
+  right = split(half[2], part, ":")
+  for (i = left + 1; i <= 8 - right; i++) group[i] = 0
+  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(part[i])
+}
+
+function from_hex(digits,   i, number) {
+  for (i = 1; i <= length(digits); i++)
+    number = number * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
+  return number + 0
+}
+
 # --- Planning a configured route ----------------------------------------------
 
-function plan_route(w,   place, need, scope, standing, conflict) {
+function plan_route(w,   place, need, h, scope, standing, conflict) {
   family = wish_prefix[w] ~ /:/ ? 6 : 4
   prefix = wish_prefix[w]
   type = ""
@@ -551,6 +636,7 @@ function plan_route(w,   place, need, scope, standing, conflict) {
   is_place[place]
   standing = 0
   need = take_hops(w)
+  for (h = 1; h <= hops && need == ""; h++) need = lacking(via[h], dev_of[h], onlink[h])
   if (need != "") {
     standing = standing_at(place, w)
     if (!standing) {
@@ -621,7 +707,8 @@ function is_usable(e, w,   h, dev) {
   if (!is_unicast[e] || !entry_hops[e]) return 0
   for (h = 1; h <= entry_hops[e]; h++) {
     dev = entry_dev[e, h]
-    if (!is_up[dev]) return 0
+    if (!is_up[dev] || is_own_address(substr(entry_via[e, h], 6))) return 0
+    if (lacking(entry_via[e, h], dev, entry_onlink[e, h]) != "") return 0
     if (wish[w, "via"] != "" && entry_via[e, h] != " via " wish[w, "via"]) return 0
     if (wish[w, "dev"] != "" && dev != wish[w, "dev"]) return 0
     if (wish[w, "dev"] == "" && !leads_out(dev)) return 0

@@ -327,6 +327,89 @@ class TestWhenTheDefaultRouteGoes:
             [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
             assert route.way.replace(" linkdown", "") == way
 
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            (["address add 10.9.0.4/24 dev eth0"], ""),
+            (
+                ["address add 10.9.0.4/24 dev eth0", "address del 10.0.0.4/24 dev eth0"],
+                "an IPv4 default route; last seen: none",
+            ),
+            (["address add 10.0.0.1/32 dev eth1"], "an IPv4 default route; last seen: none"),
+        ],
+        ids=["reached", "not reached", "own"],
+    )
+    @pytest.mark.parametrize("gateway", [None, "10.0.0.1"])
+    def test_gateway_that_is_gone(
+        self,
+        namespace: Namespace,
+        tmp_path: Path,
+        changes: list[str],
+        reason: str,
+        gateway: str | None,
+    ) -> None:
+        """A route of ours is right only while its gateway is a neighbour, and not this host."""
+        wish = static("172.16.0.0/17", gateway)
+        assert Ran(namespace, [wish], tmp_path).status == 0
+        namespace.batch([*changes, "route del default"])
+        assert ours(namespace) == ["172.16.0.0/17"], "Linux keeps the route"
+        ran = Ran(namespace, [wish], tmp_path)
+        said = f"<3>static-routes: ROUTE-WAITS: {wish} needs {reason}; gave up after N s"
+        assert ran.lines == ([said] if reason else [])
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        assert bool(plan.pending) is bool(reason)
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            (
+                ["address add 10.9.0.4/24 dev eth0", "address del 10.0.0.4/24 dev eth0"],
+                "an address or route on eth0 that reaches the gateway 10.0.0.1 directly",
+            ),
+            (
+                ["address add 10.0.0.1/32 dev eth1"],
+                "a gateway other than 10.0.0.1, this host's own address",
+            ),
+        ],
+        ids=["not reached", "own"],
+    )
+    def test_named_gateway_that_is_gone(
+        self, namespace: Namespace, tmp_path: Path, changes: list[str], reason: str
+    ) -> None:
+        """A route that has all of its own waits, too, with the words of Python."""
+        wish = static("172.16.0.0/17", "10.0.0.1", "eth0")
+        namespace.batch(["route del default"])
+        assert Ran(namespace, [wish], tmp_path).status == 0
+        namespace.batch(changes)
+        [pending] = plan_static_routes(configured(wish), namespace.snapshot()).pending
+        assert Ran(namespace, [wish], tmp_path).lines == [
+            f"<3>static-routes: ROUTE-WAITS: {pending}; gave up after N s"
+        ]
+        assert str(pending) == f"{wish} needs {reason}"
+
+    @pytest.mark.parametrize("address", ["fd55::4/64", "fd55::4/63", "::1.2.3.4/120", "fd56::4/64"])
+    @pytest.mark.parametrize("on_link", ["", " onlink"])
+    def test_gateway_in_ipv6(
+        self, namespace: Namespace, tmp_path: Path, address: str, on_link: str
+    ) -> None:
+        """The prefix of an address on the device says what is near, or the route is on-link."""
+        gateway = "::1.2.3.9" if "." in address else "fd55::1"
+        namespace.batch(
+            [
+                f"address add {address} dev eth0 nodad",
+                f"route add fd00:16::/64 via {gateway} dev eth0 onlink proto 213",
+            ]
+        )
+        if not on_link:
+            namespace.batch([f"route add {gateway} dev eth0 metric 9", "route del fd00:16::/64"])
+            namespace.batch([f"route add fd00:16::/64 via {gateway} dev eth0 proto 213"])
+            namespace.batch([f"route del {gateway}"])
+        is_near = address.startswith(("fd55", "::1")) or bool(on_link)
+        wish = static("fd00:16::/64")
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        assert bool(plan.pending) is not is_near
+        assert Ran(namespace, [wish], tmp_path).status == (0 if is_near else 1)
+
     @pytest.mark.parametrize("protocol", ["static", "213"])
     @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
     def test_on_link(
