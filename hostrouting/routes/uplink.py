@@ -212,7 +212,7 @@ class Uplink:
 
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted. Without a wanted device, each of its devices is one that can have the
-        default route.
+        default route, and no tunnel: an earlier release may have moved it into a VPN.
         """
         if route.type != "unicast" or not route.next_hops:
             return False
@@ -228,7 +228,19 @@ class Uplink:
             return False
         if gateway not in {None, hop.gateway}:
             return False
-        return leads_out(link) if dev is None else hop.dev == dev
+        if dev is not None:
+            return hop.dev == dev
+        return leads_out(link) and not self._is_vpn(link)
+
+    def _is_vpn(self, link: Link) -> bool:
+        """Whether the device is a tunnel, and not the only way out."""
+        if not is_tunnel(link):
+            return False
+        return bool(self._first_card()) or not self._may_be_alone([link.name])
+
+    def _may_be_alone(self, devs: Iterable[str]) -> bool:
+        """Whether these may be the only way out: lines, or taps where no card has an address."""
+        return is_line(devs, self._links) or self._are_only_taps(devs)
 
     def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
         if dev is None and self._doubt:
@@ -281,8 +293,9 @@ class Uplink:
         below: frozenset[str] = frozenset()
         if has_tunnel(devs, self._links):
             below = self._first_card()
-        is_alone = is_line(devs, self._links) or self._are_only_taps(devs)
-        doubtful = doubtful_devs(used, devs, rivals, below, self._links, is_line=is_alone)
+        doubtful = doubtful_devs(
+            used, devs, rivals, below, self._links, is_line=self._may_be_alone(devs)
+        )
         if not doubtful:
             return ""
         why = "tunnel" if has_tunnel(devs, self._links) else "equal"

@@ -534,6 +534,11 @@ function has_tunnel(devs,   n, dev) {
   return 0
 }
 
+# Whether it is a tunnel, and not the only way out.
+function is_vpn(dev) {
+  return is_tunnel[dev] && (devs_below(dev) != dev || !may_be_alone(dev))
+}
+
 # Whether they may be the only way out: lines of a provider, or taps where no card has an address.
 # The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
 function may_be_alone(devs,   n, dev, i, lines, taps, card) {
@@ -711,7 +716,7 @@ function is_usable(e, w,   h, dev) {
     if (lacking(entry_via[e, h], dev, entry_onlink[e, h]) != "") return 0
     if (wish[w, "via"] != "" && entry_via[e, h] != " via " wish[w, "via"]) return 0
     if (wish[w, "dev"] != "" && dev != wish[w, "dev"]) return 0
-    if (wish[w, "dev"] == "" && !leads_out(dev)) return 0
+    if (wish[w, "dev"] == "" && (!leads_out(dev) || is_vpn(dev))) return 0
   }
   return 1
 }

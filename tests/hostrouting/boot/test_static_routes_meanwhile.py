@@ -327,6 +327,34 @@ class TestWhenTheDefaultRouteGoes:
             [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
             assert route.way.replace(" linkdown", "") == way
 
+    @pytest.mark.needs("/dev/net/tun")
+    @pytest.mark.parametrize("default", [OF_VPN, "route add default via 10.1.0.1 dev eth1 onlink"])
+    def test_what_was_moved_into_a_tunnel(
+        self, namespace: Namespace, tmp_path: Path, default: str
+    ) -> None:
+        """It is not right without a dev, whatever moved it there; with the name of the tunnel, it
+        is.
+        """
+        moved = "route add 172.16.0.0/17 via 10.8.0.1 dev tun0 proto 213"
+        namespace.batch([*VPN, "route del default", default, moved])
+        if default == OF_VPN:
+            line = Ran(namespace, HALVES[:1], tmp_path).said
+            plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+            assert (len(plan.pending), plan.steps) == (1, ())
+            assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
+            assert "tun0" in line
+            assert ours(namespace) == ["172.16.0.0/17"], "it waits as it is"
+        else:
+            namespace.batch(["route del default"])
+            assert Ran(namespace, HALVES[:1], tmp_path).status == 1
+            namespace.batch([default])
+            assert Ran(namespace, HALVES[:1], tmp_path).lines == []
+            [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
+            assert route.devs == ("eth1",)
+        named = static("172.16.0.0/17", dev="tun0", gateway="10.8.0.1")
+        namespace.batch(["route flush proto 213", moved])
+        assert Ran(namespace, [named], tmp_path).changes == []
+
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [

@@ -237,6 +237,10 @@ class TestWhatStays:
             ([entry(PLACE, NextHop("ib0"))], static(str(PLACE)), False),
             ([entry(PLACE, NextHop("ib0"))], static(str(PLACE), dev="ib0"), True),
             ([entry(PLACE, NextHop("idle0"))], static(str(PLACE)), False),
+            ([entry(PLACE, NextHop("tun0"))], static(str(PLACE)), False),
+            ([entry(PLACE, NextHop("tun0"))], static(str(PLACE), dev="tun0"), True),
+            ([entry(PLACE, NextHop("ppp0"))], static(str(PLACE)), True),
+            ([entry(PLACE, NextHop("tap0"))], static(str(PLACE)), False),
             ([entry(PLACE, NextHop("eth0", gateway=as_ip("10.0.0.4")))], static(str(PLACE)), False),
             ([BY_A._replace(type="blackhole", next_hops=())], static(str(PLACE)), False),
             ([BY_A._replace(protocol=FOREIGN)], static(str(PLACE)), False),
@@ -249,11 +253,24 @@ class TestWhatStays:
         """Ours that Linux uses for this key, by devices that are up, as far as the configuration
         names them.
         """
-        idle = Link(name="idle0", index=11, up=False)
-        plan = plan_static_routes(configured(wish), host_with(*there, links=(idle,)))
+        more = (
+            Link(name="idle0", index=11, up=False),
+            Link(name="ppp0", index=12, type=512, kind="ppp"),
+            Link(name="tap0", index=13, kind="tun"),
+        )
+        plan = plan_static_routes(configured(wish), host_with(*there, links=more))
         assert [step.route for step in plan.steps if step.action == "keep"] == there[:1] * stays
         assert len(plan.pending) == (not stays)
         assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
+
+    def test_a_line_beside_a_card(self) -> None:
+        """A line is usable only if no card has a default route."""
+        of_line = Route.to("0.0.0.0/0", dev="ppp0", protocol=3)
+        card = DEFAULT._replace(metric=100)
+        line = Link(name="ppp0", index=12, type=512, kind="ppp")
+        there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
+        plan = plan_static_routes(configured(static(str(PLACE))), there)
+        assert (plan.steps, len(plan.pending)) == ((), 1)
 
     def test_another_one_of_ours_behind_it_goes(self) -> None:
         """Only the first route of a key is used."""
