@@ -2,8 +2,8 @@
 
 Only `files_of` says which files these are. `apply` writes what differs from them, `plan` and
 `status` show what differs, and removal is the same for a configuration that asks for nothing.
-`writer_of`, `owned_paths` and `foreign_steps` read a host: they say who wrote its files, and which
-ones it has, ours or not, wanted or not.
+`writer_of`, `owned_paths`, `foreign_steps` and `why_not_run` read a host: they say who wrote its
+files, which ones it has, ours or not, wanted or not, and which steps the gate does not run.
 """
 
 from __future__ import annotations
@@ -154,3 +154,18 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
         name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")
     ]  # as in bash
     return tuple(f"{folder}/{name}" for name in names if name not in ours)
+
+
+def why_not_run(files: Files, step: str) -> tuple[str, str]:
+    """Why gate.sh does not run this step, and the remedy; both are empty if it does."""
+    entry = files.look(step)
+    if entry is None:
+        return "", ""
+    if entry.kind == "link":
+        return f"{step} is a link", "put a copy of the file in its place"
+    repair = f"as root: chown root {step} && chmod 644 {step}"
+    if not entry.is_trusted:
+        return f"{step} does not belong to root", repair
+    if entry.is_open_to_others:
+        return f"others than root can write to {step}", repair
+    return "", ""

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
+from hostrouting.boot.files import (
+    WRITER,
+    files_of,
+    foreign_steps,
+    steps_of,
+    why_not_run,
+    writer_of,
+)
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Name, worst_first
 from hostrouting.host.files import Entry, Files
@@ -59,7 +66,7 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     files = host.files
     yield from _of_folders(files, units)
     for path in foreign_steps(files):
-        yield _of_foreign_step(files, path, units)
+        yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
@@ -99,9 +106,9 @@ def _of_file(
         else:
             yield Finding("file", "error", f"{path} is missing", path, AGAIN)
         return
-    why_not_run, _ = _why_not_run(files, path)
-    if units and path in steps and why_not_run:
-        sentence = f"{why_not_run}, so the gate does not run it, and {units} cannot start"
+    why_not, _ = why_not_run(files, path)
+    if units and path in steps and why_not:
+        sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     elif file.differs(files) if is_current else files.read(path) == "":
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
@@ -119,32 +126,21 @@ def _of_folders(files: Files, units: str) -> Iterator[Finding]:
             yield Finding("gate-shut", "error", sentence, folder, remedy)
 
 
-def _of_foreign_step(files: Files, path: str, units: str) -> Finding:
+def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:
     """That units wait for a script of somebody else, or why the gate does not run it."""
-    why_not_run, remedy = _why_not_run(files, path)
-    if units and why_not_run:
-        sentence = f"{why_not_run}, so the gate does not run it, and {units} cannot start"
+    theirs = f"{path} was not installed by hostrouting"
+    if not is_gated:
+        sentence = f"{theirs}; no unit is gated, so nothing runs it"
+        return Finding("file", "note", sentence, path)
+    why_not, remedy = why_not_run(files, path)
+    if why_not and units:
+        sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         return Finding("gate-shut", "error", sentence, path, remedy)
-    sentence = (
-        f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it "
-        "succeeds"
-    )
+    if why_not:
+        sentence = f"{why_not}, so the gate does not run it, and lets no unit pass"
+        return Finding("file", "error", sentence, path, remedy)
+    sentence = f"{theirs}: {units or 'a gated unit'} starts only after it succeeds"
     return Finding("file", "note", sentence, path)
-
-
-def _why_not_run(files: Files, step: str) -> tuple[str, str]:
-    """Why gate.sh does not run this step, and the remedy; both are empty if it does."""
-    entry = files.look(step)
-    if entry is None:
-        return "", ""
-    if entry.kind == "link":
-        return f"{step} is a link", "put a copy of the file in its place"
-    if entry.is_open_to_others:
-        return (
-            f"others than root can write to {step}",
-            f"as root: chown root {step} && chmod 644 {step}",
-        )
-    return "", ""
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:

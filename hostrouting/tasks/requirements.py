@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import collapse_addresses
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import foreign_steps, is_nothing
+from hostrouting.boot.files import foreign_steps, is_nothing, why_not_run
 from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault, HostRoutingError
 from hostrouting.finding import Finding, Severity
@@ -61,6 +61,8 @@ def find_requirements(
                 folder,
                 f"as root: chown root {folder} && chmod 755 {folder}",
             )
+    if gated_units(config):
+        yield from _step_findings(host)
     for tool, package in _PACKAGES.items():
         if (tool != "nft" or config.probe_rewrite.enabled) and not host.has_program(tool):
             sentence = f"the program {tool} is not installed; the boot scripts need it"
@@ -106,6 +108,15 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
                 "for this script"
             )
             yield Finding("file", "error", sentence, path, "move the script away first")
+
+
+def _step_findings(host: Host) -> Iterator[Finding]:
+    """Scripts of somebody else in gate.d that the gate does not run: it then refuses each start."""
+    for path in foreign_steps(host.files):
+        why_not, remedy = why_not_run(host.files, path)
+        if why_not:
+            sentence = f"{why_not}, so the gate would not run it, and would let no unit pass"
+            yield Finding("file", "error", sentence, path, remedy)
 
 
 def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hostrouting.boot import files as boot_files
-from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config
+from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config, why_not_run
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles
@@ -117,6 +118,28 @@ class TestFiles:
             (f"/etc/hostrouting/gate.d/{name}" for name in ("50-site.sh", "README")), ""
         )
         assert foreign_steps(host) == ("/etc/hostrouting/gate.d/50-site.sh",)
+
+    @pytest.mark.linux
+    @pytest.mark.needs("root")
+    @pytest.mark.parametrize(
+        ("change", "fault"),
+        [
+            ("chmod 600", ""),
+            ("chgrp 1", ""),
+            ("chmod 664", "others than root can write to {step}"),
+            ("chmod 646", "others than root can write to {step}"),
+            ("chown 1", "{step} does not belong to root"),
+            ("ln -sf /etc/hostname", "{step} is a link"),
+            ("rm", ""),  # what is missing fails when it is run
+        ],
+    )
+    def test_why_a_step_is_not_run(self, tmp_path: Path, change: str, fault: str) -> None:
+        """The fault is named, as gate.sh names it."""
+        (tmp_path / "x.sh").write_text("exit 0\n")
+        subprocess.run([*change.split(), tmp_path / "x.sh"], check=True)
+        why_not, remedy = why_not_run(LocalFiles(str(tmp_path)), "/x.sh")
+        assert why_not == fault.format(step="/x.sh")
+        assert bool(remedy) is bool(fault)
 
 
 class TestGate:

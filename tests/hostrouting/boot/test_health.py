@@ -122,6 +122,39 @@ class TestFiles:
         assert (fault.name, fault.sentence) == ("gate-shut", sentence)
         assert fault.remedy == "put a copy of the file in its place"
 
+    @pytest.mark.parametrize("state", ["no systemd", "an image", "break glass", "no drop-in"])
+    def test_a_foreign_step_that_is_not_run_here(self, host: FakeHost, state: str) -> None:
+        """It is an error whatever starts unchecked now: the gate refuses as soon as it is asked."""
+        path = LAYOUT.step_path("90-licence")
+        host.files.texts[path], host.files.modes[path] = "exit 0\n", 0o775
+        if state == "break glass":
+            host.files.texts[LAYOUT.opening_path] = "why"
+            host.files.modes[LAYOUT.opening_path] = 0o600
+        if state == "no drop-in":
+            host.files.remove(DROP_IN)
+        managers = {"no systemd": FakeManager(running=False), "an image": None}
+        host = attrs.evolve(host, manager=managers.get(state, host.manager))
+        [fault] = [fault for fault in find_faults(host, WANTED) if fault.target == path]
+        assert (fault.name, fault.severity) == ("file", "error")
+        assert fault.sentence == (
+            f"others than root can write to {path}, so the gate does not run it, and lets no unit "
+            "pass"
+        )
+        assert fault.remedy == f"as root: chown root {path} && chmod 644 {path}"
+
+    def test_a_foreign_step_and_no_gated_unit(self) -> None:
+        """Where no unit is gated, nobody waits for it."""
+        wanted = HostRoutingConfig(manage_foreign="keep")
+        host = configured(wanted)
+        path = LAYOUT.step_path("90-licence")
+        host.files.texts[path] = "exit 0\n"
+        for mode in (0o644, 0o775):
+            host.files.modes[path] = mode
+            sentence = (
+                f"{path} was not installed by hostrouting; no unit is gated, so nothing runs it"
+            )
+            assert faults(host, wanted) == [("file", "note", sentence)]
+
     def test_a_wanted_step_that_others_can_change(self) -> None:
         """It holds nothing back."""
         wanted = config(cidrs=(CIDR,), mode="WARN")

@@ -69,6 +69,19 @@ def with_file(path: str, host: FakeHost) -> FakeHost:
     return host
 
 
+def with_a_step_of_others(host: FakeHost) -> FakeHost:
+    """The host, with a step of the gate that others than root can change."""
+    host.files.write(FOREIGN_STEP, "exit 0\n", mode=0o775)
+    return host
+
+
+def with_a_linked_step() -> FakeHost:
+    """A host on which all is installed, and then a link as a step of the gate."""
+    host = configured(REPAIRED)
+    host.files.link(FOREIGN_STEP, "/opt/licence.sh")
+    return host
+
+
 def without_nsenter() -> FakeHost:
     """A host without a program of the boot scripts."""
     return attrs.evolve(h200_node(), missing=["nsenter"])
@@ -158,6 +171,19 @@ CASES: dict[str, Case] = {
         Configure,
         REPAIRED,
         lambda: with_file(FOREIGN_UNIT, h200_node()),
+    ),
+    "a step that others can change": (
+        "others than root can write to",
+        Configure,
+        REPAIRED,
+        lambda: with_a_step_of_others(h200_node()),
+    ),
+    "a linked step": ("is a link, so the gate", Configure, REPAIRED, with_a_linked_step),
+    "a step that others can change, and no gated unit": (
+        "",
+        Configure,
+        HostRoutingConfig(manage_foreign="keep"),
+        lambda: with_a_step_of_others(h200_node()),
     ),
     "a loss": ("STRICT is installed", KEEPING, WARN_REPAIRED, lambda: configured(REPAIRED)),
     "an allowed loss": ("", Configure, WARN_REPAIRED, lambda: configured(REPAIRED)),

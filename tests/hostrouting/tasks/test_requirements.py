@@ -17,9 +17,9 @@ from hostrouting.config.settings import (
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.requirements import find_losses, find_requirements
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, REPAIR, config
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
 # Few enough that routes often cover each other, as a whole or by halves.
 NETWORKS = st.sampled_from(
@@ -90,6 +90,38 @@ def test_an_image_that_is_not_roots() -> None:
             finding.severity for finding in findings if "another user owns" in finding.sentence
         ]
         assert warned == (["warning"] if is_warned else [])
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("manager", ["systemd", "no systemd", "an image"])
+def test_a_foreign_step_that_the_gate_does_not_run(manager: str, *, is_link: bool) -> None:
+    """The next gated start would be refused, whether or not systemd runs now: it is named before
+    anything is written.
+    """
+    path = LAYOUT.step_path("50-x")
+    files = FakeFiles({path: "exit 0\n"}, {path: 0o644})
+    host = FakeHost(files=files)
+    if manager == "no systemd":
+        host = FakeHost(files=files, manager=FakeManager(running=False))
+    if manager == "an image":
+        host = attrs.evolve(FakeHost.image(), files=files)
+    assert [*find_requirements(host, OLD, FileChanges())] == []
+    if is_link:
+        files.texts.clear()
+        files.links[path] = "/opt/x.sh"
+    else:
+        files.modes[path] = 0o775
+    [finding] = find_requirements(host, OLD, FileChanges())
+    assert (finding.name, finding.severity, finding.target) == ("file", "error", path)
+    assert str(finding) == (
+        f"{path} is a link, so the gate would not run it, and would let no unit pass; "
+        "put a copy of the file in its place"
+        if is_link
+        else f"others than root can write to {path}, so the gate would not run it, and would let "
+        f"no unit pass; as root: chown root {path} && chmod 644 {path}"
+    )
+    keeping = HostRoutingConfig(manage_foreign="keep")  # no unit is gated
+    assert [*find_requirements(host, keeping, FileChanges())] == []
 
 
 def test_no_loss() -> None:
