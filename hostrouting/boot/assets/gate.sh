@@ -66,12 +66,29 @@ as root: chown root $folder && chmod 755 $folder"
   done
 }
 
-# A link can lead to a folder of somebody else. A step that is missing fails when it is run.
-is_protected() { # STEP
+# Prints why a step is not run. A link can lead to a folder of somebody else. A step that is missing
+# fails when it is run.
+fault_of() { # STEP
   if [[ -L $1 ]]; then
-    return 1
+    printf '%s is a link' "$1"
+  elif [[ ! -e $1 ]] || only_root_writes "$1"; then
+    return
+  elif [[ $(stat -c %u "$1") != 0 ]]; then
+    printf '%s does not belong to root' "$1"
+  else
+    printf 'others than root can write to %s' "$1"
   fi
-  [[ ! -e $1 ]] || only_root_writes "$1"
+}
+
+# Prints how to repair such a step: ours may have been changed, and is written again.
+repair_of() { # STEP IS_OURS
+  if [[ $2 ]]; then
+    printf 'as root: hostrouting apply --config %s/config.json' "$etc"
+  elif [[ -L $1 ]]; then
+    printf 'put a copy of the file in its place'
+  else
+    printf 'as root: chown root %s && chmod 644 %s' "$1" "$1"
+  fi
 }
 
 only_root_writes() { # PATH: of a link, what it leads to
@@ -164,9 +181,9 @@ run_step() { # PATH
   if [[ ! $is_start && ! $is_ours ]]; then
     return
   fi
-  if ! is_protected "$1"; then
-    report "$name" "$1 is not run: it must be a file (not a link) of root's, \
-and only root may write to it"
+  why=$(fault_of "$1")
+  if [[ $why ]]; then
+    report "$name" "$why, so it is not run; $(repair_of "$1" "$is_ours")"
     return
   fi
   if is_among "$name" "${wanted[@]}"; then

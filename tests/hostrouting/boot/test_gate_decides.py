@@ -230,17 +230,18 @@ def test_break_glass(gate: Gate) -> None:
         assert ("is ignored" in log) == (status == 255 and change != "rm"), change
 
 
-# What is done to a step, and whether it is still run.
+# What is done to a step, and why it is then not run; empty where it is run.
 CHANGES = {
-    "chmod 600 {step}": True,
-    "chmod 755 {step}": True,
-    "chmod 4744 {step}": True,
-    "chgrp 1 {step}": True,
-    "chmod 664 {step}": False,
-    "chmod 646 {step}": False,
-    "chmod 4662 {step}": False,
-    "chown 1 {step}": False,
-    "mv {step} {step}.old; ln -s {step}.old {step}": False,
+    "chmod 600 {step}": "",
+    "chmod 755 {step}": "",
+    "chmod 4744 {step}": "",
+    "chgrp 1 {step}": "",
+    "chmod 664 {step}": "others than root can write to {step}",
+    "chmod 646 {step}": "others than root can write to {step}",
+    "chmod 4662 {step}": "others than root can write to {step}",
+    "chown 1 {step}": "{step} does not belong to root",
+    "chown 1 {step}; chmod 664 {step}": "{step} does not belong to root",
+    "mv {step} {step}.old; ln -s {step}.old {step}": "{step} is a link",
 }
 """Where others than root can write, they would be root at the next start; a link can lead there."""
 
@@ -249,7 +250,7 @@ CHANGES = {
 @pytest.mark.parametrize("kind", ["required", "wanted", "foreign", "of the guard", "of a oneshot"])
 def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> None:
     """It is not run: where it is wanted only, the unit starts all the same, as if the step had
-    failed.
+    failed. The log names the fault, and the repair that `status` names.
     """
     ran = gate.paths / "ran"
     gate.write(
@@ -257,17 +258,39 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
         wanted="a" if kind == "wanted" else "",
         a=f"echo ran >{ran}; exit 0\n",
     )
-    subprocess.run(["sh", "-c", change.format(step=gate.step("a"))], check=True)
+    step = gate.step("a")
+    subprocess.run(["sh", "-c", change.format(step=step)], check=True)
     arguments = {"of the guard": (GUARD,), "of a oneshot": ("b.service", "a")}.get(
         kind, ("a.service",)
     )
     status, log = gate.start(*arguments)
-    is_run = CHANGES[change]
+    is_run = not CHANGES[change]
     assert ran.exists() is is_run
     assert status == (0 if is_run or kind == "wanted" else 255)
-    sentence = f"{gate.step('a')} is not run: it must be a file (not a link) of root's, and only root may write to it"
-    assert (sentence in log) is not is_run
     assert ("a.service must not start" in log) is (not is_run and kind in {"required", "foreign"})
+    if is_run:
+        assert log == ""
+        return
+    repair = f"as root: chown root {step} && chmod 644 {step}"
+    if "ln -s" in change:
+        repair = "put a copy of the file in its place"
+    if kind != "foreign":
+        repair = f"as root: hostrouting apply --config {gate.paths}/etc/config.json"
+    assert f"{CHANGES[change].format(step=step)}, so it is not run; {repair}" in log
+
+
+@pytest.mark.parametrize("change", [change for change in CHANGES if CHANGES[change]])
+def test_the_repair_that_is_named(gate: Gate, change: str) -> None:
+    """After it, the unit starts."""
+    gate.write(a=PASS)
+    step = gate.step("a")
+    subprocess.run(["sh", "-c", change.format(step=step)], check=True)
+    log = gate.start()[1]
+    command = f"cp --remove-destination {step}.old {step}"
+    if "ln -s" not in change:
+        [command] = re.findall("as root: ([^;]*)", log)
+    subprocess.run(["sh", "-c", command], check=True)
+    assert gate.start() == (0, "")
 
 
 @pytest.mark.parametrize("folder", ["etc", "etc/gate.d"])
