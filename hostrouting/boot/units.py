@@ -24,12 +24,14 @@ _FLUSHERS = "nftables-flush.service nftables.service"
 the node agent's.
 """
 
+# Not After= the unit of the routes: while that waits, or tries again, a start would queue behind
+# it, even if the gate is open. The gate sets the routes itself.
 DROP_IN = f"""\
 {HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
 # systemd skips the next ones.
 [Unit]
 Wants=network-online.target
-After=network-online.target {HostLayout.routes_unit} {_FLUSHERS}
+After=network-online.target {_FLUSHERS}
 [Service]
 # A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not
 # remove it. With +, it runs as root and outside the unit's sandbox.

@@ -119,6 +119,52 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
         assert gate.has_started(system)
 
 
+def test_a_start_while_the_unit_of_the_routes_waits() -> None:
+    """The start does not queue behind static-routes.service, at boot or when that tries again: its
+    own gate says at once what it waits for, an open gate lets it pass, and a new default route ends
+    both waits.
+    """
+    with gate.host(gate.config(*HALVES, mode="STRICT")) as system:
+        system.must("ip", "route", "flush", "proto", "213")
+        system.must("ip", "route", "del", "default")
+        again = f"/etc/systemd/system/{LAYOUT.routes_unit}.d/50.conf"
+        system.lay(again, "[Service]\nRestartSec=1\n")
+        system.must("systemctl", "daemon-reload")
+        system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
+        wait_for("the routes", lambda: "waiting (0 of" in system.journal(LAYOUT.routes_unit))
+        # As if it had waited for all of its time.
+        system.must("systemctl", "kill", LAYOUT.routes_unit)
+        wait_for(
+            "the routes to be tried again",
+            lambda: (
+                system.show(LAYOUT.routes_unit, "NRestarts") != "0"
+                and system.show(LAYOUT.routes_unit, "SubState") == "start"
+            ),
+        )
+        gate.begin_start(system)
+        wait_for("the gate to wait", lambda: "needs an IPv4 default route" in system.journal(KUBE1))
+        assert system.show(LAYOUT.routes_unit, "SubState") == "start"
+        system.must("systemctl", "stop", KUBE1)
+
+        system.lay(LAYOUT.opening_path, "ticket-4711\n")
+        assert gate.start(system) == 0
+        assert "starts UNCHECKED" in system.journal(KUBE1)
+        assert system.show(LAYOUT.routes_unit, "SubState") == "start"
+        gate.end(system)
+
+        system.must("rm", LAYOUT.opening_path)
+        gate.begin_start(system)
+        wait_for("the gate to run", lambda: gate.is_starting(system))
+        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
+        assert gate.has_started(system)
+        assert len(gate.ours(system)) == 2
+        wait_for(
+            "the unit of the routes to succeed",
+            lambda: system.show(LAYOUT.routes_unit, "ActiveState") == "inactive",
+        )
+        assert system.show(LAYOUT.routes_unit, "Result") == "success"
+
+
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_default_route_that_goes(mode: str) -> None:
     """Routes that are there are right without it, and behind a VPN's: nothing is awaited, and none
