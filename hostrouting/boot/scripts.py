@@ -29,6 +29,7 @@ from hostrouting.routes.uplink import (
     LINES,
     NEEDS,
     NO_TUNNELS,
+    REMEDIES,
     TAP,
 )
 
@@ -71,11 +72,12 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
         if route in replies:
             words.append("optional link")
         settings.append(" ".join(words))
+    settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += _class_settings()
     settings += _name_settings("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))
     for kind, name_of in (("proto", protocol_name), ("scope", scope_name), ("table", table_name)):
         settings += _name_settings(kind, name_of, range(256))
-    return filled("static-routes.sh", settings, NEEDS | SENTENCES)
+    return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
 
 
 def _class_settings() -> Iterator[str]:

@@ -207,7 +207,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     try:
         StaticRoute(every.halves()[0].to_network(), dev=dev)
     except ConfigError:  # Linux takes nearly any letter in the name of a device
-        way = f"a device whose name a configuration can have, not {dev!r}"
+        return dev, f"a device whose name a configuration can have, not {dev!r}"
     return dev, way
 
 

@@ -34,7 +34,7 @@ from hostrouting.model.route import (
     entries_of,
     protocol_name,
 )
-from hostrouting.routes.uplink import Uplink, bare_hop
+from hostrouting.routes.uplink import Need, Uplink, bare_hop
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -101,7 +101,7 @@ class Pending(NamedTuple):
     """A configured route that cannot be installed yet, and what is missing."""
 
     route: StaticRoute
-    missing: str
+    missing: Need
 
     def __str__(self) -> str:
         return SENTENCES["waits"].format(route=self.route, missing=self.missing)
@@ -137,7 +137,7 @@ class RoutePlan(NamedTuple):
     @property
     def waits(self) -> tuple[Finding, ...]:
         """What the pending routes wait for; routes that need the same thing share a finding."""
-        waiting: dict[str, list[Pending]] = {}
+        waiting: dict[Need, list[Pending]] = {}
         for pending in self.pending:
             waiting.setdefault(pending.missing, []).append(pending)
         return tuple(map(_waits, waiting.values()))
@@ -191,7 +191,11 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     """
     replies = reply_routes(config)
     wanted = {route.key: route for route in (*config.static_routes.routes, *replies)}
-    uplinks = {family: Uplink(snapshot, family) for family in {key.prefix.family for key in wanted}}
+    expected = config.route_overlap.expected_devs
+    uplinks = {
+        family: Uplink(snapshot, family, expected)
+        for family in {key.prefix.family for key in wanted}
+    }
     holders = holders_of(snapshot, wanted)
     steps: list[Step] = []
     pending: list[Pending] = []
@@ -203,7 +207,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
         way = uplink.route_to(
             key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
         )
-        if isinstance(way, str):
+        if isinstance(way, Need):
             standing = _standing(static, present, uplink)
             if standing is not None:
                 steps += _staying(standing, present, way)
@@ -245,15 +249,15 @@ def _staying(standing: Route, present: Sequence[Route], missing: str) -> Iterato
 
 
 def _waits(waiting: Sequence[Pending]) -> Finding:
-    (first, missing), more = waiting[0], len(waiting) - 1
+    first, missing = waiting[0]
+    more = len(waiting) - 1
     need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
-    remedy = "add it, or correct the configuration"
     return Finding(
         "route-waits",
         "warning",
         f"{need} {missing}",
         str(first.destination),
-        remedy,
+        missing.remedy,
         can_retry=True,
     )
 

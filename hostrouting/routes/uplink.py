@@ -8,7 +8,8 @@ must not decide.
 
 A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it
 leads through a tunnel, or an equal one leads through another device. A route without a device is
-not planned by a default route in doubt. So no route follows a VPN, or changes sides while two
+not planned by a default route in doubt, unless exactly one of the expected devices can have the
+default route: then that device's is used. So no route follows a VPN, or changes sides while two
 devices have equal default routes.
 
 A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
@@ -42,7 +43,10 @@ from hostrouting.model.route import (
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.text import spoken
 
-_Way: TypeAlias = tuple[NextHop, ...] | str
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_Way: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or a phrase for what is missing."""
 
 DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
@@ -65,15 +69,33 @@ LINES = frozenset({"ppp"})
 NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
-    "tunnel": "a dev in the configuration, such as {devs}: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration, such as {devs}: [{route}] is one of several equal "
-    "default routes",
+    "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
+    "equal": "a dev in the configuration: [{route}] is one of several equal default routes",
     "absent": "the device {dev}, which this host does not have",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
 }
 """What a route can lack that static-routes.sh says, too."""
+REMEDY = "add it, or correct the configuration"
+REMEDIES = {
+    "choose": 'write "dev": {devs} into the configured route, or name one device in '
+    "routeOverlap.expectedDevs",
+}
+"""What settles a doubt about the default route; static-routes.sh says it, too."""
+
+
+class Need(str):
+    """A phrase for what a route still needs, and what an operator can do."""
+
+    __slots__ = ("remedy",)
+    remedy: str
+
+    def __new__(cls, phrase: str, remedy: str = REMEDY) -> Self:
+        """Keep the remedy with the phrase."""
+        need = super().__new__(cls, phrase)
+        need.remedy = remedy
+        return need
 
 
 def leads_out(link: Link | None) -> bool:
@@ -145,8 +167,11 @@ def bare_hop(hop: NextHop) -> NextHop:
 class Uplink:
     """The default routes and devices of one host, which complete the routes of one family."""
 
-    def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Use this host as it is now, without our own routes, because they may be deleted."""
+    def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
+        """Use this host as it is now, without our own routes, because they may be deleted.
+
+        `expected` are the devices that the configuration names as expected.
+        """
         others: list[Route] = []
         self._on_link: set[tuple[RouteKey, str | None, IP | None]] = set()
         """Our next hops that Linux treats as on-link, by the key of their route."""
@@ -160,6 +185,7 @@ class Uplink:
                 if hop.onlink:
                     self._on_link.add((route.key, hop.dev, hop.gateway))
         self._family, self._links = family, {link.name: link for link in snapshot.links}
+        self._expected = frozenset(expected)
         self._defaults = sorted(_usable_defaults(others), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
@@ -178,7 +204,7 @@ class Uplink:
         gateway: IP | None = None,
         metric: int = 0,
         on_link: bool = False,
-    ) -> Route | str:
+    ) -> Route | Need:
         """The complete route; or a phrase for what it still needs.
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
@@ -187,7 +213,7 @@ class Uplink:
         way = self._ways.get(fields)
         if way is None:
             way = self._ways[fields] = self._way(dev, gateway, on_link=on_link)
-        if isinstance(way, str):
+        if isinstance(way, Need):
             return way
         scope = (
             SCOPE_LINK
@@ -204,7 +230,12 @@ class Uplink:
 
     def _way(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _Way:
         way = (NextHop(dev),) if on_link else self._next_hops(dev, gateway)
-        return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
+        if isinstance(way, Need):
+            return way
+        for hop in way:
+            if missing := self._missing(hop):
+                return Need(missing)
+        return way
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
         """Whether a route of ours with the wanted key is right while the wanted one lacks
@@ -216,6 +247,8 @@ class Uplink:
         """
         if route.type != "unicast" or not route.next_hops:
             return False
+        if dev is None and self._doubt:
+            dev = self._settling
         for hop in route.next_hops:
             is_on_link = hop.onlink or (route.key, hop.dev, hop.gateway) in self._on_link
             if not self._is_usable(hop._replace(onlink=is_on_link), dev, gateway):
@@ -230,7 +263,7 @@ class Uplink:
             return False
         if dev is not None:
             return hop.dev == dev
-        return leads_out(link) and not self._is_vpn(link)
+        return leads_out(link) and (hop.dev == self._settling or not self._is_vpn(link))
 
     def _is_vpn(self, link: Link) -> bool:
         """Whether the device is a tunnel, and not the only way out."""
@@ -244,8 +277,13 @@ class Uplink:
 
     def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
         if dev is None and self._doubt:
-            return self._doubt
-        defaults = self._default_hops(dev)
+            if self._settling is None:
+                return self._doubt
+            defaults = self._hops_of_main(self._settling)
+            if not defaults:
+                return Need(NEEDS["default-on"].format(family=self._family, dev=self._settling))
+        else:
+            defaults = self._default_hops(dev)
         # A gateway that the default route also has is treated as it is there: on-link if that next
         # hop is.
         same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
@@ -254,7 +292,8 @@ class Uplink:
         if dev is not None and (gateway is not None or dev not in self._links):
             return (NextHop(dev, gateway=gateway),)
         if not defaults or gateway is None:
-            return NEEDS["default-on" if dev else "default"].format(family=self._family, dev=dev)
+            name = "default-on" if dev else "default"
+            return Need(NEEDS[name].format(family=self._family, dev=dev))
         return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
@@ -282,10 +321,28 @@ class Uplink:
         return routes
 
     @cached_property
-    def _doubt(self) -> str:
-        """What a route without a device needs if the default route is in doubt; or empty."""
+    def _settling(self) -> str | None:
+        """The one expected device that can have the default route, if there is one.
+
+        One that is not there may be able to.
+        """
+        able = [
+            dev for dev in self._expected if dev not in self._links or leads_out(self._links[dev])
+        ]
+        return able[0] if len(able) == 1 else None
+
+    def _hops_of_main(self, dev: str) -> tuple[NextHop, ...]:
+        """The next hops through a device of the best default route of table main that has some."""
+        for route in self._of_main:
+            if hops := tuple(hop for hop in route.next_hops if hop.dev == dev):
+                return hops
+        return ()
+
+    @cached_property
+    def _doubt(self) -> Need | None:
+        """What a route without a device needs if the default route is in doubt."""
         if not self._of_main:
-            return ""
+            return None
         used = self._of_main[0]
         devs = frozenset(used.devs)
         equal = [route for route in self._of_main if _rank(route) == _rank(used)]
@@ -297,9 +354,10 @@ class Uplink:
             used, devs, rivals, below, self._links, is_line=self._may_be_alone(devs)
         )
         if not doubtful:
-            return ""
+            return None
         why = "tunnel" if has_tunnel(devs, self._links) else "equal"
-        return NEEDS[why].format(devs=spoken(sorted(doubtful), last="or"), route=used)
+        choice = spoken([f'"{dev}"' for dev in sorted(doubtful)], last="or")
+        return Need(NEEDS[why].format(route=used), REMEDIES["choose"].format(devs=choice))
 
     def _are_only_taps(self, devs: Iterable[str]) -> bool:
         """Whether these are taps, and no card of this host has an address.

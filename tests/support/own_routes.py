@@ -9,7 +9,12 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
@@ -59,9 +64,12 @@ def wishes() -> st.SearchStrategy[list[StaticRoute]]:
     return st.lists(_some(of), max_size=5, unique_by=lambda wish: wish.key)
 
 
-def configured(*routes: StaticRoute) -> HostRoutingConfig:
-    """The configuration with these routes."""
-    return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes))
+def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutingConfig:
+    """The configuration with these routes, and these expected devices."""
+    return HostRoutingConfig(
+        StaticRoutesConfig(bool(routes), routes),
+        route_overlap=RouteOverlapConfig(expected_devs=tuple(expected)),
+    )
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:

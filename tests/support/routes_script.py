@@ -8,6 +8,7 @@ from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config.settings import (
     HostRoutingConfig,
     ProbeRewriteConfig,
+    RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
 )
@@ -31,6 +32,7 @@ def words(
     tools: Mapping[str, str] | None = None,
     before: str = "",
     rewrite: ProbeRewriteConfig | None = None,
+    expected: Iterable[str] = (),
 ) -> list[str]:
     """The command that runs the script for these routes, as the gate does.
 
@@ -38,7 +40,9 @@ def words(
     """
     wanted = tuple(wanted)
     config = HostRoutingConfig(
-        StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite or ProbeRewriteConfig()
+        StaticRoutesConfig(bool(wanted), wanted),
+        route_overlap=RouteOverlapConfig(expected_devs=tuple(expected)),
+        probe_rewrite=rewrite or ProbeRewriteConfig(),
     )
     script = directory / "static-routes.sh"
     script.write_text(

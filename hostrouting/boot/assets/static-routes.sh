@@ -6,7 +6,7 @@
 # A route takes what it does not name from a default route. Without a device, that is the best one
 # of table main by a device that leads out; with a device, the best one by it, in any table. It is
 # in doubt if it leads through a tunnel, or if an equal one leads through another device: then a
-# route without a device waits. While a route waits for anything, one of ours that is there stays,
+# route without a device waits, or takes that of the one expected device that can have it. While a route waits for anything, one of ours that is there stays,
 # and is right if it is usable. `hostrouting apply` follows the same rules.
 #
 # Arguments: the unit that this run is for, and how many seconds it may wait (60).
@@ -238,6 +238,7 @@ END {
 
 function read_setting(   i, text) {
   if ($1 == "protocol") ours = $2
+  if ($1 == "expected") is_expected[$2]
   if ($1 == "kind") class_of_kind[$2] = $3
   if ($1 == "link-type") class_of_type[$2] = $3
   if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
@@ -481,6 +482,26 @@ function best_default(dev,   d, best) {
   return best + 0
 }
 
+# The one of these devices that can have the default route, if there is one. One that is not there
+# may be able to.
+function settling(   dev, found) {
+  for (dev in is_expected) {
+    if (dev in is_up && !leads_out(dev)) continue
+    if (found != "") return ""
+    found = dev
+  }
+  return found
+}
+
+# The best default route of table main by a device; 0 if none.
+function best_of_main(dev,   d, best) {
+  for (d = 1; d <= defaults; d++) {
+    if (default_table[d] != 0 || !is_candidate(d, dev)) continue
+    if (is_better(d, best)) best = d
+  }
+  return best + 0
+}
+
 # Why nobody can know whether the best default route is that of the network; empty if it is.
 function doubt(   d, used, devs, rivals) {
   if (family in doubt_of) return doubt_of[family]
@@ -505,9 +526,10 @@ function doubt(   d, used, devs, rivals) {
     }
   }
   if (doubt_of[family] == "") return ""
-  gsub(/\//, " or ", value["devs"])
+  gsub(/\//, "\" or \"", value["devs"])
+  value["devs"] = "\"" value["devs"] "\""
   value["route"] = default_text[used]
-  doubt_of[family] = filled(doubt_of[family])
+  doubt_of[family] = filled(doubt_of[family]) "; " filled("choose")
   return doubt_of[family]
 }
 
@@ -673,8 +695,14 @@ function take_hops(w,   dev, gateway, d, h) {
     take_hop("", dev)
     return ""
   }
-  if (dev == "" && doubt() != "") return doubt()
-  d = best_default(dev)
+  if (dev != "" || doubt() == "") d = best_default(dev)
+  else {
+    dev = settling()
+    if (dev == "") return doubt()
+    d = best_of_main(dev)
+    value["dev"] = dev
+    if (!d) return filled("default-on") last_seen()
+  }
   for (h = 1; h <= default_hops[d]; h++) {
     if (!is_of(d, h, dev)) continue
     if (gateway != "" && (hops || default_via[d, h] != " via " gateway)) continue # the first one
@@ -708,15 +736,18 @@ function standing_at(place, w,   first, e) {
   return line_of[first]
 }
 
-function is_usable(e, w,   h, dev) {
+function is_usable(e, w,   h, dev, wanted) {
   if (!is_unicast[e] || !entry_hops[e]) return 0
+  wanted = wish[w, "dev"]
+  if (wanted == "" && doubt() != "") wanted = settling()
   for (h = 1; h <= entry_hops[e]; h++) {
     dev = entry_dev[e, h]
     if (!is_up[dev] || is_own_address(substr(entry_via[e, h], 6))) return 0
     if (lacking(entry_via[e, h], dev, entry_onlink[e, h]) != "") return 0
     if (wish[w, "via"] != "" && entry_via[e, h] != " via " wish[w, "via"]) return 0
-    if (wish[w, "dev"] != "" && dev != wish[w, "dev"]) return 0
-    if (wish[w, "dev"] == "" && (!leads_out(dev) || is_vpn(dev))) return 0
+    if (wanted != "" && dev != wanted) return 0
+    if (wanted != "") continue
+    if (!leads_out(dev) || (is_vpn(dev) && dev != settling())) return 0
   }
   return 1
 }

@@ -317,15 +317,39 @@ class TestWhenTheDefaultRouteGoes:
             (finding,) = plan.findings()
             reason = "[default via 10.8.0.1 dev tun0] leads through a tunnel"
             assert line.endswith(
-                f"needs a dev in the configuration, such as tun0 or eth0: {reason}; gave up after N s"
+                f'needs a dev in the configuration: {reason}; write "dev": "tun0" or "eth0" into '
+                "the configured route, or name one device in routeOverlap.expectedDevs; "
+                "gave up after N s"
             )
             assert finding.sentence.endswith(
-                f"needs a dev in the configuration, such as eth0 or tun0: {reason.replace(']', ' proto boot]')}"
+                f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
+            )
+            assert finding.remedy == (
+                'write "dev": "eth0" or "tun0" into the configured route, or name one device in '
+                "routeOverlap.expectedDevs"
             )
         for dev, way in (("eth0", ETH0), ("tun0", "via 10.8.0.1 dev tun0")):
             assert Ran(namespace, [static("172.16.0.0/17", dev=dev)], tmp_path).lines == []
             [route] = [route for route in namespace.routes(IPV4) if route.protocol == 213]
             assert route.way.replace(" linkdown", "") == way
+
+    def test_one_expected_device_settles_it(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Of two equal default routes, that of the device is used, also after a reboot."""
+        namespace.batch(
+            [
+                "route del default",
+                "route add default via 10.1.0.1 dev eth1 onlink",
+                f"route append default {ETH0}",
+            ]
+        )
+        assert Ran(namespace, HALVES, tmp_path).status == 1
+        assert Ran(namespace, HALVES, tmp_path, expected=["eth0", "eth1"]).status == 1
+        for expected in (["eth0"], ["eth1"]):
+            assert Ran(namespace, HALVES, tmp_path, expected=expected).lines == []
+            devs = {route.devs for route in namespace.routes(IPV4) if route.protocol == 213}
+            assert devs == {tuple(expected)}
+        namespace.batch(["route del default dev eth0"])
+        assert Ran(namespace, HALVES, tmp_path, expected=["eth0"]).lines == []
 
     @pytest.mark.needs("/dev/net/tun")
     @pytest.mark.parametrize("default", [OF_VPN, "route add default via 10.1.0.1 dev eth1 onlink"])

@@ -4,7 +4,7 @@ to, or as before.
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -72,6 +72,8 @@ GUISES: tuple[dict[str, tuple[int, str]], ...] = (
     {"eth0": (1, "bridge"), "wg0": (1, "tun")},
 )
 """The link types and kinds as which devices are shown to both."""
+EXPECTED = ((), (), ("eth0",), ("eth1", "ib0"), ("wg0",), ("eth0", "eth1"), ("gone",))
+"""Devices that `expectedDevs` names."""
 
 
 @st.composite
@@ -149,9 +151,11 @@ def state_of(namespace: Namespace, guise: Mapping[str, tuple[int, str]] | None =
     return snapshot._replace(links=tuple(links), routes=routes)
 
 
-def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
+def plan_of(
+    wanted: list[StaticRoute], snapshot: Snapshot, expected: Iterable[str] = ()
+) -> RoutePlan:
     """The plan in Python for the same routes."""
-    return plan_static_routes(configured(*wanted), snapshot)
+    return plan_static_routes(configured(*wanted, expected=expected), snapshot)
 
 
 def table_of(snapshot: Snapshot) -> Counter[Route]:
@@ -195,6 +199,7 @@ def test_the_table_is_the_planned_one(
     awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
     guise = data.draw(st.sampled_from(GUISES))
     tools = {"ip": showing(guise)} if guise else {}
+    devs = data.draw(st.sampled_from(EXPECTED))
     folder = tmp_path_factory.mktemp("routes")
     with private_namespace() as namespace:
         furnish(namespace, lost=data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
@@ -212,11 +217,13 @@ def test_the_table_is_the_planned_one(
                     0.05
                 )  # for a tick, Linux lists an expired route like one that never expires
         before = state_of(namespace, guise)
-        ran = Ran(namespace, wanted, folder, awk=awk, tree=tree, tools=tools)
+        ran = Ran(namespace, wanted, folder, awk=awk, tree=tree, tools=tools, expected=devs)
         after = state_of(namespace, guise)
         tools = {"ip": f"{_NO_CHANGES}\n{showing(guise)}"}
-        again = Ran(namespace, wanted, folder, awk=awk, tools=tools) if not ran.status else None
-    plan, shared = plan_of(wanted, before), shared_keys(before)
+        again = None
+        if not ran.status:
+            again = Ran(namespace, wanted, folder, awk=awk, tools=tools, expected=devs)
+    plan, shared = plan_of(wanted, before, devs), shared_keys(before)
     context = "\n".join(
         [ran.said, str(plan), "--", *map(str, before.routes), "--", *map(str, after.routes)]
     )
@@ -253,7 +260,7 @@ def test_the_table_is_the_planned_one(
             route for route in table_of(more) - table_of(less) if route.key not in shared | pending
         ]
         assert not differing, context
-    assert plan.pending or not plan_of(wanted, after).changes, context
+    assert plan.pending or not plan_of(wanted, after, devs).changes, context
 
 
 _NO_CHANGES = '[[ "$*" == *" -o "* ]] || { echo "a second run writes" >&2; exit 3; }'

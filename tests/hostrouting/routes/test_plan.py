@@ -263,6 +263,28 @@ class TestWhatStays:
         assert len(plan.pending) == (not stays)
         assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
 
+    @pytest.mark.parametrize(
+        ("defaults", "dev", "stays"),
+        [
+            ([BY_TUNNEL], "eth0", True),
+            ([BY_TUNNEL], "eth1", False),
+            ([], "eth1", True),
+            ([], "tun0", False),
+        ],
+        ids=str,
+    )
+    def test_with_a_device_that_settles(
+        self, defaults: list[Route], dev: str, *, stays: bool
+    ) -> None:
+        """In doubt, it is the device that is wanted, and a tunnel that is named is no VPN's guess."""
+        there = host_with(*defaults, entry(PLACE, NextHop(dev)))
+        config = configured(static(str(PLACE)), expected=["eth0"])
+        plan = plan_static_routes(config, there)
+        assert (len(plan.steps), len(plan.pending)) == (stays, not stays)
+        named = configured(static(str(PLACE)), expected=["tun0"])
+        if dev == "tun0":
+            assert len(plan_static_routes(named, there).steps) == 1
+
     def test_a_line_beside_a_card(self) -> None:
         """A line is usable only if no card has a default route."""
         of_line = Route.to("0.0.0.0/0", dev="ppp0", protocol=3)

@@ -2,6 +2,7 @@
 gateway.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.uplink import Uplink
+from hostrouting.routes.uplink import Need, Uplink
 from hostrouting.testing import plain_vm
 from tests.support.commands import furnish
 from tests.support.examples import scaled
@@ -46,10 +47,14 @@ def node(routes: Sequence[Route]) -> Snapshot:
 
 
 def way(
-    snapshot: Snapshot, gateway: str | None = None, dev: str | None = None, to: Prefix = NETWORK
+    snapshot: Snapshot,
+    gateway: str | None = None,
+    dev: str | None = None,
+    to: Prefix = NETWORK,
+    expected: Sequence[str] = (),
 ) -> str:
     """The route to a network as text, without the network; or what is missing."""
-    route = Uplink(snapshot, to.family).route_to(
+    route = Uplink(snapshot, to.family, expected).route_to(
         to, dev=dev, gateway=None if gateway is None else as_ip(gateway)
     )
     return str(route).removeprefix(f"{to} ")
@@ -266,13 +271,49 @@ class TestDoubt:
         there = host(INTERFACES, routes, links=[*LINKS, TUN0, PPP0, WWAN0, TAP0])
         needed = way(there)
         if devs:
-            assert needed.startswith(f"a dev in the configuration, such as {devs}: [default ")
+            assert needed.startswith("a dev in the configuration: [default ")
+            quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
+            need = Uplink(there, IPV4).route_to(NETWORK)
+            assert isinstance(need, Need)
+            assert need.remedy.startswith(f'write "dev": {quoted} into the configured route, or ')
             assert way(there, "10.0.0.9") == needed, "its gateway does not say which device"
         else:
             assert "proto hostrouting" in needed
         assert way(there, "10.0.0.9", "eth0") == "via 10.0.0.9 dev eth0 proto hostrouting", (
             "a named device is never"
         )
+
+    @pytest.mark.parametrize(
+        ("expected", "routes", "means"),
+        [
+            (["eth0"], [away(metric=100), DEFAULT], BY_ETH0),
+            (["eth0", "ib0"], [away(metric=100), DEFAULT], BY_ETH0),
+            (["eth0"], [BY_TUN0, DEFAULT], BY_ETH0),
+            (["tun0"], [BY_TUN0, DEFAULT], "via 10.8.0.1 dev tun0 proto hostrouting"),
+            (["eth1"], [DEFAULT], BY_ETH0),
+            (["eth0"], [BY_TUN0], "an IPv4 default route on eth0"),
+            (
+                ["eth0"],
+                [BY_TUN0, DEFAULT._replace(table=100)],
+                "an IPv4 default route on eth0",
+            ),
+            (["eth9"], [away(metric=100), DEFAULT], "an IPv4 default route on eth9"),
+            (["eth0", "eth1"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
+            (["eth0", "eth9"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
+            (["ib0"], [away(metric=100), DEFAULT], "a dev in the configuration: "),
+        ],
+        ids=str,
+    )
+    def test_settled(self, expected: list[str], routes: list[Route], means: str) -> None:
+        """The one expected device that can have the default route: by its default route in table
+        main.
+        """
+        near = Route.to("10.8.0.0/24", dev="tun0")
+        there = host(INTERFACES, [*routes, near], links=[*LINKS, TUN0])
+        assert way(there, expected=expected).startswith(means)
+        if means == BY_ETH0:
+            by_other = way(there, "10.0.0.9", expected=expected)
+            assert by_other == "via 10.0.0.9 dev eth0 proto hostrouting"
 
     @pytest.mark.parametrize(
         ("interfaces", "is_in_doubt"),
@@ -290,7 +331,7 @@ class TestDoubt:
         """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it."""
         docker0 = Link(name="docker0", index=0, kind="bridge")
         there = host(interfaces, [away("tap0")], links=[TAP0, docker0, *LINKS])
-        assert way(there).startswith("a dev in the configuration, such as tap0") is is_in_doubt
+        assert way(there).startswith("a dev in the configuration: ") is is_in_doubt
 
     def test_several_routers(self) -> None:
         """The devices of one IPv6 route that routers advertise are in doubt; of any other one, all
@@ -304,10 +345,7 @@ class TestDoubt:
         for protocol, is_in_doubt in ((9, True), (3, False)):
             there = node([Route(everywhere, hops, metric=1024, protocol=protocol)])
             assert (
-                way(there, to=somewhere).startswith(
-                    "a dev in the configuration, such as eth0 or eth1"
-                )
-                is is_in_doubt
+                way(there, to=somewhere).startswith("a dev in the configuration: ") is is_in_doubt
             )
 
 
