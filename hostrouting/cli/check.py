@@ -15,7 +15,9 @@ from hostrouting.check.report import check_document, check_findings, repair_comm
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.finding import ESCAPES, Finding
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.obstacles import find_networkd, find_probe_obstacles
+from hostrouting.tasks.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
@@ -106,6 +108,8 @@ class Check(NamedTuple):
             elif finding.name == "route-not-configured":
                 remedy = f"to keep what they do, {there}: {self.pipeline(options)}"
                 others.append(finding._replace(remedy=remedy))
+            elif finding.target == HostLayout.config_path and self._must_restore(options):
+                others.append(finding._replace(remedy=""))  # the repair has the commands
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
@@ -121,7 +125,12 @@ class Check(NamedTuple):
         if any(finding.name == "unsafe" for finding in self.findings):
             part = " (repairs only a part)"
         yield ""
-        if self.managed is not None:
+        if self.managed is not None and self._must_restore(options):
+            yield MANAGED
+            yield f"Permanently, {there}, with a copy of {HostLayout.config_path}{part}:"
+            yield f"  {with_a_copy(options)}"
+            yield f"Without a copy, {GIVEN_UP}; permanently, {there}{part}:"
+        elif self.managed is not None:
             yield MANAGED
             yield from consent_lines(self.managed)
             yield f"Permanently, {there}{part}{note}:"
@@ -131,6 +140,12 @@ class Check(NamedTuple):
             yield from capped([f"  {command}" for command in commands])
             yield f"Permanently, {there}{note}:"
         yield f"  {self.pipeline(options)}"
+
+    def _must_restore(self, options: str) -> bool:
+        """Whether the repair needs the installed configuration, which cannot be used."""
+        if self.managed is None or self.managed.is_readable or not self.report.resolved:
+            return False
+        return "--config" not in options
 
     def pipeline(self, options: str = "") -> str:
         """The line to type that repairs this host for good; `repair` gets these options."""
@@ -157,9 +172,10 @@ def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     if managed is None:
         return f"{repair} | {apply}"
     if not managed.is_readable and "--config" not in options:
-        repair = f"echo {{}} | {repair} --config -"
+        return without_a_copy(options, managed.gated)
     if managed.needs_consent:
         apply += " --allow-removal"
+    apply += gate_options(managed.gated)
     return f"{repair} | {apply}"
 
 

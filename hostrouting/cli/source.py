@@ -62,9 +62,9 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     try:
         return _find_installed(arguments, host)
     except ConfigError as error:
+        if arguments.command == "repair":  # the error says how to repair without a configuration
+            raise
         command = f"hostrouting {arguments.command}"
-        if arguments.command == "repair":  # it prints the whole configuration, and so it needs one
-            command = f"echo {{}} | {command} --config -"
         more = f"to go on without it: {command} {shlex.join(arguments.cidrs or ['CIDR'])}"
         *others, fault = error.faults
         raise ConfigError(
@@ -84,7 +84,10 @@ def find_config_or_warn(
         return _find_installed(arguments, host), ()
     except (ConfigError, HostError) as error:
         sentence = f"the installed configuration was not used: {_reason_of(error)}"
-        remedy = "as root: hostrouting apply --config FILE --allow-removal, or hostrouting remove"
+        from hostrouting.tasks.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
+
+        cidrs = getattr(arguments, "cidrs", None) or ["CIDR"]
+        remedy = remedy_without_config(host.files, f" {shlex.join(cidrs)}")
         return HostRoutingConfig(), (
             Finding("file", "warning", sentence, HostLayout.config_path, remedy),
         )

@@ -47,6 +47,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.obstacles import find_ungated
 from hostrouting.tasks.requirements import find_losses, find_requirements
+from hostrouting.tasks.restoring import remedy_without_config
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
 from phases.context import in_range
@@ -69,10 +70,6 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     configuration would be wrong then: `install` would remove all that is installed.
     """
     path = HostLayout.config_path
-    remedy = (
-        "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: "
-        "hostrouting remove"
-    )
     if (text := host.files.read(path)) is None:
         if not (ours := owned_paths(host.files)):
             return None
@@ -83,13 +80,13 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
                 f"is missing, although {ours[0]} is still there, so the installed configuration "
                 "is unknown"
             )
-            raise ConfigError([Fault("", "", rule, remedy)], path)
+            raise ConfigError([Fault("", "", rule, remedy_without_config(host.files))], path)
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        raise ConfigError(
-            [*error.faults[:-1], error.faults[-1]._replace(remedy=remedy)], path
-        ) from error
+        *others, last = error.faults
+        last = last._replace(remedy=remedy_without_config(host.files))
+        raise ConfigError([*others, last], path) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.proposal import propose_configuration
+from hostrouting.config.settings import gated_units
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
+from hostrouting.tasks.restoring import gated_on_disk
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -32,6 +34,11 @@ class Managed(NamedTuple):
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
 
+    gated: tuple[str, ...] = ()
+    """If the installed configuration cannot be read: the units with a drop-in of ours that the
+    configuration of the repair does not gate.
+    """
+
     @property
     def needs_consent(self) -> bool:
         """Whether `apply` would refuse the repair, unless the removal is allowed."""
@@ -45,7 +52,9 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     try:
         installed = read_installed(host)
     except (ConfigError, HostError):
-        return Managed(is_readable=False)
+        known = gated_units(config)
+        gated = [unit for unit in gated_on_disk(host.files) if unit not in known]
+        return Managed(is_readable=False, gated=tuple(gated))
     if installed is None:
         return None
     proposal = propose_configuration(config, snapshot)

@@ -57,8 +57,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         if file is not None and arguments.snapshot is not None
         else ""
     )
-    if unusable:
-        copied = f", after {HostLayout.config_path} has been repaired"
     return Answer(
         code, check.document(), check.lines(options, as_whom(arguments), copied), check.report
     )

@@ -296,9 +296,13 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
     page = say("check", CIDR, host=host)
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
-    assert (
-        "Permanently, as root, after /etc/hostrouting/config.json has been repaired:" in page.lines
-    )
+    at = page.lines.index("Permanently, as root, with a copy of /etc/hostrouting/config.json:")
+    restore = "cp COPY /etc/hostrouting/config.json"
+    repair = f"hostrouting repair {CIDR}"
+    anew = f"echo {{}} | {repair} --config - | hostrouting apply --config - --allow-removal"
+    assert page.lines[at + 1] == f"  {restore} && {repair} | hostrouting apply --config -"
+    assert page.lines[at + 2].startswith("Without a copy, STRICT, the guard and all else that ")
+    assert (page.lines[at + 3], page.out.count(anew)) == (f"  {anew}", 1)
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")
     assert sentence in say("explain", "172.16.5.9", host=host).err
     # An exit code of its own only where it is asked for.

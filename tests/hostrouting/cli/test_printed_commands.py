@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ANY_CHECK = "/run/check.json"
 NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
 UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
-PLACEHOLDERS = {"FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+COPY = "/run/copy.json"
+PLACEHOLDERS = {"COPY": COPY, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
 PAGES = (
     "check",
     f"check {CIDR}",
@@ -37,7 +38,7 @@ PAGES = (
 )
 APPLY = f"apply --config {OTHER} --allow-removal"
 RANKS = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
-_PROGRAM = "(?:echo|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?"
+_PROGRAM = "(?:echo|cp|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?"
 _COMMAND = re.compile(rf"(?:^  |: |, or )((?:{_PROGRAM})(?:(?!, or )[^;\n])*)", re.MULTILINE)
 """A command on a line of its own, or after a colon; another one may follow after "or"."""
 
@@ -139,6 +140,7 @@ def shell(script: str) -> Callable[[Machine], object]:
 
 
 STRICT, WARN, REPAIRED = settings(), settings(mode="WARN"), settings(*REPAIR)
+GATED = settings(gate={"units": ["kubelet.service"]}, guard={"enabled": True})
 HOSTS: dict[str, Callable[[Machine], object]] = {
     "fresh": lambda _machine: None,
     "fresh, and repaired until the next boot": with_ours,
@@ -161,6 +163,9 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
         installed(STRICT), shell(f"echo reason >{LAYOUT.opening_path}")
     ),
     "broken: config.json": then(installed(STRICT), shell(f"echo '{{' >{LAYOUT.config_path}")),
+    "broken: config.json, with kubelet gated, and the guard": then(
+        installed(GATED), with_kubelet, shell(f"echo '{{' >{LAYOUT.config_path}")
+    ),
     "broken: a conflict": then(installed(REPAIRED), conflict),
 }
 
@@ -173,6 +178,7 @@ def made(host: str) -> Iterator[Machine]:
         HOSTS[host](machine)
         lay(machine, NEW, REPAIRED)
         lay(machine, OTHER, WARN)
+        lay(machine, COPY, GATED)
         lay(machine, ANY_CHECK, WARN)
         machine.shell(f"mkdir -p {IMAGE}")
         yield machine
@@ -195,7 +201,9 @@ class Printed(NamedTuple):
     @property
     def is_question(self) -> bool:
         """Whether the command changes nothing on this host; `render` writes into an image."""
-        return not self.is_repair and re.search(r"\b(apply|remove|rm|ip)\b|>", self.command) is None
+        return (
+            not self.is_repair and re.search(r"\b(apply|remove|rm|cp|ip)\b|>", self.command) is None
+        )
 
 
 def printed(machine: Machine, words: str) -> Iterator[Printed]:
@@ -264,6 +272,23 @@ def test_what_is_printed_can_be_typed(host: str) -> None:
     }.values():
         with made(host) as machine:
             type_and_see(machine, proposal, usual)
+
+
+def test_a_repair_without_the_configuration_keeps_the_gated_units() -> None:
+    """With a copy nothing is lost; without one, at least the gated units stay gated."""
+    host, kept = "broken: config.json, with kubelet gated, and the guard", []
+    for page in (f"check {CIDR}", "status"):
+        with made(host) as machine:
+            repairs = [command for command in printed(machine, page) if command.is_repair]
+        for repair in repairs:
+            with made(host) as machine:
+                done = type_in(machine, repair.command)
+                assert done.returncode == 0, done.stderr
+                shown = machine.run("cat", LAYOUT.config_path).stdout
+                config = json.loads(shown)["hostRouting"]
+                assert "kubelet.service" in config["gate"]["units"], repair
+                kept.append("guard" in config and config["routeOverlap"].get("mode") == "STRICT")
+    assert kept == [True, False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""What to type where hostrouting is installed and its config.json cannot be used.
+
+A copy of the file brings everything back. Without one, a repair makes a new file, and of the old
+one only the gated units are known: their drop-ins lie on the disk.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from hostrouting.config.settings import MACHINES
+from hostrouting.errors import HostError
+from hostrouting.host.fileset import is_ours
+from hostrouting.host.layout import DROP_IN, HostLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.host.files import Files
+
+GIVEN_UP = "STRICT, the guard and all else that only this file says are given up"
+
+
+def with_a_copy(options: str) -> str:
+    """The line to type that restores the file from a copy; `repair` gets these options."""
+    restore = f"cp COPY {HostLayout.config_path}"
+    return f"{restore} && hostrouting repair{options} | hostrouting apply --config -"
+
+
+def without_a_copy(options: str, gated: Iterable[str]) -> str:
+    """The line to type that makes a new file, in which these units are gated, beside machines."""
+    apply = f"hostrouting apply --config - --allow-removal{gate_options(gated)}"
+    return f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+
+
+def gate_options(units: Iterable[str]) -> str:
+    """The options of `apply` that gate these units, too."""
+    return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
+
+
+def gated_on_disk(files: Files) -> tuple[str, ...]:
+    """The units that have a drop-in of ours; none if the folder cannot be read."""
+    units: list[str] = []
+    try:
+        for name in files.names(HostLayout.unit_directory):
+            unit = name.removesuffix(".d")
+            if unit != name and is_ours(files, f"{HostLayout.unit_directory}/{name}/{DROP_IN}"):
+                units.append(unit)
+    except HostError:
+        return ()
+    return tuple(units)
+
+
+def remedy_without_config(files: Files, options: str = " CIDR") -> str:
+    """What to do about a config.json that cannot be used; `repair` gets these options."""
+    gated = [unit for unit in gated_on_disk(files) if unit != MACHINES]
+    return (
+        f"with a copy of it, as root: {with_a_copy(options)}; "
+        f"without a copy, {GIVEN_UP}, as root: {without_a_copy(options, gated)}; "
+        "to remove hostrouting, as root: hostrouting remove"
+    )
