@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import HostLayout
@@ -145,6 +146,19 @@ def owned_paths(files: Files) -> tuple[str, ...]:
         if paths and files.look(path)
     ]
     return (*paths[:-1], *passing, *paths[-1:])
+
+
+def gated_on_disk(files: Files) -> tuple[str, ...]:
+    """The units that have a drop-in of ours; none if the folder cannot be read."""
+    units: list[str] = []
+    try:
+        for name in files.names(HostLayout.unit_directory):
+            unit = name.removesuffix(".d")
+            if unit != name and is_ours(files, HostLayout.drop_in_path(unit)):
+                units.append(unit)
+    except HostError:
+        return ()
+    return tuple(units)
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:

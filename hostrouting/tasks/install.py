@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 import phases
-from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
+from hostrouting.boot.files import files_of, gated_on_disk, is_nothing, owned_paths, steps_of
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import (
@@ -80,12 +80,14 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
                 f"is missing, although {ours[0]} is still there, so the installed configuration "
                 "is unknown"
             )
-            raise ConfigError([Fault("", "", rule, remedy_without_config(host.files))], path)
+            raise ConfigError(
+                [Fault("", "", rule, remedy_without_config(gated_on_disk(host.files)))], path
+            )
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
         *others, last = error.faults
-        last = last._replace(remedy=remedy_without_config(host.files))
+        last = last._replace(remedy=remedy_without_config(gated_on_disk(host.files)))
         raise ConfigError([*others, last], path) from error
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.boot.files import gated_on_disk
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
-from hostrouting.tasks.restoring import gated_on_disk
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig

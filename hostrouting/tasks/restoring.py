@@ -10,14 +10,10 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import MACHINES
-from hostrouting.errors import HostError
-from hostrouting.host.fileset import is_ours
-from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from hostrouting.host.files import Files
 
 GIVEN_UP = "STRICT, the guard and all else that only this file says are given up"
 
@@ -39,22 +35,9 @@ def gate_options(units: Iterable[str]) -> str:
     return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
 
 
-def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours; none if the folder cannot be read."""
-    units: list[str] = []
-    try:
-        for name in files.names(HostLayout.unit_directory):
-            unit = name.removesuffix(".d")
-            if unit != name and is_ours(files, f"{HostLayout.unit_directory}/{name}/{DROP_IN}"):
-                units.append(unit)
-    except HostError:
-        return ()
-    return tuple(units)
-
-
-def remedy_without_config(files: Files, options: str = " CIDR") -> str:
-    """What to do about a config.json that cannot be used; `repair` gets these options."""
-    gated = [unit for unit in gated_on_disk(files) if unit != MACHINES]
+def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> str:
+    """What to do about a config.json that cannot be used, if these units have drop-ins of ours."""
+    gated = [unit for unit in drop_ins if unit != MACHINES]
     return (
         f"with a copy of it, as root: {with_a_copy(options)}; "
         f"without a copy, {GIVEN_UP}, as root: {without_a_copy(options, gated)}; "

@@ -524,7 +524,7 @@ def test_unusable_config_json(text: str | None, rule: str) -> None:
                 run,
                 task(WANTED, host=host),
                 of=ConfigError,
-                match=f"{rule}.*to remove them: hostrouting",
+                match=f"{rule}.*to remove hostrouting, as root: hostrouting remove",
             )
         assert host.files.writes == []
         run(make(host=host))
