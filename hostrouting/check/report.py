@@ -86,11 +86,16 @@ def check_findings(
 ) -> tuple[Finding, ...]:
     """All findings of a check, in the order in which they are read."""
     severity = _SEVERITIES[mode]
+    catching = _catching(report)
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
             findings.append(_no_default_route(family, severity, wait=wait))
-        findings += (_escape(escape, family, severity) for escape in family.escapes)
+        for escape in family.escapes:
+            finding = _escape(escape, family, severity)
+            if _hides_others(escape, catching):
+                finding = finding._replace(remedy="")
+            findings.append(finding)
     if routes := [route.to_mapping() for route in report.routes]:
         sentence = (
             f"{counted(len(routes), 'static route')} "
@@ -224,6 +229,25 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
         )
     name = escape.kind if escape.kind in NAMES else "refused"
     return Finding(name, severity, sentence, where, remedy, _facts(escape))
+
+
+def _catching(report: CheckReport) -> list[Route]:
+    """The routes that hide others, which have to be deleted: the findings `unsafe` say so."""
+    routes: list[Route] = []
+    for family in report.families:
+        for unsafe in family.repair.unsafe:
+            routes += unsafe.catching
+    return routes
+
+
+def _hides_others(escape: Escape, catching: list[Route]) -> bool:
+    """Whether `unsafe` says what to do about this escape, or its device may not be allowed because
+    the pods that the device hides would then be lost without a word.
+    """
+    if escape.decision.route in catching:
+        return True
+    devs = {dev for route in catching for dev in route.devs}
+    return not devs.isdisjoint(escape.devs)
 
 
 def _deletion(decision: Decision) -> str:

@@ -16,16 +16,19 @@ from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import OURS
 from hostrouting.tasks.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.tasks.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
+    from hostrouting.model.snapshot import Snapshot
     from hostrouting.tasks.managed import Managed
 
 MANAGED = (
-    "This host is managed by hostrouting, which removes routes that its configuration does not "
+    "hostrouting manages this host, and removes routes of its own that its configuration does not "
     "have."
 )
 
@@ -38,6 +41,8 @@ class Check(NamedTuple):
     findings: tuple[Finding, ...]
     managed: Managed | None = None
     """What is installed on this host, if anything is."""
+    unsaved: int = 0
+    """How many routes of ours this host has although nothing is installed."""
     is_elsewhere: bool = False
     """Whether the report is about a snapshot: what is installed on its host is not known."""
 
@@ -65,9 +70,12 @@ class Check(NamedTuple):
             from hostrouting.tasks.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
-        if managed is not None:
+        unsaved = 0
+        if managed is None:
+            unsaved = count_ours(snapshot)
+        else:
             findings += managed.unconfigured
-        return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
+        return cls(report, mode, tuple(dict.fromkeys(findings)), managed, unsaved)
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
@@ -115,6 +123,8 @@ class Check(NamedTuple):
         yield from ("", *finding_lines(others)) if others else ()
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
         yield from ("", *capped(last)) if last else ()
+        if self.unsaved and not self.report.resolved:
+            yield from ("", unsaved_line(self.unsaved, options))
 
     def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
         """The repair for good; and until the next boot, where the gate would not delete it."""
@@ -138,7 +148,7 @@ class Check(NamedTuple):
             unless = ", unless hostrouting is installed there" if self.is_elsewhere else ""
             yield f"Until the next boot, {there}{part}{unless}:"
             yield from capped([f"  {command}" for command in commands])
-            yield f"Permanently, {there}{note}:"
+            yield f"Permanently, {there}{part}{note}:"
         yield f"  {self.pipeline(options)}"
 
     def _must_restore(self, options: str) -> bool:
@@ -156,6 +166,18 @@ class Check(NamedTuple):
         if self.report.routes or (self.managed and self.managed.unconfigured):
             return self.pipeline(options)
         return f"hostrouting apply --config {file}"
+
+
+def count_ours(snapshot: Snapshot) -> int:
+    """How many routes of ours there are."""
+    return sum(route.protocol == OURS for route in snapshot.routes)
+
+
+def unsaved_line(number: int, options: str) -> str:
+    """That routes of ours were typed, and what keeps them; `repair` gets these options."""
+    are, them = ("is", "it") if number == 1 else ("are", "them")
+    routes = f"{counted(number, 'route')} of hostrouting {are} set until the next boot"
+    return f"{routes}; to keep {them}, as root: {repair_pipeline(options)}"
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
                 code = PROBLEM
         else:
             lines = tuple(json.dumps(printed, indent=2).splitlines())
-            remarks += _of_the_configuration(now, proposal)
+            source = "installed" if arguments.config is None else "given"
+            remarks += _of_the_configuration(now, proposal, source)
             findings += [*proposal.left_out, *proposal.unconfigured]
     for remark in remarks:
         say(remark.replace("as root", there))
@@ -127,16 +128,17 @@ def _of_the_commands(now: Check, options: str) -> Iterator[str]:
     if now.report.resolved or now.managed.unconfigured:
         yield MANAGED
         yield from consent_lines(now.managed)
-        yield f"permanently, as root: {repair_pipeline(options, now.managed)}"
+        part = " (repairs only a part)" if _unsafe(now) else ""
+        yield f"permanently, as root{part}: {repair_pipeline(options, now.managed)}"
 
 
-def _of_the_configuration(now: Check, proposal: Proposal) -> Iterator[str]:
+def _of_the_configuration(now: Check, proposal: Proposal, source: str) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
     if proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
-        missing = "no route is missing in the configuration, but it is not in force"
-        yield f"{missing}; after apply: {proposal.report}"
+        known = "already has these routes, but they are not set on this host; apply sets them"
+        yield f"the {source} configuration {known}"
     for finding in proposal.unconfigured:
         yield finding.sentence
     for finding in proposal.left_out:

@@ -25,7 +25,7 @@ from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.prefix import Prefix, ip_at, width_of
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import (
@@ -309,6 +309,63 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     fine = with_unusable_config(name, plain_vm())
     codes = [say("check", CIDR, *more, host=fine).code for more in ([], ["--fail-on", "warning"])]
     assert codes == [0, 1]
+
+
+def test_a_deletion_is_proposed_once() -> None:
+    """Where a blackhole hides pods, `check` and `repair` have its deletion once."""
+    kernel = cni_node()
+    kernel.ip_route("add", Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4))
+    command = "ip route del 10.244.0.128/25 table main proto 4"
+    assert say("check", "10.244.0.0/24", kernel=kernel).out.count(command) == 1
+    assert say("repair", "10.244.0.0/24", kernel=kernel).err.count(command) == 1
+
+
+def test_a_repair_of_a_part_says_so() -> None:
+    """For now and for good, of `check` and of `repair --commands`."""
+    page = say("check", CIDR, kernel=refusing())
+    assert "Until the next boot, as root (repairs only a part):" in page.lines
+    assert "Permanently, as root (repairs only a part):" in page.lines
+    remarks = say("repair", CIDR, "--commands", kernel=refusing()).err
+    assert "permanently" not in remarks  # commands alone were asked for
+    host = FakeHost(kernel=refusing())
+    check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
+    say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
+    remarks = say("repair", CIDR, "--commands", host=host).err
+    assert "permanently, as root (repairs only a part): hostrouting repair" in remarks
+
+
+def test_routes_that_were_typed_are_told() -> None:
+    """Where nothing is installed, `status` and `check` say that routes of ours will be lost."""
+    host = FakeHost(kernel=h200())
+    first, second = (
+        Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        for half in ("172.16.0.0/17", "172.16.128.0/17")
+    )
+    host.kernel.ip_route("add", first)
+    host.kernel.ip_route("add", second)
+    told = "2 routes of hostrouting are set until the next boot; to keep them, as root: hostrouting"
+    status = say("status", host=host)
+    assert status.code == 0
+    assert f"{told} repair CIDR | hostrouting apply --config -" in status.lines
+    page = say("check", CIDR, host=host)
+    assert page.code == 0
+    assert f"{told} repair {CIDR} | hostrouting apply --config -" in page.lines
+    # A repair has the command already, and where hostrouting is installed, status knows more.
+    host.kernel.ip_route("delete", second)
+    page = say("check", CIDR, host=host)
+    assert page.out.count("| hostrouting apply") == 1
+    assert (
+        "1 route of hostrouting is set until the next boot; to keep it"
+        in say("status", host=host).out
+    )
+    say(
+        "apply",
+        "--config",
+        "-",
+        host=host,
+        stdin=b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}}',
+    )
+    assert "until the next boot" not in say("status", host=host).out
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
