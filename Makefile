@@ -13,7 +13,7 @@ SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
+demo: $(VENV)/ready ## show the failure, the repair and the proof; the first time, it downloads about 200 MB of test tools
 	@$(BIN)/python examples/demo.py
 
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
