@@ -5,12 +5,15 @@
 #
 # A route takes what it does not name from a default route. Without a device, that is the best one
 # of table main by a device that leads out; with a device, the best one by it, in any table. It is
-# in doubt if it leads through a tunnel, or if an equal one leads through another device: then a
-# route without a device waits, or takes that of the one expected device that can have it. While a route waits for anything, one of ours that is there stays,
-# and is right if it is usable. `hostrouting apply` follows the same rules.
+# in doubt if it leads through a tunnel, or if an equal one leads through another device (unless it
+# is the provider's line, or a tap without a card beside it). Then a route without a device takes
+# that of the one expected device that can have it, or waits. While a route waits for anything, one
+# of ours that is there stays, and is right if it is usable. `hostrouting apply` follows the same
+# rules.
 #
 # Arguments: the unit that this run is for, and how many seconds it may wait (60).
-# Exit status: 0, or 1 with the reasons. Optional routes are set if possible, and never awaited.
+# Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
+# Optional routes are set if possible, and never awaited.
 
 # Data only: no line of it is executed.
 configuration=(

@@ -301,4 +301,4 @@ def test_an_asset_without_a_block() -> None:
         filled("guard.sh", [])
     assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
     assert assets == {"gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
-    assert all(len(line) <= 120 for name in assets for line in asset(name).splitlines())
+    assert all(len(line) <= 100 for name in assets for line in asset(name).splitlines())
