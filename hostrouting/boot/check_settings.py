@@ -1,9 +1,9 @@
 """The settings of check-route-overlap.sh: what to check on this host, and what Python knows and the
 script needs.
 
-The script judges with the tables, limits and sentences of `check`, `fib` and `config`; none of them
-stands in the script a second time. Each setting is a line: a word that says what it is, and its
-values. The script's `read_setting` reads them.
+The script judges with the tables and limits of `check`, `fib` and `config`, and has their sentences
+for doubts. What it says of an escape or of a refusal stands in the script itself. Each setting is a
+line: a word that says what it is, and its values. The script's `read_setting` reads them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@
 #   6 find_leftovers  what a CNI may have left behind
 #   7 judge_answers   what is right, and what escapes
 #   8 find_ranges     the ranges, in words
-# Tables, limits and sentences that `hostrouting check` has, too, are settings, made from its own.
+# Tables, limits and the sentences for doubts that `hostrouting check` has, too, are settings.
 #
 # Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
