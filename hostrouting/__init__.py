@@ -52,14 +52,17 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.host.effects import Effects as Effects
+    from hostrouting.install.plan import Plan as Plan
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
     from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model import Link as Link, Route as Route, Snapshot as Snapshot
     from hostrouting.tasks.configure import Configure as Configure, Remove as Remove
-    from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
+    from hostrouting.tasks.overlap_check import (
+        CheckResult as CheckResult,
+        CheckRouteOverlap as CheckRouteOverlap,
+    )
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
-    from hostrouting.tasks.results import CheckResult as CheckResult, Plan as Plan
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
 else:
 
@@ -76,10 +79,10 @@ _CATALOGUE = """
 Tasks for phases, each made from a configuration and a host
     tasks.configure          Configure Remove
     tasks.static_routes      ConfigureStaticRoutes
-    tasks.overlap_check      CheckRouteOverlap
+    tasks.overlap_check      CheckRouteOverlap CheckResult
     tasks.probe_rewrite      RewriteProbeSource
     azure_vnet.task          CleanStaleAzureVnet
-    tasks.results            CheckResult Plan
+    install.plan             Plan
     host.effects             Effects
 The configuration, whose sections are frozen values, checked when they are made
     config                   HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig

@@ -40,32 +40,29 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """
     if is_nothing(config):
         return ()
-    steps, gated = dict(steps_of(config)), gated_units(config)
-    files: list[File] = []
+    gated = gated_units(config)
+    steps = dict(steps_of(config))
+    services = [_UNIT_OF[step] for step in steps]
+    files = [File(HostLayout.config_path, render_config(config))]
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
-        files.append(
-            File(HostLayout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT)
-        )
-    files += [File(HostLayout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
+        gate = scripts.render_gate_script(required, wanted)
+        files.append(File(HostLayout.gate_path, gate, _SCRIPT))
+    for step, (text, _) in steps.items():
+        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
-    for unit in (
-        *map(_UNIT_OF.__getitem__, steps),
-        *[HostLayout.guard_unit] * config.guard.enabled,
-    ):
-        path = HostLayout.unit_path(unit)
-        files.append(File(path, units.UNITS[unit]))
-        files += (
-            [File(HostLayout.enabled_path(unit), target=path)]
-            if "[Install]" in units.UNITS[unit]
-            else []
-        )
+        services.append(HostLayout.guard_unit)
+    for unit in services:
+        text, path = units.UNITS[unit], HostLayout.unit_path(unit)
+        files.append(File(path, text))
+        if "[Install]" in text:
+            files.append(File(HostLayout.enabled_path(unit), target=path))
     if config.manage_foreign == "keep":
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
-    files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
-    return (File(HostLayout.config_path, render_config(config)), *files)
+    drop_ins = [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
+    return (*files, *drop_ins)
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
@@ -110,42 +107,49 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json
     last.
     """
-    units_with_drop_ins = [
-        name[:-2] for name in files.names(HostLayout.unit_directory) if name.endswith(".d")
-    ]
-    drop_ins = map(HostLayout.drop_in_path, units_with_drop_ins)
-    paths = [
-        path
-        for drop_in in drop_ins
-        for path in (drop_in, leftover(drop_in))
-        if is_ours(files, path)
-    ]
-    unit_paths = tuple(map(HostLayout.unit_path, units.UNITS))
-    for unit, path in zip(units.UNITS, unit_paths, strict=True):
-        link = HostLayout.enabled_path(unit)
-        if is_ours(files, path) or not files.look(
-            path
-        ):  # else the link belongs to another program's unit
-            paths += [] if File(link, target=path).differs(files) else [link]
-            paths += [path] if files.look(path) else []
-    steps = map(HostLayout.step_path, _UNIT_OF)
-    others = (
+    unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
+    others = [
         HostLayout.networkd_path,
         HostLayout.guard_path,
         HostLayout.gate_path,
-        *steps,
+        *(HostLayout.step_path(step) for step in _UNIT_OF),
         HostLayout.config_path,
-    )
+    ]
+    leftovers = [leftover(path) for path in (*unit_paths, *others)]
+    paths = [path for path in leftovers if is_ours(files, path)]
+    for drop_in in _possible_drop_ins(files):
+        paths += [path for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
+    for unit in units.UNITS:
+        paths += _owned_unit(files, unit)
     paths += [path for path in others if is_ours(files, path)]
-    paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
+    if not paths:
+        return ()
     # Markers alone are not ours: the Go original has the same. A file that opens this gate would
     # open the next one.
-    passing = [
-        path
-        for path in (*HostLayout.markers, HostLayout.opening_path)
-        if paths and files.look(path)
-    ]
-    return (*paths[:-1], *passing, *paths[-1:])
+    in_run = [path for path in (*HostLayout.markers, HostLayout.opening_path) if files.look(path)]
+    *before, last = paths
+    return (*before, *in_run, last)
+
+
+def _possible_drop_ins(files: Files) -> Iterator[str]:
+    """The paths where the units of this host would have our drop-in."""
+    for name in files.names(HostLayout.unit_directory):
+        if name.endswith(".d"):
+            yield HostLayout.drop_in_path(name[:-2])
+
+
+def _owned_unit(files: Files, unit: str) -> Iterator[str]:
+    """The link that starts a unit of ours at boot, and the unit; neither if another program's unit
+    has the name.
+    """
+    path, link = HostLayout.unit_path(unit), HostLayout.enabled_path(unit)
+    is_there = files.look(path) is not None
+    if is_there and not is_ours(files, path):
+        return
+    if not File(link, target=path).differs(files):
+        yield link
+    if is_there:
+        yield path
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
@@ -164,10 +168,12 @@ def gated_on_disk(files: Files) -> tuple[str, ...]:
 def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that are not ours; they also hold gated units back."""
     folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
-    names = [
-        name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")
-    ]  # as in bash
-    return tuple(f"{folder}/{name}" for name in names if name not in ours)
+    foreign: list[str] = []
+    for name in files.names(folder):
+        is_step = name.endswith(".sh") and not name.startswith(".")  # as *.sh in bash
+        if is_step and name not in ours:
+            foreign.append(f"{folder}/{name}")
+    return tuple(foreign)
 
 
 def why_not_run(files: Files, step: str) -> tuple[str, str]:

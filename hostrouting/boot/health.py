@@ -3,7 +3,7 @@ starting.
 
 Files are compared with what the installed configuration asks for, and systemd is asked what it
 would really run: it may have loaded an older text, another drop-in may override ours, and a unit
-may count a refusal as a success. Nothing is changed here; `tasks.install` repairs the gate.
+may count a refusal as a success. Nothing is changed here; `install` repairs the gate.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     changed.
     """
     units = gated_units(config)
-    opening = [*_of_opening(host, spoken(units))] if units else []
-    faults = {unit: (*opening, *_of_unit(host, unit)) for unit in units}
-    held = spoken(
-        [unit for unit in units if all(fault.name != "gate-open" for fault in faults[unit])]
-    )
-    return worst_first(
-        (*_of_files(host, config, held), *(fault for unit in units for fault in faults[unit]))
-    )
+    openings: list[Finding] = []
+    if units:
+        openings += _of_opening(host, spoken(units))
+    faults: list[Finding] = []
+    held: list[str] = []
+    for unit in units:
+        of_unit = [*openings, *_of_unit(host, unit)]
+        faults += of_unit
+        if all(fault.name != "gate-open" for fault in of_unit):
+            held.append(unit)
+    return worst_first((*_of_files(host, config, spoken(held)), *faults))
 
 
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
@@ -99,18 +102,21 @@ def _of_file(
     if not files.look(path):
         if path.endswith(DROP_IN):  # see _of_unit
             return
+        sentence = f"{path} is missing"
         if units and path in (HostLayout.gate_path, *steps):
-            yield Finding(
-                "gate-shut", "error", f"{path} is missing, so {units} cannot start", path, AGAIN
-            )
+            sentence += f", so {units} cannot start"
+            yield Finding("gate-shut", "error", sentence, path, AGAIN)
         else:
-            yield Finding("file", "error", f"{path} is missing", path, AGAIN)
+            yield Finding("file", "error", sentence, path, AGAIN)
         return
     why_not, _ = why_not_run(files, path)
+    is_wrong = files.read(path) == ""
+    if is_current:
+        is_wrong = file.differs(files)
     if units and path in steps and why_not:
         sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
-    elif file.differs(files) if is_current else files.read(path) == "":
+    elif is_wrong:
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
 
 
@@ -155,26 +161,22 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
         remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
-    if (entry := host.files.look(path)) is None or not host.files.look(
-        HostLayout.gate_path
-    ):  # gate.sh reads it
+    entry = host.files.look(path)
+    if entry is None or not host.files.look(HostLayout.gate_path):  # gate.sh reads the file
         return
+    reason = ""
     # A file of root that only root can write, that root can read, and that is not a program.
-    is_protected = entry == Entry("file", entry.mode & 0o644 | 0o400)
-    if is_protected and (reason := (host.files.read(path) or "").partition("\n")[0].strip()):
+    if entry == Entry("file", entry.mode & 0o644 | 0o400):
+        reason = (host.files.read(path) or "").partition("\n")[0].strip()
+    if reason:
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
-    else:
-        sentence = (
-            f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
-        )
-        yield Finding(
-            "file",
-            "warning",
-            sentence,
-            path,
-            f"as root: rm {path}; to open the gate: echo REASON >{path}",
-        )
+        return
+    sentence = (
+        f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
+    )
+    remedy = f"as root: rm {path}; to open the gate: echo REASON >{path}"
+    yield Finding("file", "warning", sentence, path, remedy)
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
@@ -183,17 +185,20 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """
     path, manager = HostLayout.drop_in_path(unit), host.running_manager
     if not host.files.look(path):
-        yield Finding(
-            "gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, AGAIN
-        )
-    elif manager is not None:
-        causes: set[str] = set()
-        for properties in _shown(manager, host, unit):
-            name = unit if properties["Id"] == _plain(unit) else properties["Id"]
-            for kind, cause, remedy in _causes(unit, properties):
-                if cause not in causes:
-                    yield Finding(kind, "error", f"{name} {cause}", name, remedy)
-                causes.add(cause)
+        sentence = f"{path} is missing, so {unit} starts unchecked"
+        yield Finding("gate-open", "error", sentence, path, AGAIN)
+        return
+    if manager is None:
+        return
+    causes: set[str] = set()
+    for properties in _shown(manager, host, unit):
+        name = properties["Id"]
+        if name == _plain(unit):
+            name = unit
+        for kind, cause, remedy in _causes(unit, properties):
+            if cause not in causes:
+                yield Finding(kind, "error", f"{name} {cause}", name, remedy)
+            causes.add(cause)
 
 
 def _plain(unit: str) -> str:
@@ -206,16 +211,14 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     are loaded.
     """
     before, at, after = unit.partition("@.")
-    folders = host.files.names(HostLayout.unit_directory) if at else ()
-    special = [
-        name[:-2]
-        for name in folders
-        if name.startswith(f"{before}@") and name.endswith(f".{after}.d")
-    ]
-    pattern = [f"{before}@*.{after}"] if at else []
-    return manager.show(
-        _PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern
-    )
+    if not at:
+        return manager.show(_PROPERTIES, unit)
+    names = [_plain(unit)]
+    for folder in host.files.names(HostLayout.unit_directory):
+        is_instance = folder.startswith(f"{before}@") and folder.endswith(f".{after}.d")
+        if is_instance and folder != f"{unit}.d":
+            names.append(folder.removesuffix(".d"))
+    return manager.show(_PROPERTIES, *names, f"{before}@*.{after}")
 
 
 def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, str]]:
@@ -224,27 +227,23 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
         return
     ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {properties['Id']}"
-    if HostLayout.gate_path not in properties["ExecCondition"]:
-        if properties["NeedDaemonReload"] == "yes":
-            yield (
-                "gate-open",
-                "starts unchecked: systemd has not read the drop-in",
-                "run: systemctl daemon-reload",
-            )
-        elif same := [path for path in others if path.endswith(f"/{DROP_IN}")]:
-            yield "gate-open", f"starts unchecked: {same[0]} overrides {ours}", f"remove {same[0]}"
-        else:
-            yield (
-                "gate-open",
-                "starts unchecked: another drop-in takes the ExecCondition= of the gate away",
-                where,
-            )
+    same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
+    where = f"see: systemctl cat {properties['Id']}"
+    if others:
+        where = f"see {', '.join(others)}"
+    is_checked = HostLayout.gate_path in properties["ExecCondition"]
+    if not is_checked and properties["NeedDaemonReload"] == "yes":
+        cause = "starts unchecked: systemd has not read the drop-in"
+        yield "gate-open", cause, "run: systemctl daemon-reload"
+    elif not is_checked and same_name:
+        cause = f"starts unchecked: {same_name[0]} overrides {ours}"
+        yield "gate-open", cause, f"remove {same_name[0]}"
+    elif not is_checked:
+        cause = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
+        yield "gate-open", cause, where
     if "255" in properties["SuccessExitStatus"].split():
         yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
-    for name in filter(properties.__getitem__, _ROOTS):
-        yield (
-            "gate-shut",
-            f"has {name}={properties[name]}, where this host's gate cannot run",
-            f"do not gate {unit}",
-        )
+    for name in _ROOTS:
+        if properties[name]:
+            cause = f"has {name}={properties[name]}, where this host's gate cannot run"
+            yield "gate-shut", cause, f"do not gate {unit}"

@@ -16,16 +16,16 @@ from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
+from hostrouting.install.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
 from hostrouting.model.route import OURS
-from hostrouting.tasks.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.tasks.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
+    from hostrouting.install.managed import Managed
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.tasks.managed import Managed
 
 MANAGED = (
     "hostrouting manages this host, and removes routes of its own that its configuration does not "
@@ -67,7 +67,7 @@ class Check(NamedTuple):
             findings += find_networkd(config, host.files)
         managed = None
         if host.may_have_ours:
-            from hostrouting.tasks.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
+            from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
         unsaved = 0

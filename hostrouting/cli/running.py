@@ -13,7 +13,7 @@ from hostrouting.cli.output import capped, code_of, error_document, finding_line
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.tasks.results import Plan
+from hostrouting.install.plan import Plan
 from phases.observers import FIELDS, LOGGER, live_tree
 
 

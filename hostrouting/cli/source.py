@@ -85,7 +85,7 @@ def find_config_or_warn(
     except (ConfigError, HostError) as error:
         sentence = f"the installed configuration was not used: {_reason_of(error)}"
         from hostrouting.boot.files import gated_on_disk  # noqa: PLC0415  the same
-        from hostrouting.tasks.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
+        from hostrouting.install.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
 
         cidrs = getattr(arguments, "cidrs", None) or ["CIDR"]
         remedy = remedy_without_config(gated_on_disk(host.files), f" {shlex.join(cidrs)}")
@@ -99,7 +99,7 @@ def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingCon
     is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
     if is_elsewhere or not host.may_have_ours:
         return HostRoutingConfig()
-    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  most hosts that are checked have none
+    from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
 
     return read_installed(host) or HostRoutingConfig()
 

@@ -1,10 +1,11 @@
-"""Configure installs a whole configuration on a host, and Remove takes everything away; both as
-`install` describes.
+"""Configure brings a whole configuration onto a host, and Remove takes everything away; both on the
+road that `install.task` describes.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -12,11 +13,14 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.tasks.install import IS_HOST, InstallTask, SectionTask, readable_installed
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.install.installed import readable_installed
+from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, Wanted
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import CheckResult, Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+
+if TYPE_CHECKING:
+    from hostrouting.install.plan import Plan
 
 TASKS: tuple[type[SectionTask], ...] = (
     ConfigureStaticRoutes,
@@ -26,7 +30,6 @@ TASKS: tuple[type[SectionTask], ...] = (
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
-@attrs.frozen
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.
@@ -43,39 +46,34 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
+        """The steps that `only` and `skip` can name."""
         return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
+        """See InstallTask."""
+        return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
+
+    def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration need not be readable, because this one takes
         its place.
         """
-        former = readable_installed(self.host) or HostRoutingConfig()
-        return tuple(
-            kind(self.config, host=self.host, wait=self.wait, former=former) for kind in TASKS
-        )
+        return Wanted(self.config, readable_installed(self.host) or HostRoutingConfig())
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """Install the files, then run each task as a step. Returns what they did, with the report
         of the check.
         """
-        if (begun := self.begin(ctx)) is None:
+        installed = self.install_files(ctx)
+        if installed is None:
             return phases.Skip(self.nothing)
-        effects, parts = begun
-        done = phases.Skip("the files are as they should be") if effects == Effects() else effects
-        with (
-            ctx.shielded() as safe
-        ):  # even if the run was cancelled in the meantime: the files are there
-            phases.execute(
-                phases.task("install-files")(lambda _ctx: done),
-                safe.but(leaves_out=lambda _path: ""),
-            )
-        steps = (phases.task(part.name)(part.work) for part in parts)
-        results = phases.serial(*steps, name=self.name).do(ctx)
-        whole = sum(map(effects_of, results), effects)
-        report = next(
-            (result.report for result in results if isinstance(result, CheckResult)), None
-        )
-        return CheckResult(whole.changes, whole.files, whole.operations, report=report)
+        effects, wanted = installed
+        steps = [phases.task(part.name)(partial(part.work, wanted=wanted)) for part in self.parts()]
+        report = None
+        for result in phases.serial(*steps, name=self.name).do(ctx):
+            effects += effects_of(result)
+            if isinstance(result, CheckResult):
+                report = result.report
+        return CheckResult(effects.changes, effects.files, effects.operations, report=report)
 
 
 @attrs.frozen

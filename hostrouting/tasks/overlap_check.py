@@ -4,23 +4,67 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
 
 import phases
 from hostrouting.check.check import check_kernel
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.errors import HostError, RouteOverlapError
-from hostrouting.finding import SEVERITIES, WRONG
+from hostrouting.finding import SEVERITIES, WRONG, Finding
+from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import CheckResult
+from hostrouting.install.task import SectionTask, Wanted
 from hostrouting.text import first_of
+
+if TYPE_CHECKING:
+    from hostrouting.check.check import CheckReport
+    from hostrouting.config.settings import Mode
+    from hostrouting.model.prefix import IP
 
 _SHOWN = 20  # findings of one kind in a log or an error
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
+
+
+@attrs.frozen
+class CheckResult(Effects):
+    """What CheckRouteOverlap found and did; from Configure, also what its other tasks did."""
+
+    report: CheckReport | None = attrs.field(default=None, kw_only=True)
+    """None for an image, and where no CIDRs are expected."""
+
+    @property
+    def node_ips(self) -> dict[int, IP]:
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
+        `--node-ip`.
+        """
+        if self.report is None:
+            return {}
+        return self.report.node_ips
+
+    def __str__(self) -> str:
+        if self.report is None:
+            return super().__str__()
+        return f"{self.report}\n{super().__str__()}"
+
+    def log_fields(self) -> dict[str, object]:
+        fields: dict[str, object] = {}
+        if self.report is not None:
+            fields["verdict"] = self.report.verdict
+            fields["findings"] = len(self.report.escapes)
+        return {**fields, **super().log_fields()}
+
+    def to_mapping(self) -> dict[str, object]:
+        """What was done and found, with the keys of `hostrouting/check/3`."""
+        values = super().to_mapping()
+        if self.report is not None:
+            document = check_document(self.report, mode="WARN")
+            values |= {key: document[key] for key in document if key not in {"schema", "mode"}}
+        return values
 
 
 class CheckRouteOverlap(SectionTask):
@@ -37,61 +81,83 @@ class CheckRouteOverlap(SectionTask):
     step: ClassVar[str] = HostLayout.check_step
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
-    def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        check = self.config.route_overlap
-        if not check.cidrs:
+    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> CheckResult | phases.Skip:
+        settings = wanted.config.route_overlap
+        if not settings.cidrs:
             return phases.Skip(self.nothing)
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()
-        try:
-            with self.host.backend() as backend:
-                servers = self.host.name_servers
-                report = check_kernel(
-                    backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers
-                )
-        except BaseException:
-            with suppress(HostError):
-                self._mark(None, ())  # the present ones would be about another state
-            raise
-        self.require_installed()  # else the markers would be about another configuration
+        with self._without_stale_markers(), self.host.backend() as backend:
+            report = check_kernel(
+                backend,
+                wanted.config,
+                ctx=ctx,
+                wait=self.wait,
+                name_servers=self.host.name_servers,
+            )
+        self.require_installed(wanted)  # else the markers would be about another configuration
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
-        findings = check_findings(report, mode=check.mode, wait=wait)
-        wrong = [finding for finding in findings if finding.name in WRONG]
-        remedies = [finding for finding in findings if finding.name in _REMEDIES]
-        rest = [finding for finding in findings if finding.name not in (*WRONG, *_REMEDIES)]
-        lines = [
-            text
-            for kind in (wrong, remedies)
-            for text in first_of([finding.line for finding in kind], _SHOWN)
-        ]
-        open_families = [family for family in report.families if family.verdict == "undecided"]
-        marks: dict[str, tuple[str, Iterable[str]]] = {
-            "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),
-            "overlap": (HostLayout.detected_path, (finding.line for finding in wrong)),
-            "no-default-route": (HostLayout.detected_path, ("no-default-route",)),
-            "undecided": (HostLayout.undecided_path, map(str, open_families)),
-        }
+        findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
-            self._mark(*marks[report.verdict])
+            self._mark(report, findings)
         except HostError as error:
             ctx.log.warning("%s", error)
+        self._tell(ctx, report, findings, settings.mode)
+        return CheckResult(report=report)
+
+    @contextmanager
+    def _without_stale_markers(self) -> Iterator[None]:
+        """Remove the markers if the check fails: they would be about another state."""
+        try:
+            yield
+        except BaseException:
+            with suppress(HostError):
+                self._write_marker("", ())
+            raise
+
+    def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
+        """Write the marker of the verdict, as the boot script does."""
+        if report.verdict == "ok":
+            self._write_marker(HostLayout.ok_path, ["ok", *map(str, findings)])
+        elif report.verdict == "overlap":
+            lines = [finding.line for finding in findings if finding.name in WRONG]
+            self._write_marker(HostLayout.detected_path, lines)
+        elif report.verdict == "no-default-route":
+            self._write_marker(HostLayout.detected_path, ["no-default-route"])
+        else:
+            lines = [str(family) for family in report.families if family.verdict == "undecided"]
+            self._write_marker(HostLayout.undecided_path, lines)
+
+    def _write_marker(self, marker: str, lines: Iterable[str]) -> None:
+        """Write this marker, and remove the others; all of them if it is empty."""
+        for path in HostLayout.markers:
+            if path != marker:
+                self.host.files.remove(path)
+        if marker:
+            File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)
+
+    def _tell(
+        self,
+        ctx: phases.Context,
+        report: CheckReport,
+        findings: tuple[Finding, ...],
+        mode: Mode,
+    ) -> None:
+        """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
+        wrong = [finding for finding in findings if finding.name in WRONG]
+        remedies = [finding for finding in findings if finding.name in _REMEDIES]
+        rest = [finding for finding in findings if finding not in wrong + remedies]
         for severity in SEVERITIES:
-            for finding in [finding for finding in rest if finding.severity == severity][:_SHOWN]:
+            alike = [finding for finding in rest if finding.severity == severity]
+            for finding in alike[:_SHOWN]:
                 ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
-        if wrong and check.mode == "STRICT":  # whoever catches it reports what it names
-            document = check_document(report, mode=check.mode, findings=findings)
+        lines = first_of([finding.line for finding in wrong], _SHOWN)
+        lines += first_of([finding.line for finding in remedies], _SHOWN)
+        if wrong and mode == "STRICT":  # whoever catches it reports what it names
+            document = check_document(report, mode=mode, findings=findings)
             raise RouteOverlapError(
                 "; ".join(lines), findings=findings, report=report, check=document
             )
         for line in lines:
             ctx.log.warning("%s", line, extra={"verdict": report.verdict})
-        return CheckResult(report=report)
-
-    def _mark(self, marker: str | None, lines: Iterable[str]) -> None:
-        """Write this marker, as the boot script does, and remove the others."""
-        for path in HostLayout.markers:
-            if path != marker:
-                self.host.files.remove(path)
-        if marker is not None:
-            File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
@@ -11,12 +10,26 @@ from hostrouting.errors import HostError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.obstacles import find_probe_obstacles
-from hostrouting.tasks.results import Plan
+from hostrouting.install.obstacles import find_probe_obstacles
+from hostrouting.install.plan import Plan
+from hostrouting.install.task import SectionTask, Wanted
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hostrouting.config.settings import ProbeRewriteConfig
+    from hostrouting.kernel.nftables import Nftables
+    from hostrouting.model.snapshot import Snapshot
+
 _TITLE = f"nftables table ip6 {TABLE}"
+_STAYS = Finding(
+    "probe-rewrite",
+    "warning",
+    f"{_TITLE} stays until the next boot: the program nft is not installed",
+    "nft",
+    "to delete it now, install the package nftables",
+)
 
 
 class RewriteProbeSource(SectionTask):
@@ -34,25 +47,15 @@ class RewriteProbeSource(SectionTask):
     nothing: ClassVar[str] = "the rewrite of probes is not enabled, and its table is not loaded"
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
-    def planned(self) -> Plan:
-        is_wanted, was_wanted = self.config.probe_rewrite.enabled, self.former.probe_rewrite.enabled
-        if self.host.backend is None:
-            return Plan()
-        if not self.host.has_program("nft"):  # if the table is wanted, `find_requirements` says it
-            sentence, remedy = (
-                f"{_TITLE} stays until the next boot",
-                "to delete it now, install the package nftables",
-            )
-            left = Finding(
-                "probe-rewrite",
-                "warning",
-                f"{sentence}: the program nft is not installed",
-                "nft",
-                remedy,
-            )
-            return Plan(findings=(left,) if was_wanted and not is_wanted else ())
+    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+        is_wanted = wanted.config.probe_rewrite.enabled
+        was_wanted = wanted.former.probe_rewrite.enabled
+        if not self.host.has_program("nft"):
+            # If the table is wanted, `find_requirements` says it.
+            stays = was_wanted and not is_wanted
+            return Plan(findings=(_STAYS,) if stays else ())
         try:
-            operations = tuple(self._operations(self.host.nftables.listing(TABLE)))
+            operations = tuple(_find_operations(self.host.nftables, wanted.config.probe_rewrite))
         except HostError:
             if is_wanted or was_wanted:
                 raise
@@ -60,38 +63,49 @@ class RewriteProbeSource(SectionTask):
             return Plan()
         if not is_wanted:
             return Plan(operations=operations)
-        with self.host.backend() as backend:
-            return Plan(
-                operations=operations,
-                findings=tuple(find_probe_obstacles(self.config, backend.snapshot())),
-            )
+        obstacles = tuple(find_probe_obstacles(wanted.config, read_snapshot()))
+        return Plan(operations=operations, findings=obstacles)
 
-    def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
-        plan, is_wanted = self.planned(), self.config.probe_rewrite.enabled
+    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
+        if self.host.backend is None:
+            return self._unchanged(wanted)
+        with self.host.backend() as backend:
+            plan = self.planned(wanted, backend.snapshot)
         for finding in plan.findings:
             ctx.log.log(finding.level, "%s", finding)
         if not plan.operations:
-            return Effects() if is_wanted else phases.Skip(self.nothing)
-        nftables = self.host.nftables
-        with self.changing(ctx):
-            nftables.load(
-                render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION
-            )
+            return self._unchanged(wanted)
+        settings, nftables = wanted.config.probe_rewrite, self.host.nftables
+        table = render_probe_table(settings) if settings.enabled else PROBE_DELETION
+        with self.changing(ctx, wanted):
+            nftables.load(table)
             with having_changed(operations=plan.operations):
-                if any(self._operations(nftables.listing(TABLE))):
+                if any(_find_operations(nftables, settings)):
                     sentence = f"{_TITLE} is not as it was loaded: another program is changing it"
                     raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
-    def _operations(self, listing: str | None) -> Iterator[Operation]:
-        """What has to be done; the listing is None if there is no table."""
-        config = self.config.probe_rewrite
-        if not config.enabled:
-            if listing is not None:
-                yield Operation("delete", _TITLE, "it is no longer wanted")
-        elif listing is None:
-            yield Operation("create", _TITLE, "it is missing")
-        elif "flags dormant" in listing or any(
-            comment not in listing for comment in probe_comments(config)
-        ):
-            yield Operation("replace", _TITLE, "it differs from this configuration")
+    def _unchanged(self, wanted: Wanted) -> Effects | phases.Skip:
+        """The result where the table is as it should be."""
+        if wanted.config.probe_rewrite.enabled:
+            return Effects()
+        return phases.Skip(self.nothing)
+
+
+def _find_operations(nftables: Nftables, settings: ProbeRewriteConfig) -> Iterator[Operation]:
+    """What has to be done about the table; nothing if it is as it should be."""
+    listing = nftables.listing(TABLE)
+    if not settings.enabled:
+        if listing is not None:
+            yield Operation("delete", _TITLE, "it is no longer wanted")
+    elif listing is None:
+        yield Operation("create", _TITLE, "it is missing")
+    elif not _is_in_force(listing, settings):
+        yield Operation("replace", _TITLE, "it differs from this configuration")
+
+
+def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
+    """Whether the listed table has the rules of these settings. A dormant table does nothing."""
+    if "flags dormant" in listing:
+        return False
+    return all(comment in listing for comment in probe_comments(settings))

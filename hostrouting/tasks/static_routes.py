@@ -8,15 +8,19 @@ import phases
 from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.plan import Plan
+from hostrouting.install.task import SectionTask, Wanted
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
-from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.snapshot import Snapshot
 
 
 class ConfigureStaticRoutes(SectionTask):
@@ -34,51 +38,38 @@ class ConfigureStaticRoutes(SectionTask):
     step: ClassVar[str] = HostLayout.routes_step
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
 
-    def planned(self) -> Plan:
-        if self.host.backend is None:
-            return Plan()
-        with self.host.backend() as backend:
-            routes = plan_static_routes(self.config, backend.snapshot())
+    def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+        routes = plan_static_routes(wanted.config, read_snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
-    def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
+    def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:
             return Effects()
-        until, applied = ctx.clock.now() + self.wait, None
         with self.host.backend() as backend:
-            while applied is None:
-                left = max(0.0, until - ctx.clock.now())
-                plan = self._await_plan(ctx, backend, wait=left)
-                is_done = not (plan.changes or plan.conflicts)
-                applied = Applied(plan) if is_done else self._apply(ctx, backend)
+            applied = self._await_and_apply(ctx, backend, wanted)
         for finding in applied.plan.left_out:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
         return Effects(applied.changes)
 
-    def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
-        waits: list[Finding] = []
+    def _await_and_apply(
+        self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted
+    ) -> Applied:
+        """Wait until every route can be planned, then apply the plan; wait again if something has
+        gone in between.
+        """
+        until = ctx.clock.now() + self.wait
+        while True:
+            left = max(0.0, until - ctx.clock.now())
+            plan = _await_plan(ctx, backend, wanted.config, wait=left)
+            if not plan.changes and not plan.conflicts:
+                return Applied(plan)
+            applied = self._apply(ctx, backend, wanted)
+            if applied is not None:
+                return applied
 
-        def attempt() -> tuple[RoutePlan | None, str]:
-            plan = plan_static_routes(self.config, backend.snapshot())
-            waits[:] = (
-                lack._replace(severity="error")
-                for lack in plan.findings()
-                if lack.name == "route-waits"
-            )
-            return (
-                (None, "; ".join(finding.sentence for finding in waits))
-                if plan.pending
-                else (plan, "")
-            )
-
-        try:
-            return await_result(ctx, backend, attempt, wait=wait)
-        except NotReady as error:
-            raise NotReady(str(error), findings=waits) from error
-
-    def _apply(self, ctx: phases.Context, backend: RouteBackend) -> Applied | None:
+    def _apply(self, ctx: phases.Context, backend: RouteBackend, wanted: Wanted) -> Applied | None:
         """Apply the plan of this moment; None if something is missing again.
 
         Under the lock, the plan is made anew: others may have changed routes while this run waited
@@ -86,11 +77,28 @@ class ConfigureStaticRoutes(SectionTask):
         """
         # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and the
         # changes are taken back.
-        with self.changing(ctx) as config, ctx.shielded():
+        with self.changing(ctx, wanted) as config, ctx.shielded():
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
-            return (
-                None
-                if plan.pending
-                else apply_plan(plan, backend, before=snapshot, check=ctx.check)
-            )
+            if plan.pending:
+                return None
+            return apply_plan(plan, backend, before=snapshot, check=ctx.check)
+
+
+def _await_plan(
+    ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float
+) -> RoutePlan:
+    """The plan, once nothing is missing for it; NotReady says what was missing at the end."""
+    missing: list[Finding] = []
+
+    def attempt() -> tuple[RoutePlan | None, str]:
+        plan = plan_static_routes(config, backend.snapshot())
+        missing[:] = [finding._replace(severity="error") for finding in plan.waits]
+        if plan.pending:
+            return None, "; ".join(finding.sentence for finding in missing)
+        return plan, ""
+
+    try:
+        return await_result(ctx, backend, attempt, wait=wait)
+    except NotReady as error:
+        raise NotReady(str(error), findings=missing) from error

@@ -11,8 +11,8 @@ from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
+from hostrouting.install.difference import needs_reload
 from hostrouting.kernel.programs import Ended
-from hostrouting.tasks.install import is_unread
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
 from tests.support.systemd import System
@@ -105,7 +105,7 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     assert names(system) == []
     # The removal waits for the reload, too: the unit would still run the gate, which is gone by
     # then.
-    assert not is_unread(_Manager(system), CONFIG)
+    assert not needs_reload(_Manager(system), CONFIG)
     system.outside(OURS).unlink()
-    assert is_unread(_Manager(system), CONFIG)
+    assert needs_reload(_Manager(system), CONFIG)
     end(system)

@@ -20,10 +20,10 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.installed import readable_installed
+from hostrouting.install.obstacles import find_ungated
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import readable_installed
-from hostrouting.tasks.obstacles import find_ungated
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate")
 

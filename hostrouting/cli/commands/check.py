@@ -22,7 +22,7 @@ from hostrouting.cli.source import (
 )
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.obstacles import find_ungated
+from hostrouting.install.obstacles import find_ungated
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 

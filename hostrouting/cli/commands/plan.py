@@ -17,9 +17,9 @@ from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
+from hostrouting.install.plan import Plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.results import Plan
 
 ARGUMENTS = (
     "--config required",

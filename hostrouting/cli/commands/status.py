@@ -28,9 +28,9 @@ from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.installed import read_installed
+from hostrouting.install.plan import Plan
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.install import read_installed
-from hostrouting.tasks.results import Plan
 
 T = TypeVar("T")
 

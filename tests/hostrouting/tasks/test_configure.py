@@ -13,12 +13,11 @@ from hostrouting.azure_vnet.task import CleanStaleAzureVnet
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
+from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
-from hostrouting.tasks.install import read_installed
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import CheckResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles

@@ -1,4 +1,4 @@
-"""What the tasks would do, and what they did: values for plans, reports and logs."""
+"""What a run would do: one value, which the dry run prints and the run carries out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.finding import WRONG, Finding, worst_first
-from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
@@ -18,7 +17,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
-    from hostrouting.model.prefix import IP
+    from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
 
 
@@ -44,8 +43,13 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        routes = self.routes.changes or self.routes.conflicts
-        return not (routes or self.files or self.needs_reload or self.operations)
+        changes_routes = self.routes.changes or self.routes.conflicts
+        return not (self.changes_files or self.operations or changes_routes)
+
+    @property
+    def changes_files(self) -> bool:
+        """Whether files would change, or systemd has not read how they are."""
+        return bool(self.files) or self.needs_reload
 
     @property
     def changes_kernel(self) -> bool:
@@ -72,25 +76,22 @@ class Plan:
     @property
     def check_findings(self) -> tuple[Finding, ...]:
         """The findings of the check of the host as it would be."""
-        return () if self.report is None else check_findings(self.report, mode=self.mode)
+        if self.report is None:
+            return ()
+        return check_findings(self.report, mode=self.mode)
 
     @property
     def would_fail(self) -> str:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
-        return "; ".join(first_of([*map(str, self.failures)]))
+        return "; ".join(first_of([str(failure) for failure in self.failures]))
 
-    def __add__(self, other: Plan) -> Plan:
-        """Both together; at most one of them may have steps for routes, and at most one a check."""
-        return Plan(
-            FileChanges(
-                (*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)
-            ),
-            self.needs_reload or other.needs_reload,
-            other.routes if self.routes == RoutePlan() else self.routes,
-            (*self.operations, *other.operations),
-            worst_first((*self.findings, *other.findings)),
-            self.report or other.report,
-            other.mode if self.report is None else self.mode,
+    def with_part(self, part: Plan) -> Plan:
+        """The same with what one more task would do to the kernel. Only one task has routes."""
+        return attrs.evolve(
+            self,
+            routes=part.routes if self.routes == RoutePlan() else self.routes,
+            operations=(*self.operations, *part.operations),
+            findings=worst_first((*self.findings, *part.findings)),
         )
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
@@ -103,62 +104,35 @@ class Plan:
         return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
 
     def to_mapping(self) -> dict[str, object]:
-        steps, report = self.routes.steps, self.report
+        check = None
+        if self.report is not None:
+            check = check_document(self.report, mode=self.mode)
         return {
             "wouldFail": self.would_fail,
             "steps": [
                 {"action": step.action, "route": str(step.route), "reason": step.why}
-                for step in steps
+                for step in self.routes.steps
             ],
             "operations": [operation._asdict() for operation in self.operations],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
-            "check": None if report is None else check_document(report, mode=self.mode),
+            "check": check,
         }
 
     def __str__(self) -> str:
-        lines = [str(self.routes)] if self.routes.steps or self.routes.pending else []
-        lines += map(str, self.operations)
+        lines: list[str] = []
+        if self.routes.steps or self.routes.pending:
+            lines.append(str(self.routes))
+        lines += [str(operation) for operation in self.operations]
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
-        lines += ["have systemd read its files again"] if self.needs_reload else []
-        lines = lines or ["nothing to do"]
-        lines += map(str, self.findings)
+        if self.needs_reload:
+            lines.append("have systemd read its files again")
+        if not lines:
+            lines.append("nothing to do")
+        lines += [str(finding) for finding in self.findings]
         if self.report is not None:
             lines += [f"afterwards: {family}" for family in self.report.families]
             lines += [str(finding) for finding in self.check_findings if finding.name == "action"]
         return "\n".join(lines)
-
-
-@attrs.frozen
-class CheckResult(Effects):
-    """What CheckRouteOverlap found and did; from Configure, also what its other tasks did."""
-
-    report: CheckReport | None = attrs.field(default=None, kw_only=True)
-    """None for an image, and where no CIDRs are expected."""
-
-    @property
-    def node_ips(self) -> dict[int, IP]:
-        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
-        `--node-ip`.
-        """
-        return {} if self.report is None else self.report.node_ips
-
-    def __str__(self) -> str:
-        return super().__str__() if self.report is None else f"{self.report}\n{super().__str__()}"
-
-    def log_fields(self) -> dict[str, object]:
-        report = self.report
-        fields = (
-            {} if report is None else {"verdict": report.verdict, "findings": len(report.escapes)}
-        )
-        return {**fields, **super().log_fields()}
-
-    def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/3`."""
-        check = {} if self.report is None else check_document(self.report, mode="WARN")
-        return {
-            **super().to_mapping(),
-            **{key: check[key] for key in check if key not in {"schema", "mode"}},
-        }

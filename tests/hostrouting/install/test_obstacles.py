@@ -4,8 +4,8 @@ import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.install.obstacles import find_ungated
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.obstacles import find_ungated
 from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.install.plan import Plan
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import (
     FakeFiles,
@@ -273,3 +273,16 @@ def test_law(
         phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
     for kind in (Configure, partial(Configure, allow_removal=False)):
         foreseen(kind(wanted, host=host))
+
+
+def test_one_snapshot() -> None:
+    """All parts of the plan, and the check of the host as it will be, see the same moment."""
+    host, snapshots = FakeHost(kernel=h200()), list[int]()
+    probed = REPAIRED._replace(
+        probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
+    )
+    for nth in range(1, 4):
+        host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
+    plan = Configure(probed, host=host).plan()
+    assert (plan.report and plan.report.verdict, len(plan.routes.changes)) == ("ok", len(REPAIR))
+    assert snapshots == [1]

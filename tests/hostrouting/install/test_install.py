@@ -17,11 +17,14 @@ from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
-from hostrouting.host.effects import effects_of
+from hostrouting.host.effects import Effects, Operation, effects_of
+from hostrouting.install.installed import read_installed
+from hostrouting.install.plan import Plan
+from hostrouting.install.task import SectionTask, Wanted
 from hostrouting.kernel.programs import Rights
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
-from hostrouting.tasks.install import SectionTask, read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -355,6 +358,51 @@ class TestRoad:
         host.files.broken[broken or "/nothing"] = "No space left on device"
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+
+    @pytest.mark.parametrize("task", [Configure, *TASKS])
+    def test_a_write_that_fails_is_a_step(self, task: type[Configure]) -> None:
+        """The report has the step that failed, with what it had written before; no later step ran."""
+        host = FakeHost(kernel=h200())
+        host.files.broken[LAYOUT.gate_path] = "No space left on device"
+        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
+        report = phases.run(
+            task(WANTED._replace(probe_rewrite=probes), host=host), observers=[], clock=FakeClock()
+        )
+        [step] = report.children
+        assert (step.name, step.status) == ("install-files", phases.Status.FAILED)
+        assert report.failures == (step,)
+        assert effects_of(step.error).files == (LAYOUT.config_path,)
+        assert our_routes(host) == ()
+
+    def test_a_task_of_ones_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A task is one class, and one line in TASKS: Configure plans it and runs it as a step."""
+
+        class Greet(SectionTask):
+            name, section, step, nothing = "greet", "manage_foreign", "40-greet", "no greeting"
+
+            def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
+                devices = len(read_snapshot().links)
+                reason = f"{wanted.config.manage_foreign} of {devices}"
+                return Plan(operations=(Operation("greet", "the operator", reason),))
+
+            def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
+                with self.changing(ctx, wanted) as installed:
+                    done = Operation("greet", "the operator", installed.manage_foreign)
+                return Effects(operations=(done,))
+
+        monkeypatch.setattr("hostrouting.tasks.configure.TASKS", (Greet, *TASKS))
+        host = FakeHost(kernel=h200())
+        keeping = WANTED._replace(manage_foreign="keep")
+        count = len(host.kernel.snapshot().links)
+        assert f"greet the operator    # keep of {count}" in str(
+            Configure(keeping, host=host).plan()
+        )
+        report = phases.run(Configure(keeping, host=host), observers=[], clock=FakeClock())
+        assert [step.name for step in report.children[:2]] == ["install-files", "greet"]
+        assert "greet the operator    # keep" in str(report.result)
+        alone = phases.execute(Greet(HostRoutingConfig(), host=host), phases.Context(observers=[]))
+        assert effects_of(alone).operations == (Operation("greet", "the operator", "leave"),)
+        assert read_installed(host) == WANTED
 
     def test_a_guard_that_does_not_run(self) -> None:
         """It is started again, and the plan says so."""

@@ -13,8 +13,8 @@ from hostrouting.boot.files import gated_on_disk
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import ConfigError, HostError
-from hostrouting.tasks.install import read_installed
-from hostrouting.tasks.requirements import find_losses
+from hostrouting.install.installed import read_installed
+from hostrouting.install.losses import find_losses
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig

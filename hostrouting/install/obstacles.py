@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.files import Files
     from hostrouting.host.host import Host
-    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.model.snapshot import Link, Snapshot
 
 _LINKS = "/run/systemd/netif/links"
 """While systemd-networkd runs, this folder has a file about each device; the folder itself is made
@@ -83,35 +83,38 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
     probe = config.probe_rewrite
     if not probe.enabled:
         return
-    for address in (
-        address for address in snapshot.addresses if address.ip == probe.global_address
-    ):
-        sentence = (
-            f"{address.ip} is an address of this host, on {address.dev}: replies to probes would "
-            "not leave it"
-        )
-        path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
-        yield Finding("probe-rewrite", "error", sentence, path, remedy)
-    for link in (link for link in snapshot.links if link.name in probe.interfaces):
-        if link.master is not None:
+    for address in snapshot.addresses:
+        if address.ip == probe.global_address:
             sentence = (
-                f"{link.name} is a port of {link.master}, where its packets arrive, so no rule "
-                "matches them"
+                f"{address.ip} is an address of this host, on {address.dev}: replies to probes "
+                "would not leave it"
             )
-            remedy = f"name {link.master} in probeRewrite.interfaces"
-            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
-        if link.xdp:
-            sentence = (
-                f"{link.name} has an XDP program, which may take packets before nftables sees them"
-            )
-            remedy = (
-                f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
-            )
-            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+            path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
+            yield Finding("probe-rewrite", "error", sentence, path, remedy)
+    for link in snapshot.links:
+        if link.name in probe.interfaces:
+            yield from _what_takes_probes(link)
     if snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
         remedy = "set it to 1, and accept_ra of the uplink to 2"
         yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
+
+
+def _what_takes_probes(link: Link) -> Iterator[Finding]:
+    """What takes packets that arrive on this device, before a rule for the device sees them."""
+    if link.master is not None:
+        sentence = (
+            f"{link.name} is a port of {link.master}, where its packets arrive, so no rule "
+            "matches them"
+        )
+        remedy = f"name {link.master} in probeRewrite.interfaces"
+        yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+    if link.xdp:
+        sentence = (
+            f"{link.name} has an XDP program, which may take packets before nftables sees them"
+        )
+        remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+        yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
 
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""hostrouting.tasks.requirements: what a host lacks, and what a configuration would take away."""
+"""hostrouting.install.requirements: what a host lacks, and what a configuration would take away."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Network
@@ -15,8 +15,9 @@ from hostrouting.config.settings import (
     StaticRoutesConfig,
 )
 from hostrouting.host.fileset import FileChanges
+from hostrouting.install.losses import find_losses
+from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.programs import Rights
-from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config

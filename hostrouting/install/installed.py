@@ -1,0 +1,54 @@
+"""The configuration that is installed on a host: what config.json says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.files import gated_on_disk, owned_paths
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.restoring import remedy_without_config
+
+if TYPE_CHECKING:
+    from hostrouting.host.host import Host
+
+
+def read_installed(host: Host) -> HostRoutingConfig | None:
+    """The configuration that is installed on this host; None if nothing is.
+
+    Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty
+    configuration would be wrong then: a run would remove all that is installed.
+    """
+    path = HostLayout.config_path
+    text = host.files.read(path)
+    if text is None:
+        ours = owned_paths(host.files)
+        if not ours:
+            return None
+        # Another run may have installed it since: it writes config.json first.
+        text = host.files.read(path)
+        if text is None:
+            raise _is_missing(host, ours[0])
+    try:
+        return HostRoutingConfig.from_json(text, required=True)
+    except ConfigError as error:
+        *others, last = error.faults
+        last = last._replace(remedy=remedy_without_config(gated_on_disk(host.files)))
+        raise ConfigError([*others, last], path) from error
+
+
+def readable_installed(host: Host) -> HostRoutingConfig | None:
+    """The installed configuration, an empty one if nothing is installed, or None if it cannot be
+    read.
+    """
+    try:
+        return read_installed(host) or HostRoutingConfig()
+    except HostRoutingError:
+        return None
+
+
+def _is_missing(host: Host, found: str) -> ConfigError:
+    rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
+    fault = Fault("", "", rule, remedy_without_config(gated_on_disk(host.files)))
+    return ConfigError([fault], HostLayout.config_path)

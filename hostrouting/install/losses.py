@@ -1,0 +1,64 @@
+"""What protects a host now, and another configuration would take away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from ipaddress import collapse_addresses
+
+from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
+from hostrouting.errors import Fault
+from hostrouting.text import spoken
+
+
+def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:
+    """The protection that goes: routes, STRICT, CIDRs, gated units and the guard."""
+    if installed is None:
+        return
+    old, new = installed.route_overlap, config.route_overlap
+    routes = [str(cidr) for cidr in _lost_routes(installed, config)]
+    if routes:
+        noun = "route" if len(routes) == 1 else "routes"
+        yield Fault("staticRoutes.routes", "", f"takes away the {noun} to {spoken(routes)}")
+    cidrs = [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]
+    if cidrs:
+        rule = f"{spoken(cidrs)} would no longer be checked"
+        yield Fault("routeOverlap.expectedCidrs", "", rule)
+    if old.cidrs and new.cidrs and old.mode == "STRICT" and new.mode == "WARN":
+        rule = "STRICT is installed; with WARN, units start even if addresses escape"
+        yield Fault("routeOverlap.mode", "", rule)
+    units = _freed_units(installed, config)
+    if units:
+        yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
+    if installed.guard.enabled and not config.guard.enabled:
+        yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
+
+
+def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
+    """The destinations that lose their route.
+
+    Routes to longer prefixes can replace it. A shorter prefix cannot: another program's route may
+    take precedence over it.
+    """
+    kept = [route.destination for route in config.static_routes.routes]
+    for route in installed.static_routes.routes:
+        cidr = route.destination
+        as_long = [other for other in kept if other.prefixlen >= cidr.prefixlen]
+        if not _covers(as_long, cidr):
+            yield cidr
+
+
+def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
+    """The units that would be gated no longer. The drop-in of a template gates its instances."""
+    gated = set(gated_units(config))
+    freed: list[str] = []
+    for unit in sorted(gated_units(installed)):
+        template = re.sub(r"@.*(?=\.)", "@", unit)
+        if unit not in gated and template not in gated:
+            freed.append(unit)
+    return freed
+
+
+def _covers(networks: Iterable[Network], cidr: Network) -> bool:
+    of_family = (network for network in networks if network.version == cidr.version)
+    return any(cidr.subnet_of(whole) for whole in collapse_addresses(of_family))  # type: ignore[type-var,arg-type]  # all of one family

@@ -1,0 +1,161 @@
+"""What a host lacks for a configuration; a run raises this before its first write."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.boot.files import foreign_steps, is_nothing, why_not_run
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostRoutingError
+from hostrouting.finding import Finding, Severity
+from hostrouting.host.layout import HostLayout
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.host.fileset import FileChanges
+    from hostrouting.host.host import Host
+    from hostrouting.host.systemd import Manager
+
+_OLDEST = 247
+_PACKAGES = {
+    "bash": "bash",
+    "ip": "iproute2",
+    "awk": "mawk or gawk",
+    "flock": "util-linux",
+    "nsenter": "util-linux",
+    "timeout": "coreutils",
+}
+"""The programs that the boot scripts need, and the packages that have them."""
+_NETWORK_TARGETS = {
+    "sysinit.target",
+    "basic.target",
+    "network-pre.target",
+    "network.target",
+    "network-online.target",
+}
+
+
+def find_requirements(
+    host: Host, config: HostRoutingConfig, changes: FileChanges
+) -> Iterator[Finding]:
+    """What this host lacks for the configuration: errors, and for an image also warnings."""
+    yield from _unusable_paths(host, changes)
+    yield from _unwritable_folders(host, changes)
+    yield from _freed_scripts(host, changes)
+    if is_nothing(config):
+        return
+    yield from _open_folders(host)
+    if gated_units(config):
+        yield from _scripts_that_do_not_run(host)
+    yield from _missing_programs(host, config)
+    if host.backend is None and not host.rights().is_root:
+        sentence = (
+            "this process is not root, so another user owns what it writes, and root runs that at "
+            "boot"
+        )
+        remedy = "prepare the image as root, or give these files to root"
+        yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
+    manager = host.running_manager
+    if manager is not None:
+        yield from _old_systemd(manager)
+        yield from _units_before_the_network(manager, gated_units(config))
+
+
+def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Paths of ours that are masked, or where another program's file is."""
+    for file in changes.files:
+        try:
+            file.require_room(host.files)
+        except HostRoutingError as error:
+            yield from error.findings
+
+
+def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Folders in which even root cannot write; one finding for each reason.
+
+    Anybody may look at a plan, so what only this process may not do is not said.
+    """
+    if not host.rights().is_root:
+        return
+    # A marker that cannot be removed stops nothing.
+    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}
+    by_reason: dict[str, list[str]] = {}
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        reason = host.files.why_unwritable(folder)
+        if reason:
+            by_reason.setdefault(reason, []).append(folder)
+    for reason, folders in by_reason.items():
+        sentence = f"nothing can be changed in {spoken(folders)}: {reason}"
+        yield Finding("file", "error", sentence, folders[0])
+
+
+def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Scripts of somebody else that hold units back, and would not any more without the gate."""
+    removes_gate = HostLayout.gate_path in changes.removes
+    if not removes_gate and HostLayout.config_path not in changes.removes:
+        return
+    for path in foreign_steps(host.files):
+        sentence = (
+            f"{path} was not installed by hostrouting, and gated units would no longer wait "
+            "for this script"
+        )
+        yield Finding("file", "error", sentence, path, "move the script away first")
+
+
+def _open_folders(host: Host) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs."""
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        entry = host.files.look(folder)
+        if entry is not None and entry.is_open_to_others:
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
+            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
+            yield Finding("file", "error", sentence, folder, remedy)
+
+
+def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
+    """Scripts of somebody else in gate.d that the gate does not run: it then refuses each start."""
+    for path in foreign_steps(host.files):
+        why_not, remedy = why_not_run(host.files, path)
+        if why_not:
+            sentence = f"{why_not}, so the gate would not run it, and would let no unit pass"
+            yield Finding("file", "error", sentence, path, remedy)
+
+
+def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+    """Programs of the boot scripts. An image may get them later."""
+    severity: Severity = "warning" if host.backend is None else "error"
+    packages = dict(_PACKAGES)
+    if config.probe_rewrite.enabled:
+        packages["nft"] = "nftables"
+    for program, package in packages.items():
+        if not host.has_program(program):
+            sentence = f"the program {program} is not installed; the boot scripts need it"
+            remedy = f"install the package {package}"
+            yield Finding("requirement", severity, sentence, program, remedy)
+
+
+def _old_systemd(manager: Manager) -> Iterator[Finding]:
+    [properties] = manager.show(("Version",))
+    number = "".join(itertools.takewhile(str.isdigit, properties["Version"]))
+    if number and int(number) < _OLDEST:
+        sentence = f"systemd {number} runs here, and the gate needs systemd {_OLDEST} or newer"
+        yield Finding("requirement", "error", sentence, "systemd")
+
+
+def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
+    """Gated units that the network waits for, while the gate waits for the network."""
+    if not units:
+        return
+    instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
+    shown = manager.show(("Before",), *instances)
+    for unit, properties in zip(units, shown, strict=True):
+        before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))
+        if before:
+            sentence = (
+                f"{unit} starts before {before[0]}, which the gate waits for: each would wait for "
+                "the other"
+            )
+            remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
+            yield Finding("requirement", "error", sentence, unit, remedy)
