@@ -60,7 +60,6 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
-    RouteType,
     as_listed,
     entries_of,
 )
@@ -120,18 +119,19 @@ class FakeKernel(RouteBackend):
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         self._require_open()
-        for family in {destination.version for destination in destinations} - self._fibs.keys():
-            self._fibs[family] = Fib(self._now(), family)
         return tuple(
-            _answer(self._fibs[destination.version], destination) for destination in destinations
+            _answer(self._fib(destination.version), destination) for destination in destinations
         )
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         self._require_open()
-        outcomes = []
+        outcomes: list[Outcome] = []
         for request in requests:
             problem = misfit(request.route)
-            error = refusal(request, errno.ERANGE, problem) if problem else self._refusal(request)
+            if problem:
+                error: BackendError | None = refusal(request, errno.ERANGE, problem)
+            else:
+                error = self._apply(request)
             outcomes.append(Outcome(request, error))
         return tuple(outcomes)
 
@@ -154,9 +154,8 @@ class FakeKernel(RouteBackend):
         with self._changing(f"add link {link.name}"):
             if link.name in self._links:
                 raise KernelError(errno.EEXIST, "the device exists already")
-            index = (
-                link.index or max((other.index for other in self._links.values()), default=0) + 1
-            )
+            last_index = max((other.index for other in self._links.values()), default=0)
+            index = link.index or last_index + 1
             self._links[link.name] = link._replace(index=index, up=False)
         if link.up:
             self.set_up(link.name)
@@ -169,27 +168,27 @@ class FakeKernel(RouteBackend):
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
                 raise KernelError(errno.EACCES, "lo cannot be deleted")
-            lost = {address.ip for address in self._on(name)}
+            its_ips = {address.ip for address in self._on(name)}
             self._addresses = [address for address in self._addresses if address.dev != name]
-            lost -= {address.ip for address in self._addresses}
+            lost = its_ips - {address.ip for address in self._addresses}
             del self._links[name]
             self._dark.discard(name)
             for place, routes in self._routes.items():
-                self._routes[place] = [route for route in routes if not _is_lost(route, name, lost)]
+                self._routes[place] = [
+                    route for route in routes if not _goes_with(route, name, lost)
+                ]
 
     def set_up(self, name: str) -> None:
         """Set a device up, which adds the routes of its addresses."""
         with self._changing(f"set {name} up"):
-            if self._link(name).up:
+            link = self._link(name)
+            if link.up:
                 return
-            self._links[name] = self._links[name]._replace(up=True)
-            if self._links[name].loopback:
-                for text in ("127.0.0.1/8", "::1/128"):
-                    address = _address(name, text, scope=SCOPE_HOST)
-                    if address.ip not in [other.ip for other in self._on(name)]:
-                        self._addresses.append(address)
+            self._links[name] = link._replace(up=True)
+            if link.loopback:
+                self._add_loopback_addresses(name)
             for address in self._on(name):
-                self._bring(address)
+                self._add_routes_of(address)
 
     def lose_carrier(self, name: str) -> None:
         """Take the carrier from a device that is up: its routes stay, and Linux still uses them
@@ -207,17 +206,10 @@ class FakeKernel(RouteBackend):
         address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
             self._link(dev)
-            for other in self._on(dev, address.ip.version):
-                if other.ip == address.ip and (
-                    other.network == address.network or address.ip.version == IPV6
-                ):
-                    raise KernelError(errno.EEXIST, "the address is assigned already")
-                if other.network == address.network and address.ip.version == IPV4:
-                    raise KernelError(
-                        errno.EINVAL, "FakeKernel knows one address for each network of a device"
-                    )
+            for other in self._on(dev):
+                _require_beside(address, other)
             self._addresses.append(address)
-            self._bring(address)
+            self._add_routes_of(address)
         return address
 
     def add_rule(self, rule: Rule) -> None:
@@ -229,7 +221,8 @@ class FakeKernel(RouteBackend):
 
     def ip_route(self, verb: Verb, route: Route) -> None:
         """Change a route as another program would, even after `close`."""
-        if (error := self._refusal(RouteRequest(verb, route))) is not None:
+        error = self._apply(RouteRequest(verb, route))
+        if error is not None:
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
@@ -240,27 +233,38 @@ class FakeKernel(RouteBackend):
 
     def __str__(self) -> str:
         now = self._now()
-        return "".join(f"{thing}\n" for thing in (*now.rules, *now.routes))
+        lines = [str(rule) for rule in now.rules] + [str(route) for route in now.routes]
+        return "".join(f"{line}\n" for line in lines)
 
     # The state
 
     def _now(self) -> Snapshot:
+        """The host as it is; made again after each change."""
         if self._snapshot is None:
-            names = sorted(self._links, key=lambda name: self._links[name].index)
-            places = sorted(self._routes, key=lambda place: (place[1].family, *place))
+            links = sorted(self._links.values(), key=lambda link: link.index)
+            addresses: list[Address] = []
+            for link in links:
+                addresses += self._on(link.name)
             self._snapshot = Snapshot(
-                links=tuple(self._links[name] for name in names),
-                addresses=tuple(address for name in names for address in self._on(name)),
+                links=tuple(links),
+                addresses=tuple(addresses),
                 rules=tuple(sorted(self._rules, key=lambda rule: (rule.family, rule.priority))),
-                routes=tuple(
-                    route
-                    for place in places
-                    for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric)
-                    for route in as_listed([*map(self._with_carriers, entries)])
-                ),
+                routes=tuple(self._listed_routes()),
                 ipv6_forwarding=self._ipv6_forwarding,
             )
         return self._snapshot
+
+    def _listed_routes(self) -> Iterator[Route]:
+        """The routes as Linux lists them: IPv6 entries with one metric are one route."""
+        for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
+            entries = map(self._with_carriers, self._routes[place])
+            for _, alike in groupby(entries, key=lambda entry: entry.metric):
+                yield from as_listed([*alike])
+
+    def _fib(self, family: int) -> Fib:
+        if family not in self._fibs:
+            self._fibs[family] = Fib(self._now(), family)
+        return self._fibs[family]
 
     def _with_carriers(self, route: Route) -> Route:
         """The route, whose next hops are linkdown where the device has no carrier; a local route
@@ -275,7 +279,8 @@ class FakeKernel(RouteBackend):
         if self._closed:
             raise BackendError("the backend was closed", kind="unusable")
 
-    def _refusal(self, request: RouteRequest) -> BackendError | None:
+    def _apply(self, request: RouteRequest) -> BackendError | None:
+        """Make the change; the refusal if Linux would refuse."""
         route = request.route
         if request.verb not in get_args(Verb):
             raise ValueError(f"{request.verb!r} is not one of {', '.join(get_args(Verb))}")
@@ -314,78 +319,60 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return self._links[name]
 
-    def _on(self, name: str, family: int | None = None) -> list[Address]:
-        return [
-            address
-            for address in self._addresses
-            if address.dev == name and family in {None, address.ip.version}
-        ]
+    def _on(self, name: str) -> list[Address]:
+        return [address for address in self._addresses if address.dev == name]
 
-    def _bring(self, address: Address) -> None:
+    def _add_loopback_addresses(self, name: str) -> None:
+        present = {address.ip for address in self._on(name)}
+        for text in ("127.0.0.1/8", "::1/128"):
+            address = _address(name, text, scope=SCOPE_HOST)
+            if address.ip not in present:
+                self._addresses.append(address)
+
+    def _add_routes_of(self, address: Address) -> None:
         """Add the routes of an address; those to its network only while the device is up."""
-        for route in self._brought(address):
-            if (route.type == "local" and route.prefix == Prefix.of(address.ip)) or self._links[
-                address.dev
-            ].up:
-                self._append(route)
-
-    def _brought(self, address: Address) -> list[Route]:
-        """The routes that the kernel adds for an address of a device that is up."""
-        own, network, next_hops = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
+        link = self._links[address.dev]
         if address.ip.version == IPV6:
-            local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-            connected = Route(
-                network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
-            )
-            return [local] if address.ip.is_loopback else [local, connected]
-        kinds: list[tuple[RouteType, Prefix]] = [("local", own)]
-        if network != own:
-            kinds.append(("local" if self._links[address.dev].loopback else "unicast", network))
-        if network.length < width_of(IPV4) - 1:
-            kinds.append(("broadcast", Prefix.of(ip_at(IPV4, network.last))))
-        return [
-            Route(
-                prefix,
-                next_hops,
-                table=TABLE_MAIN if kind == "unicast" else TABLE_LOCAL,
-                type=kind,
-                scope=SCOPE_HOST if kind == "local" else SCOPE_LINK,
-                protocol=PROTOCOL_KERNEL,
-                prefsrc=address.ip,
-            )
-            for kind, prefix in kinds
-        ]
+            own, *others = _ipv6_routes_of(address)
+        else:
+            own, *others = _ipv4_routes_of(address, link)
+        self._append(own)
+        if link.up:
+            for route in others:
+                self._append(route)
 
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        if route.type in PATHLESS:
-            next_hops: tuple[NextHop, ...] = ()
-        else:
-            next_hops = tuple(
-                self._accepted_hop(hop, route) for hop in route.next_hops or (NextHop(),)
-            )
+        """The route as Linux stores it, with what the request leaves open; KernelError where Linux
+        refuses it.
+        """
+        next_hops: list[NextHop] = []
+        if route.type not in PATHLESS:
+            asked = route.next_hops or (NextHop(),)
+            next_hops += [self._accepted_hop(hop, route) for hop in asked]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             raise KernelError(
                 errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
             )
+        accepted = route._replace(next_hops=tuple(next_hops))
         if route.prefix.family == IPV4:
-            return route._replace(next_hops=next_hops)
-        protocol, metric = route.protocol or _PROTOCOL_BOOT, route.metric or DEFAULT_METRIC[IPV6]
-        return route._replace(next_hops=next_hops, protocol=protocol, metric=metric, scope=0)
+            return accepted
+        return accepted._replace(
+            protocol=route.protocol or _PROTOCOL_BOOT,
+            metric=route.metric or DEFAULT_METRIC[IPV6],
+            scope=0,
+        )
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
-        hop = hop._replace(
-            linkdown=False, dead=False, weight=hop.weight if len(route.next_hops) > 1 else 1
-        )
+        hop = hop._replace(linkdown=False, dead=False)
+        if len(route.next_hops) <= 1:
+            hop = hop._replace(weight=1)
         if hop.dev is None and hop.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")
-        if (
-            hop.gateway is not None
-            and not hop.onlink
-            and hop.gateway.version == route.prefix.family
-        ):
-            hop = hop._replace(dev=self._device_of_gateway(hop.gateway, hop, route))
+        gateway = hop.gateway
+        if gateway is not None and not hop.onlink and gateway.version == route.prefix.family:
+            hop = hop._replace(dev=self._device_of_gateway(gateway, hop, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and hop.dev is not None and not self._links[hop.dev].up:
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
@@ -400,30 +387,31 @@ class FakeKernel(RouteBackend):
             if hop.dev is None:
                 raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
             return hop.dev
-        covering = [
-            there
-            for (table, prefix), routes in self._routes.items()
-            if table in {TABLE_LOCAL, TABLE_MAIN, route.table} and Prefix.of(gateway) in prefix
-            for there in routes
-            if hop.dev in {None, *there.devs} and there.type not in PATHLESS
-            # IPv4 leaves out routes with a gateway; in IPv6, the best route must not have one.
-            if family == IPV6 or there.scope >= SCOPE_LINK
-        ]
-        # Linux asks the route's own table first.
-        own = [there for there in covering if there.table == route.table]
-        if family == IPV4:
-            best = _best_of(own if own and route.table != TABLE_MAIN else covering)
-        else:
-            best = _best_of(own)
-            if best is None or best.has_gateway:
-                best = _best_of(
-                    there for there in covering if there.table in {TABLE_LOCAL, TABLE_MAIN}
-                )
+        best = self._route_to_gateway(gateway, hop.dev, route.table)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
             raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
         return hop.dev or best.devs[0]
+
+    def _route_to_gateway(self, gateway: IP, dev: str | None, own_table: int) -> Route | None:
+        """The route by which Linux reaches the gateway of a route of this table, through this
+        device if one is given. Linux looks into the route's own table first.
+        """
+        covering: list[Route] = []
+        for (table, prefix), routes in self._routes.items():
+            is_asked = table in {TABLE_LOCAL, TABLE_MAIN, own_table}
+            if is_asked and Prefix.of(gateway) in prefix:
+                covering += [there for there in routes if _may_reach_gateway(there, dev)]
+        own = [there for there in covering if there.table == own_table]
+        if gateway.version == IPV4:
+            if own and own_table != TABLE_MAIN:
+                return _best_of(own)
+            return _best_of(covering)
+        best = _best_of(own)
+        if best is not None and not best.has_gateway:
+            return best
+        return _best_of(there for there in covering if there.table in {TABLE_LOCAL, TABLE_MAIN})
 
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
@@ -431,9 +419,13 @@ class FakeKernel(RouteBackend):
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
         routes = self._routes.setdefault((route.table, route.prefix), [])
         rivals = [there for there in routes if there.metric == route.metric]
-        is_there = any(_is_same(there, entry) for there in rivals for entry in entries_of(route))
-        if is_there or (rivals and must_be_first):
-            problem = "this route" if is_there else "another route"
+        problem = ""
+        if rivals and must_be_first:
+            problem = "another route"
+        for entry in entries_of(route):
+            if any(_is_same(there, entry) for there in rivals):
+                problem = "this route"
+        if problem:
             raise KernelError(
                 errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]"
             )
@@ -441,21 +433,23 @@ class FakeKernel(RouteBackend):
             self._append(entry)
 
     def _append(self, route: Route) -> None:
+        """Add the route behind those with its metric, unless it is there."""
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not any(_is_same(there, route) for there in routes):
-            routes.insert(sum(there.metric <= route.metric for there in routes), route)
+            before = [there for there in routes if there.metric <= route.metric]
+            routes.insert(len(before), route)
 
     def _delete(self, route: Route) -> None:
+        """Delete each entry of the route that is there; KernelError if one is not."""
         routes = self._routes.get((route.table, route.prefix), [])
-        places = []
+        is_whole = True
         for entry in entries_of(route):
-            place = next(
-                (place for place, there in enumerate(routes) if _is_meant(there, entry)), None
-            )
-            places.append(place)
-            if place is not None:
-                del routes[place]
-        if None in places:
+            meant = [place for place, there in enumerate(routes) if _is_meant(there, entry)]
+            if meant:
+                del routes[meant[0]]
+            else:
+                is_whole = False
+        if not is_whole:
             raise KernelError(errno.ESRCH, "this route does not exist")
 
 
@@ -469,7 +463,9 @@ class FakeWatch(Watch):
         something.
         """
         self._happenings = happenings
-        self._is_reported = self._is_woken = self._is_closed = False
+        self._is_reported = False
+        self._is_woken = False
+        self._is_closed = False
         self._clock: Clock | None = None
 
     def report(self) -> None:
@@ -488,7 +484,8 @@ class FakeWatch(Watch):
         if self._is_woken:
             self._is_woken = False
             return False
-        is_changed, self._is_reported = self._is_reported, False
+        is_changed = self._is_reported
+        self._is_reported = False
         return is_changed
 
     def wake(self) -> None:
@@ -511,6 +508,66 @@ def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
 
 
+def _require_beside(address: Address, other: Address) -> None:
+    """Raise KernelError if a device that has the other address cannot have this one."""
+    is_same_network = other.network == address.network
+    if other.ip == address.ip and (is_same_network or address.ip.version == IPV6):
+        raise KernelError(errno.EEXIST, "the address is assigned already")
+    if is_same_network and address.ip.version == IPV4:
+        problem = "FakeKernel knows one address for each network of a device"
+        raise KernelError(errno.EINVAL, problem)
+
+
+def _ipv6_routes_of(address: Address) -> list[Route]:
+    """The routes that Linux adds for an IPv6 address: to itself, and to its network."""
+    own = Prefix.of(address.ip)
+    next_hops = (NextHop(address.dev),)
+    local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+    if address.ip.is_loopback:
+        return [local]
+    connected = Route(
+        address.network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
+    )
+    return [local, connected]
+
+
+def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
+    """The routes that Linux adds for an IPv4 address: to itself, to its network, and to the
+    broadcast address.
+    """
+    own, network = Prefix.of(address.ip), address.network
+    local = Route(
+        own,
+        (NextHop(address.dev),),
+        table=TABLE_LOCAL,
+        type="local",
+        scope=SCOPE_HOST,
+        protocol=PROTOCOL_KERNEL,
+        prefsrc=address.ip,
+    )
+    routes = [local]
+    if network != own and link.loopback:
+        routes.append(local._replace(prefix=network))
+    elif network != own:
+        connected = local._replace(type="unicast", table=TABLE_MAIN, scope=SCOPE_LINK)
+        routes.append(connected._replace(prefix=network))
+    if network.length < width_of(IPV4) - 1:
+        last = Prefix.of(ip_at(IPV4, network.last))
+        routes.append(local._replace(prefix=last, type="broadcast", scope=SCOPE_LINK))
+    return routes
+
+
+def _may_reach_gateway(route: Route, dev: str | None) -> bool:
+    """Whether Linux may reach a gateway by this route, through this device if one is given.
+
+    IPv4 leaves out routes that have a gateway themselves; in IPv6, only the best route must not
+    have one.
+    """
+    if route.type in PATHLESS or dev not in {None, *route.devs}:
+        return False
+    return route.prefix.family == IPV6 or route.scope >= SCOPE_LINK
+
+
 def _best_of(covering: Iterable[Route]) -> Route | None:
     return min(covering, key=lambda there: (-there.prefix.length, there.metric), default=None)
 
@@ -519,14 +576,15 @@ def _is_same(there: Route, route: Route) -> bool:
     """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next
     hop.
     """
-    if there.prefix.family == IPV6:
-        hops = [
-            (hop.dev, hop.gateway)
-            for entry in (there, route)
-            for hop in entry.next_hops or _NOWHERE
-        ]
-        return there.metric == route.metric and hops[0] == hops[1]
-    return there == route
+    if there.prefix.family == IPV4:
+        return there == route
+    return there.metric == route.metric and _path(there) == _path(route)
+
+
+def _path(entry: Route) -> tuple[str | None, IP | None]:
+    """The device and gateway of an entry of IPv6, which has one next hop."""
+    [hop] = entry.next_hops or _NOWHERE
+    return hop.dev, hop.gateway
 
 
 def _is_meant(there: Route, route: Route) -> bool:
@@ -535,42 +593,41 @@ def _is_meant(there: Route, route: Route) -> bool:
     """
     if route.metric not in {0, there.metric} or route.protocol not in {0, there.protocol}:
         return False
+    asked = route.next_hops or (NextHop(),)
     hops = there.next_hops or _NOWHERE
-    any_gateway: tuple[None, ...] = ()
-    if route.prefix.family == IPV4:
-        if (route.type, route.scope) != (there.type, there.scope) or route.prefsrc not in {
-            None,
-            there.prefsrc,
-        }:
+    is_ipv4 = route.prefix.family == IPV4
+    if is_ipv4:
+        if route.type != there.type or route.scope != there.scope:
+            return False
+        if route.prefsrc not in {None, there.prefsrc}:
             return False
         if route.next_hops and len(hops) > len(route.next_hops):
             return False
-        any_gateway = (None,)
-    return all(
-        asked.dev in {None, hop.dev} and asked.gateway in {*any_gateway, hop.gateway}
-        for asked, hop in zip(route.next_hops or (NextHop(),), hops, strict=False)
-    )
+    for wanted, hop in zip(asked, hops, strict=False):
+        takes_any_gateway = is_ipv4 and wanted.gateway is None
+        if wanted.dev not in {None, hop.dev}:
+            return False
+        if wanted.gateway != hop.gateway and not takes_any_gateway:
+            return False
+    return True
 
 
-def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
+def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
     """Whether a route is deleted with this device, which had these addresses."""
+    if name in route.devs:
+        return True
     # IPv6 keeps the source of other devices' routes, even if the address is gone.
-    is_from_lost = (
-        route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
-    )
-    return is_from_lost or name in route.devs
+    is_ipv4 = route.prefix.family == IPV4
+    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
-    if route is None:
-        # Linux gives the same error for a rule's "unreachable" and for no route.
-        return Answer(
-            "blackhole"
-            if kind == "blackhole"
-            else "prohibit"
-            if kind == "prohibit"
-            else "no-route",
-            None,
-        )
-    return Answer(route.type, None if route.type in REFUSING else route)
+    if route is not None:
+        return Answer(route.type, None if route.type in REFUSING else route)
+    if kind == "blackhole":
+        return Answer("blackhole", None)
+    if kind == "prohibit":
+        return Answer("prohibit", None)
+    # Linux gives the same error for a rule's "unreachable" and for no route.
+    return Answer("no-route", None)
