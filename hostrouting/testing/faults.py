@@ -160,9 +160,16 @@ class FaultyBackend(RouteBackend):
 
     def _change(self, request: RouteRequest) -> Outcome:
         error, is_done = self._moments["change"].meet()
-        outcome = self.inner.change([request])[0] if error is None or is_done else Outcome(request)
+        if error is None:
+            return self._passed_on(request)
+        if is_done:
+            self._passed_on(request)
         if isinstance(error, int):
             return Outcome(request, refusal(request, error, "a fault of the test"))
-        if error is not None and not error.route:
+        if not error.route:
             raise error
-        return outcome if error is None else Outcome(request, error)
+        return Outcome(request, error)
+
+    def _passed_on(self, request: RouteRequest) -> Outcome:
+        [outcome] = self.inner.change([request])
+        return outcome

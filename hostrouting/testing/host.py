@@ -8,8 +8,7 @@ reads, from the unit files and drop-ins in /etc/systemd/system.
 from __future__ import annotations
 
 import fnmatch
-import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -91,10 +90,10 @@ class FakeFiles:
 
     def why_unwritable(self, folder: str) -> str:
         """See Files. A folder that is `broken`, or is in one, refuses files."""
-        return next(
-            (reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")),
-            "",
-        )
+        for path, reason in self.broken.items():
+            if f"{folder}/".startswith(f"{path}/"):
+                return reason
+        return ""
 
     def try_lock(self, path: str) -> Callable[[], None] | None:
         if path in self.locked:
@@ -162,29 +161,36 @@ class FakeManager:
         "yes" if a file of the unit has changed since.
         """
         if not units:
-            return ({name: self.version if name == "Version" else "" for name in names},)
-        for template in (unit for unit in units if "@." in unit):
-            reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
-            raise HostError(
-                f"systemctl could not show {template}: {reason}", what="systemd", kind="refused"
-            )
-        shown, there = [], self._units()
-        matching = [
-            fnmatch.filter(self.properties, unit) if "*" in unit else [unit] for unit in units
-        ]
-        for unit in itertools.chain.from_iterable(matching):
-            unread = _texts_of(unit, there) != _texts_of(unit, self.read)
-            known = {
-                "Id": unit,
-                "ActiveState": self.states.get(unit, "inactive"),
-                **_shown(unit, self.read),
-            }
-            known |= {
-                "NeedDaemonReload": "yes" if unread else "no",
-                **self.properties.get(unit, {}),
-            }
+            return (dict.fromkeys(names, "") | {"Version": self.version},)
+        shown: list[dict[str, str]] = []
+        for unit in self._matching(units):
+            known = self._properties_of(unit)
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
+
+    def _matching(self, units: Sequence[str]) -> list[str]:
+        """The units, with those that match each pattern in its place."""
+        matching: list[str] = []
+        for unit in units:
+            if "@." in unit:
+                reason = f"Unit name {unit} is neither a valid invocation ID nor unit name."
+                sentence = f"systemctl could not show {unit}: {reason}"
+                raise HostError(sentence, what="systemd", kind="refused")
+            if "*" in unit:
+                matching += fnmatch.filter(self.properties, unit)
+            else:
+                matching.append(unit)
+        return matching
+
+    def _properties_of(self, unit: str) -> dict[str, str]:
+        is_read = _texts_of(unit, self._units()) == _texts_of(unit, self.read)
+        return {
+            "Id": unit,
+            "ActiveState": self.states.get(unit, "inactive"),
+            **_properties_in(unit, self.read),
+            "NeedDaemonReload": "no" if is_read else "yes",
+            **self.properties.get(unit, {}),
+        }
 
     def _units(self) -> dict[str, str]:
         if self.files is None:
@@ -256,37 +262,55 @@ _LISTS = ("ExecCondition", "SuccessExitStatus")
 _SINGLE = ("RootDirectory", "RootImage")
 
 
-def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a unit that its files say: an empty value resets a list, as in systemd."""
-    paths = [*_texts_of(unit, read)]
-    fragment = next((path for path in paths if not path.endswith(".conf")), "")
-    values: dict[str, list[str]] = {}
-    for line in "\n".join(read[path] for path in paths).splitlines():
+def _properties_in(unit: str, read: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a unit that its files say."""
+    texts = _texts_of(unit, read)
+    fragments = [path for path in texts if not path.endswith(".conf")]
+    drop_ins = [path for path in texts if path.endswith(".conf")]
+    state = "not-found"
+    if fragments and texts[fragments[0]] in {"", "/dev/null"}:
+        state = "masked"
+    elif fragments or "@" in unit:
+        state = "loaded"
+    is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
+    return {
+        "LoadState": state,
+        "UnitFileState": "enabled" if is_enabled else "",
+        "DropInPaths": " ".join(drop_ins),
+        **_settings_in(unit, texts.values()),
+    }
+
+
+def _settings_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
+    """The settings of these files: an empty value resets a list, as in systemd."""
+    values: dict[str, list[str]] = {name: [] for name in (*_LISTS, *_SINGLE)}
+    for line in "\n".join(texts).splitlines():
         name, equals, value = line.partition("=")
-        if equals and name in _LISTS:
-            values[name] = [*values.get(name, []), value.replace("%n", unit)] if value else []
-        elif equals and name in _SINGLE:
-            values[name] = [value]
-    is_masked = fragment != "" and read[fragment] in {"", "/dev/null"}
-    load = "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found"
-    drop_ins = " ".join(path for path in paths if path != fragment)
-    enabled = "enabled" if f"{_FOLDER}multi-user.target.wants/{unit}" in read else ""
-    shown = {name: " ".join(values.get(name, ())) for name in (*_LISTS, *_SINGLE)}
-    return {"LoadState": load, "UnitFileState": enabled, "DropInPaths": drop_ins, **shown}
+        if not equals or name not in values:
+            continue
+        if name in _SINGLE or not value:
+            values[name].clear()
+        if value:
+            values[name].append(value.replace("%n", unit))
+    return {name: " ".join(parts) for name, parts in values.items()}
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     """The files that define a unit, by path: its own or its template's, and drop-ins, where its own
     take precedence.
     """
+    names = [unit]
     before, at, rest = unit.partition("@")
-    names = dict.fromkeys((unit, f"{before}@.{rest.rpartition('.')[2]}" if at else unit))
-    fragments = [path for name in names if (path := f"{_FOLDER}{name}") in read][:1]
+    if at:
+        names.append(f"{before}@.{rest.rpartition('.')[2]}")
+    fragments: list[str] = []
     drop_ins: dict[str, str] = {}
-    for folder in [f"{_FOLDER}{name}.d/" for name in names]:
+    for name in names:
+        if f"{_FOLDER}{name}" in read and not fragments:
+            fragments.append(f"{_FOLDER}{name}")
+        folder = f"{_FOLDER}{name}.d/"
         for path in read:
             if path.startswith(folder) and path.endswith(".conf"):
                 drop_ins.setdefault(path.removeprefix(folder), path)
-    return {
-        path: read[path] for path in (*fragments, *(path for _, path in sorted(drop_ins.items())))
-    }
+    in_order = [path for _, path in sorted(drop_ins.items())]
+    return {path: read[path] for path in (*fragments, *in_order)}
