@@ -17,6 +17,7 @@ from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
+from tests.support.examples import scaled
 from tests.support.nodes import block_of, nodes
 from tests.support.scan import scanned
 
@@ -204,7 +205,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     )
 
 
-@settings(often_assumed, max_examples=25)
+@settings(often_assumed, max_examples=scaled(125))
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int
