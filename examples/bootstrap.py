@@ -96,7 +96,8 @@ def main() -> int:
         print(dry_run)
         return dry_run.exit_code
     report = phases.run(bootstrap, only=given.steps)
-    print(report)
+    if report.ok:  # why a run failed is in the log
+        print(report)
     return report.exit_code
 
 

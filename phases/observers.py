@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 FIELDS = "phases"
 LOGGER = logging.getLogger("phases")
+# Without a handler, Python itself would print warnings and errors on standard error: a failure
+# would stand there, and in the report that the program prints.
+LOGGER.addHandler(logging.NullHandler())
 _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
 
 

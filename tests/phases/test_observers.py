@@ -22,6 +22,7 @@ import phases
 from phases import Context, Observer
 from phases.observers import LiveTree, live_tree
 from phases.testing import FakeClock, StubTask
+from tests.support.programs import completed
 
 
 class Result:
@@ -208,6 +209,21 @@ def test_the_live_tree_on_a_real_terminal() -> None:
     assert re.search(r"boot +running", words)
     assert "LOG boot/a ok after" in words
     assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])
+
+
+FAILING = """
+import phases
+from phases.testing import StubTask
+print(phases.run(StubTask("boot", errors=[RuntimeError("no address")])))
+"""
+
+
+@pytest.mark.linux
+def test_a_program_without_logging() -> None:
+    """A run prints nothing, so a failure is said once: by the report that the program prints."""
+    done = completed([sys.executable, "-c", FAILING])
+    assert done.stderr == ""
+    assert done.stdout.count("no address") == 1
 
 
 @pytest.mark.parametrize("observers", [None, []])
