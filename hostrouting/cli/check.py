@@ -19,7 +19,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
 from hostrouting.model.route import OURS
-from hostrouting.text import counted
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
@@ -41,8 +41,6 @@ class Check(NamedTuple):
     findings: tuple[Finding, ...]
     managed: Managed | None = None
     """What is installed on this host, if anything is."""
-    unsaved: int = 0
-    """How many routes of ours this host has although nothing is installed."""
     is_elsewhere: bool = False
     """Whether the report is about a snapshot: what is installed on its host is not known."""
 
@@ -70,12 +68,8 @@ class Check(NamedTuple):
             from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
-        unsaved = 0
-        if managed is None:
-            unsaved = count_ours(snapshot)
-        else:
-            findings += managed.unconfigured
-        return cls(report, mode, tuple(dict.fromkeys(findings)), managed, unsaved)
+        findings += find_typed(snapshot) if managed is None else managed.unconfigured
+        return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
@@ -114,6 +108,8 @@ class Check(NamedTuple):
             ):
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name == "route-not-configured":
+                if self.managed is None and self.report.resolved:
+                    continue  # the repair has the command
                 remedy = f"to keep what they do, {there}: {self.pipeline(options)}"
                 others.append(finding._replace(remedy=remedy))
             elif finding.target == HostLayout.config_path and self._must_restore(options):
@@ -123,8 +119,6 @@ class Check(NamedTuple):
         yield from ("", *finding_lines(others)) if others else ()
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
         yield from ("", *capped(last)) if last else ()
-        if self.unsaved and not self.report.resolved:
-            yield from ("", unsaved_line(self.unsaved, options))
 
     def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
         """The repair for good; and until the next boot, where the gate would not delete it."""
@@ -168,16 +162,17 @@ class Check(NamedTuple):
         return f"hostrouting apply --config {file}"
 
 
-def count_ours(snapshot: Snapshot) -> int:
-    """How many routes of ours there are."""
-    return sum(route.protocol == OURS for route in snapshot.routes)
-
-
-def unsaved_line(number: int, options: str) -> str:
-    """That routes of ours were typed, and what keeps them; `repair` gets these options."""
-    are, them = ("is", "it") if number == 1 else ("are", "them")
-    routes = f"{counted(number, 'route')} of hostrouting {are} set until the next boot"
-    return f"{routes}; to keep {them}, as root: {repair_pipeline(options)}"
+def find_typed(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """That routes of ours were typed, on a host where nothing is installed that would keep them."""
+    typed = [str(route.prefix) for route in snapshot.routes if route.protocol == OURS]
+    if not typed:
+        return ()
+    are = "is" if len(typed) == 1 else "are"
+    sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
+    remedy = f"to keep what they do, as root: {repair_pipeline(' CIDR')}"
+    facts = {"unconfigured": typed, "ranges": [], "routes": []}
+    target = spoken(typed)
+    return (Finding("route-not-configured", "warning", sentence, target, remedy, facts),)
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -24,6 +24,7 @@ from hostrouting.install.installed import readable_installed
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
+from hostrouting.text import spoken
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate")
 
@@ -40,9 +41,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = [*left_out, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
-    done = "this host matches the configuration"
-    if left_out:
-        done += ", except for the route for replies to probes"
+    done = _done(report, findings, is_whole=not left_out)
     lines = [
         *outcome.lines(done, done),
         *finding_lines(findings),
@@ -54,6 +53,21 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     }
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, report)
+
+
+def _done(report: CheckReport | None, findings: list[Finding], *, is_whole: bool) -> str:
+    """What is true after a run that did not fail, and what the run could not change."""
+    done = "this host matches the configuration"
+    if not is_whole:
+        done += ", except for the route for replies to probes"
+    reservations: list[str] = []
+    if any(finding.name == "gate-open" for finding in findings):
+        reservations.append("the gate is open")
+    if report is not None and report.escapes:
+        reservations.append("addresses escape")
+    if reservations:
+        done += f", but {spoken(reservations)}"
+    return done
 
 
 def _report_of(outcome: Run) -> CheckReport | None:

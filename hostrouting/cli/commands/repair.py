@@ -57,7 +57,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             lines = tuple(json.dumps(printed, indent=2).splitlines())
             source = "installed" if arguments.config is None else "given"
             remarks += _of_the_configuration(now, proposal, source)
-            findings += [*proposal.left_out, *proposal.unconfigured]
+            unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
+            remarks += map(str, unconfigured)
+            if code == PROBLEM:  # a pipe to apply hides the exit code
+                remarks.append("the printed configuration repairs only a part of what escapes")
+            findings += [*proposal.left_out, *unconfigured]
     for remark in remarks:
         say(remark.replace("as root", there))
     document = {
@@ -87,6 +91,13 @@ def _require_repair(check: Check, there: str) -> None:
         if not reasons:
             reasons = ["no repair is known for packets of pods alone"]
         raise RouteOverlapError("; ".join((*reasons, *_remedies(check))).replace("as root", there))
+
+
+def _repaired(finding: Finding) -> Finding:
+    """The finding about routes that were typed; its remedy, to configure them, is carried out."""
+    if not finding.remedy:
+        return finding
+    return finding._replace(remedy="the printed configuration repairs that")
 
 
 def _unsafe(check: Check) -> list[Finding]:
@@ -139,8 +150,6 @@ def _of_the_configuration(now: Check, proposal: Proposal, source: str) -> Iterat
     elif proposal.report.verdict == "ok":
         known = "already has these routes, but they are not set on this host; apply sets them"
         yield f"the {source} configuration {known}"
-    for finding in proposal.unconfigured:
-        yield finding.sentence
     for finding in proposal.left_out:
         reason = "another program's route has the same destination and metric"
         yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"

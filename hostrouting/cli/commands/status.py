@@ -14,10 +14,9 @@ import attrs
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.cli.check import (
-    count_ours,
+    find_typed,
     make_check,
     repair_pipeline,
-    unsaved_line,
     with_gate_command,
 )
 from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, finding_lines, worst_code
@@ -55,7 +54,6 @@ class _Headline(NamedTuple):
 
 def run(_: argparse.Namespace, host: Host) -> Answer:
     plan, check = Plan(), None
-    unsaved = 0
     unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
     faults = none
 
@@ -70,7 +68,7 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     config = read_installed(host)
     if config is None:
         if host.backend is not None:
-            unsaved = ask(lambda: count_ours(read_host(host)), 0)
+            faults = ask(lambda: find_typed(read_host(host)), none)
     else:
         plan = ask(Configure(config, host=host).plan, plan)
         if writer_of(host.files) != WRITER:
@@ -98,8 +96,6 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
     now = check.lines() if check and plan.is_empty else brief
     head = [headline.line] if headline.sentence else []
-    if unsaved:
-        head.append(unsaved_line(unsaved, " CIDR"))
     lines = (*head, *plan_lines(attrs.evolve(plan, findings=_shown(findings, headline))), *now)
     more = {
         "installed": config is not None,

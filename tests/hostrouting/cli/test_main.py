@@ -335,7 +335,9 @@ def test_a_repair_of_a_part_says_so() -> None:
 
 
 def test_routes_that_were_typed_are_told() -> None:
-    """Where nothing is installed, `status` and `check` say that routes of ours will be lost."""
+    """Where nothing is installed, `status` and `check` say that routes of ours will be lost: on the
+    page and in the document.
+    """
     host = FakeHost(kernel=h200())
     first, second = (
         Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS)
@@ -343,21 +345,32 @@ def test_routes_that_were_typed_are_told() -> None:
     )
     host.kernel.ip_route("add", first)
     host.kernel.ip_route("add", second)
-    told = "2 routes of hostrouting are set until the next boot; to keep them, as root: hostrouting"
+    told = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot; to keep what"
     status = say("status", host=host)
-    assert status.code == 0
-    assert f"{told} repair CIDR | hostrouting apply --config -" in status.lines
+    assert status.code == 1
+    assert (
+        f"{told} they do, as root: hostrouting repair CIDR | hostrouting apply --config -"
+        in status.lines
+    )
+    [finding] = say("status", "--json", host=host).json["findings"]
+    assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
+    assert finding["facts"] == {
+        "unconfigured": ["172.16.0.0/17", "172.16.128.0/17"],
+        "ranges": [],
+        "routes": [],
+    }
     page = say("check", CIDR, host=host)
     assert page.code == 0
-    assert f"{told} repair {CIDR} | hostrouting apply --config -" in page.lines
+    assert (
+        f"{told} they do, as root: hostrouting repair {CIDR} | hostrouting apply --config -"
+        in page.lines
+    )
+    assert finding in say("check", CIDR, "--json", host=host).json["findings"]
     # A repair has the command already, and where hostrouting is installed, status knows more.
     host.kernel.ip_route("delete", second)
     page = say("check", CIDR, host=host)
     assert page.out.count("| hostrouting apply") == 1
-    assert (
-        "1 route of hostrouting is set until the next boot; to keep it"
-        in say("status", host=host).out
-    )
+    assert "1 route of hostrouting is set until the next boot" in say("status", host=host).out
     say(
         "apply",
         "--config",
@@ -366,6 +379,50 @@ def test_routes_that_were_typed_are_told() -> None:
         stdin=b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}}',
     )
     assert "until the next boot" not in say("status", host=host).out
+
+
+def test_a_part_of_a_repair_in_a_pipe() -> None:
+    """Whoever pipes a partial repair into `apply` reads twice that it is one, for the exit code is
+    lost.
+    """
+    repair = say("repair", CIDR, kernel=refusing())
+    assert repair.code == 1
+    assert repair.err.count("the printed configuration repairs only a part of what escapes") == 1
+    assert "only a part" not in say("repair", CIDR, kernel=h200()).err
+    host = FakeHost(kernel=refusing())
+    apply = say("apply", "--config", "-", "--wait", "0", host=host, stdin=repair.out.encode())
+    assert apply.lines[0] == "DONE: this host matches the configuration, but addresses escape"
+
+
+def test_what_was_typed_becomes_permanent() -> None:
+    """The configuration that `repair` prints has what the remark says is missing, and says so."""
+    host = FakeHost(kernel=h200())
+    check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
+    say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
+    for half in ("172.16.0.0/17", "172.16.128.0/17"):
+        host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS))
+    repair = say("repair", host=host)
+    told = "without them 172.16.0.0/16 escapes; the printed configuration repairs that"
+    assert told in repair.err
+    document = say("repair", "--json", host=host).json
+    [finding] = [row for row in document["findings"] if row["name"] == "route-not-configured"]
+    assert finding["remedy"] == "the printed configuration repairs that"
+    assert document["config"]["staticRoutes"]["routes"] == finding["facts"]["routes"]
+    apply = say("apply", "--config", "-", "--wait", "0", host=host, stdin=repair.out.encode())
+    assert (apply.code, "not in the configuration" in apply.out) == (0, False)
+
+
+def test_apply_where_nothing_holds_units_back() -> None:
+    """Without systemd, or while the gate is open, `apply` does not say that all is done."""
+    host = FakeHost(kernel=h200())
+    assert host.manager is not None
+    host.manager.running = False
+    check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
+    for first in ("DONE", "NOTHING TO DO"):
+        page = say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
+        escape = "the gate is open and addresses escape"
+        assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
+        assert "GATE-OPEN: systemd does not run here" in page.out
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
