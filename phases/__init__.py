@@ -20,37 +20,24 @@ from phases.errors import (
     DeadlineExceeded,
     InvalidTask,
     PhasesError,
-    TaskFailed,
     UnknownTask,
     WouldFail,
 )
+from phases.execution import execute
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.observers import LogObserver
-from phases.running import execute, plan, run, undo
-from phases.step import Observer, Status, Step
+from phases.running import plan, run, undo
+from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, task
 
-__all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "task"]  # what a task is
-__all__ += ["deadline", "parallel", "retry", "serial", "when"]  # how tasks are combined
-__all__ += [
-    "Status",
-    "Step",
-    "execute",
-    "plan",
-    "run",
-    "undo",
-]  # how tasks are run: run, plan and undo return a Step
-__all__ += [
-    "Cancelled",
-    "DeadlineExceeded",
-    "InvalidTask",
-    "PhasesError",
-    "TaskFailed",
-    "UnknownTask",
-]  # how tasks end
-__all__ += ["WouldFail"]  # how a dry run ends
-__all__ += [
-    "Clock",
-    "LogObserver",
-    "Observer",
-]  # how a run is observed, and where its time comes from
+# What a task is.
+__all__ = ["AnyTask", "Context", "FunctionTask", "Skip", "Task", "task"]
+# How tasks are combined.
+__all__ += ["deadline", "parallel", "retry", "serial", "when"]
+# How tasks are run: run, plan and undo return a Step.
+__all__ += ["Status", "Step", "execute", "plan", "run", "undo"]
+# How tasks end, and how a dry run does.
+__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
+__all__ += ["UnknownTask", "WouldFail"]
+# How a run is observed, and where its time comes from.
+__all__ += ["Clock", "LogObserver", "Observer"]

@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
@@ -48,7 +48,10 @@ class Clock:
         take no lock.
         """
         with self._changed:
-            while not done() and (left := until - self.now()) > 0:
+            while not done():
+                left = until - self.now()
+                if left <= 0:
+                    return
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))
 
     def wake(self) -> None:
@@ -63,18 +66,27 @@ class Clock:
         return thread
 
 
+class Stop(NamedTuple):
+    """When a scope stops, and why. It is replaced as a whole, so that threads see both or
+    neither.
+    """
+
+    moment: float
+    reason: str
+
+
 class Scope:
-    """A part of a run that stops as a whole, at the moment `stop[0]`, for the reason `stop[1]`."""
+    """A part of a run that stops as a whole."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.stop = (math.inf, "")
+        self.stop = Stop(math.inf, "")
 
     def cancel(self, reason: str) -> None:
         """Stop now, unless the scope has stopped already."""
         now = self.clock.now()
-        if now < self.stop[0]:
-            self.stop = (now, reason)
+        if now < self.stop.moment:
+            self.stop = Stop(now, reason)
         self.clock.wake()
 
 
@@ -82,27 +94,27 @@ def in_range(
     value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
 ) -> float:
     """The value, if it is a number within these bounds; otherwise ValueError."""
-    if (
-        not isinstance(value, int if whole else int | float)
-        or not least <= value <= most
-        or value == math.inf
-    ):
-        limits = f"{least:g} or more" if most == math.inf else f"from {least:g} to {most:g}"
-        raise ValueError(
-            f"{name} is {value!r:.80}; it must be a {'whole ' if whole else ''}number, {limits}"
-        )
-    return value
+    kind = int if whole else (int, float)
+    if isinstance(value, kind) and least <= value <= most and value != math.inf:
+        return value
+    number = "whole number" if whole else "number"
+    limits = f"from {least:g} to {most:g}"
+    if most == math.inf:
+        limits = f"{least:g} or more"
+    raise ValueError(f"{name} is {value!r:.80}; it must be a {number}, {limits}")
 
 
-def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
+def call_and_log_error(
+    logger: logging.Logger, callback: Callable[..., object], *args: object
+) -> None:
     """Call the function, and only log what it raises, even SystemExit; what the logging raises is
     dropped.
     """
     try:
-        call(*args)
+        callback(*args)
     except BaseException:
         with suppress(BaseException):
-            logger.exception("%r raised; the run continues", call)
+            logger.exception("%r raised; the run continues", callback)
 
 
 class Context:
@@ -125,19 +137,23 @@ class Context:
         """
         self.clock = clock or Clock()
         self.logger = logger_of(logger)
-        self.observers = (LogObserver(self.logger),) if observers is None else tuple(observers)
+        if observers is None:
+            observers = [LogObserver(self.logger)]
+        self.observers = tuple(observers)
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
         self.step: Step | None = None
-        self.leaves_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
-        """Why the run leaves out the task at this path; empty if it does not."""
+        self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
+        """Why the run leaves out the task at this path; empty if the task runs."""
         self._telling = threading.RLock()
 
     @property
     def path(self) -> tuple[str, ...]:
         """The names from the root of the run down to this task."""
-        return () if self.step is None else self.step.path
+        if self.step is None:
+            return ()
+        return self.step.path
 
     @property
     def log(self) -> TaskLogger:
@@ -149,31 +165,33 @@ class Context:
     @property
     def _scope(self) -> Scope:
         """The scope around the task that stops first; if several stop at once, the innermost."""
-        return min(self.scopes, key=lambda scope: scope.stop[0])
+        return min(self.scopes, key=lambda scope: scope.stop.moment)
 
     @property
     def cancelled(self) -> bool:
         """Whether the task is cancelled, or its time is up."""
-        return self._scope.stop[0] <= self.clock.now()
+        return self._scope.stop.moment <= self.clock.now()
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
         without a deadline.
         """
-        moment = self._scope.stop[0]
-        return None if moment == math.inf else max(0.0, moment - self.clock.now())
+        moment = self._scope.stop.moment
+        if moment == math.inf:
+            return None
+        return max(0.0, moment - self.clock.now())
 
     def check(self) -> None:
         """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
         scope = self._scope
-        moment, reason = scope.stop
-        if moment <= self.clock.now():
-            raise Cancelled(reason, origin=scope)
+        stop = scope.stop
+        if stop.moment <= self.clock.now():
+            raise Cancelled(stop.reason, origin=scope)
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
         end = self.clock.now() + seconds
-        self.clock.wait(lambda: self.cancelled, min(end, self._scope.stop[0]))
+        self.clock.wait(lambda: self.cancelled, min(end, self._scope.stop.moment))
         self.check()
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -194,9 +212,9 @@ class Context:
         has_ended = threading.Event()
 
         def watch() -> None:
-            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop[0])
+            self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
             if not has_ended.is_set():
-                guarded(self.logger, callback)
+                call_and_log_error(self.logger, callback)
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
@@ -217,10 +235,13 @@ class Context:
         """
         scope = Scope(self.clock)
         if seconds is not None:
-            end = self.clock.now() + in_range(seconds, "a time limit", least=0)
-            scope.stop = (end, f"the {seconds:g} s of {'/'.join(self.path) or 'the run'} are over")
+            in_range(seconds, "a time limit", least=0)
+            limited = "/".join(self.path) or "the run"
+            scope.stop = Stop(
+                self.clock.now() + seconds, f"the {seconds:g} s of {limited} are over"
+            )
         try:
-            yield self.but(scopes=(scope, *self.scopes))
+            yield self.derive(scopes=(scope, *self.scopes))
         except Cancelled as cancelled:
             if seconds is None or cancelled.origin is not scope:
                 raise
@@ -233,16 +254,16 @@ class Context:
         Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        return self.but(scopes=()).within(grace)
+        return self.derive(scopes=()).within(grace)
 
-    def but(self, **changes: Any) -> Context:
+    def derive(self, **changes: Any) -> Context:
         """The same context with some attributes changed: for a task inside it, or a part of it."""
-        other = copy(self)
-        vars(other).update(changes)
-        return other
+        derived = copy(self)
+        vars(derived).update(changes)
+        return derived
 
     def tell(self, step: Step) -> None:
         """Call every observer, one call at a time; what an observer raises is logged."""
         with self._telling:
             for observer in self.observers:
-                guarded(self.logger, observer, step)
+                call_and_log_error(self.logger, observer, step)

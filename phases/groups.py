@@ -5,21 +5,23 @@ condition.
 from __future__ import annotations
 
 import contextvars
-import math
 import random
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from phases.context import Context, in_range
-from phases.errors import TaskFailed, describe_error
-from phases.running import new_step, pass_over, raise_one, take
-from phases.step import Step, seconds_in_words
+from phases.errors import describe_error
+from phases.execution import new_step, raise_together, record_unstarted, run_step
+from phases.step import TaskFailed, seconds_in_words
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 
+if TYPE_CHECKING:
+    import threading
+
 T = TypeVar("T")
+
+ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, ...]]:
@@ -31,11 +33,13 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
         results: list[object] = []
         for number, task in enumerate(tasks, start=1):
             try:
-                results.append(take(task, new_step(task, ctx), ctx))
+                result = run_step(task, new_step(task, ctx), ctx)
             except BaseException:
                 for later in tasks[number:]:
-                    pass_over(new_step(later, ctx), ctx, f"not reached after {task.name}")
+                    step = new_step(later, ctx)
+                    record_unstarted(step, ctx, f"not reached after {task.name}")
                 raise
+            results.append(result)
         return tuple(results)
 
     return FunctionTask(name, do, subtasks=tasks)
@@ -52,58 +56,83 @@ def parallel(
     takes, and then raises one TaskFailed with all failures. Each task runs in a copy of the
     caller's contextvars.
     """
-    most = (
-        len(tasks)
-        if at_once is None
-        else in_range(at_once, "parallel: at_once", least=1, whole=True)
-    )
-    return FunctionTask(name, lambda ctx: _all_at_once(tasks, ctx, most), subtasks=tasks)
+    most: float = len(tasks)
+    if at_once is not None:
+        most = in_range(at_once, "parallel: at_once", least=1, whole=True)
+
+    def do(ctx: Context) -> tuple[object, ...]:
+        with ctx.within() as part:
+            return _ParallelRun(tasks, part, most).run()
+
+    return FunctionTask(name, do, subtasks=tasks)
 
 
-def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple[object, ...]:
-    """Start threads until every task has been taken; each thread takes tasks until none is left.
+class _ParallelRun:
+    """One run of a parallel group.
 
-    So slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's
+    Threads are started until every task has been taken, and each takes tasks until none is left. So
+    slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's
     thread runs no task and only waits, because signals are delivered to it.
     """
-    untaken = deque([(place, task, new_step(task, ctx)) for place, task in enumerate(tasks)])
-    results, raised = dict[int, object](), list[BaseException]()
-    threads, variables = list[threading.Thread](), contextvars.copy_context()
-    with ctx.within() as part:
 
-        def take_tasks() -> None:
-            while untaken:
-                with suppress(IndexError):  # another thread has taken the last one
-                    take_task(*untaken.popleft())
+    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> None:
+        self._ctx = ctx
+        self._most = most
+        self._variables = contextvars.copy_context()
+        self._count = len(tasks)
+        self._untaken = deque(
+            (place, task, new_step(task, ctx)) for place, task in enumerate(tasks)
+        )
+        self._results: dict[int, object] = {}
+        self._errors: list[BaseException] = []
+        self._threads: list[threading.Thread] = []
 
-        def take_task(place: int, task: AnyTask, step: Step) -> None:
+    def run(self) -> tuple[object, ...]:
+        """Run all tasks, and return or raise when the last one has ended."""
+        while not self._all_have_ended():
             try:
-                results[place] = variables.copy().run(take, task, step, part)
-            except BaseException as error:  # noqa: BLE001  kept, and raised in the caller's thread
-                stop(error)
-                results[place] = None
-            ctx.clock.wake()
-
-        def stop(error: BaseException) -> None:
-            raised.append(error)
-            failed = f"{error.failures[0].name} failed" if isinstance(error, TaskFailed) else ""
-            part.scopes[0].cancel(failed or getattr(error, "reason", "") or describe_error(error))
-
-        while len(results) < len(tasks):
-            try:
-                while untaken and len(threads) < most:
-                    name = f"phases:{'/'.join(ctx.path)}#{len(threads) + 1}"
-                    threads.append(ctx.clock.start(take_tasks, name=name))
-                ctx.clock.wait(lambda: len(results) == len(tasks))
+                self._start_threads()
+                self._ctx.clock.wait(self._all_have_ended)
             except BaseException as error:  # noqa: BLE001  no thread is available, or it is KeyboardInterrupt
-                # No task may outlive the group: those that run stop, and the others are not
-                # started.
-                stop(error)
-                take_tasks()
-        for thread in threads:
+                # No task may outlive the group: those that run are cancelled, and so is each of the
+                # others as soon as it is taken.
+                self._stop(error)
+                self._take_tasks()
+        for thread in self._threads:
             thread.join()
-    raise_one(raised)
-    return tuple(results[place] for place in range(len(tasks)))
+        raise_together(self._errors)
+        return tuple(self._results[place] for place in range(self._count))
+
+    def _all_have_ended(self) -> bool:
+        return len(self._results) == self._count
+
+    def _start_threads(self) -> None:
+        group = "/".join(self._ctx.path)
+        while self._untaken and len(self._threads) < self._most:
+            name = f"phases:{group}#{len(self._threads) + 1}"
+            self._threads.append(self._ctx.clock.start(self._take_tasks, name=name))
+
+    def _take_tasks(self) -> None:
+        while True:
+            try:
+                place, task, step = self._untaken.popleft()
+            except IndexError:  # perhaps another thread has taken the last one just now
+                return
+            result: object = None
+            try:
+                result = self._variables.copy().run(run_step, task, step, self._ctx)
+            except BaseException as error:  # noqa: BLE001  raised in the caller's thread
+                self._stop(error)
+            self._results[place] = result
+            self._ctx.clock.wake()
+
+    def _stop(self, error: BaseException) -> None:
+        """Cancel the tasks that run, because of this error of one of them."""
+        self._errors.append(error)
+        reason = getattr(error, "reason", "") or describe_error(error)
+        if isinstance(error, TaskFailed):
+            reason = f"{error.failures[0].name} failed"
+        self._ctx.scopes[0].cancel(reason)
 
 
 def retry(
@@ -114,7 +143,7 @@ def retry(
     factor: float = 2.0,
     longest: float = 30.0,
     jitter: float = 0.5,
-    on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    on: ErrorTypes = Exception,
 ) -> FunctionTask[T]:
     """The task, tried up to `attempts` times.
 
@@ -128,44 +157,50 @@ def retry(
     wait.
     """
     in_range(attempts, "retry: attempts", least=1, whole=True)
-    for key, value in {
-        "delay": delay,
-        "factor": factor,
-        "longest": longest,
-        "jitter": jitter,
-    }.items():
-        in_range(value, f"retry: {key}", least=0, most=1 if key == "jitter" else math.inf)
+    in_range(delay, "retry: delay", least=0)
+    in_range(factor, "retry: factor", least=0)
+    in_range(longest, "retry: longest", least=0)
+    in_range(jitter, "retry: jitter", least=0, most=1)
     isinstance(None, on)  # a TypeError now, and not after the first failure, if `on` is not classes
-
-    def selects(error: BaseException | None) -> bool:
-        if isinstance(error, TaskFailed):
-            return all(selects(step.error) for step in error.failures)
-        return isinstance(error, on) and getattr(error, "can_retry", True)
 
     def do(ctx: Context) -> T:
         wait = min(delay, longest)
-        for attempt in range(1, attempts):
+        attempt = 1
+        while True:
             try:
                 return task.do(ctx)
             except Exception as error:
-                if not selects(error):
+                if attempt == attempts or not _may_pass(error, on):
                     raise
                 ctx.check()
                 pause = wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-                if (left := ctx.remaining()) is not None and left <= pause:
+                left = ctx.remaining()
+                if left is not None and left <= pause:
                     raise
-                words = (
-                    f"{'/'.join(ctx.path)}: attempt {attempt} of {attempts} failed: "
-                    f"{describe_error(error)}"
+                ctx.log.warning(
+                    "%s: attempt %s of %s failed: %s; again in %s",
+                    "/".join(ctx.path),
+                    attempt,
+                    attempts,
+                    describe_error(error),
+                    seconds_in_words(pause),
                 )
-                ctx.log.warning("%s; again in %s", words, seconds_in_words(pause))
             ctx.sleep(pause)
             wait = min(wait * factor, longest)
+            attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1
-        return task.do(ctx)
 
     return wrapped(task, do)
+
+
+def _may_pass(error: BaseException | None, on: ErrorTypes) -> bool:
+    """Whether another attempt may succeed after this error; after a group's, if it may after each
+    failure.
+    """
+    if isinstance(error, TaskFailed):
+        return all(_may_pass(step.error, on) for step in error.failures)
+    return isinstance(error, on) and bool(getattr(error, "can_retry", True))
 
 
 def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
@@ -174,27 +209,27 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
+    in_range(seconds, "deadline: seconds", least=0)
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:
             return task.do(limited)
 
-    in_range(seconds, "deadline: seconds", least=0)
     return wrapped(task, do)
 
 
 def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> FunctionTask[T | Skip]:  # noqa: FBT001  a sentence
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    note = (
-        "only if its condition is true"
-        if callable(condition)
-        else ""
-        if condition
-        else "its condition is false"
-    )
+    note = ""
+    if callable(condition):
+        note = "only if its condition is true"
+    elif not condition:
+        note = "its condition is false"
 
     def do(ctx: Context) -> T | Skip:
-        met = condition(ctx) if callable(condition) else condition
-        return task.do(ctx) if met else Skip("its condition is false")
+        is_met = condition(ctx) if callable(condition) else condition
+        if not is_met:
+            return Skip("its condition is false")
+        return task.do(ctx)
 
     return wrapped(task, do, note)

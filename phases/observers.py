@@ -13,6 +13,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
+from phases.errors import describe_error
 from phases.step import Status, Step, seconds_in_words
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
         self, msg: object, kwargs: MutableMapping[str, Any]
     ) -> tuple[object, MutableMapping[str, Any]]:
         """Put the fields of this task and the caller's `extra` under the one key."""
-        kwargs["extra"] = {FIELDS: {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+        own = kwargs.get("extra") or {}
+        kwargs["extra"] = {FIELDS: {**own, **(self.extra or {})}}
         return msg, kwargs
 
 
@@ -65,29 +67,56 @@ class LogObserver:
     def __call__(self, step: Step) -> None:
         """Log the start or the end."""
         facts = {name: value for name, value in step.facts.items() if value is not None}
-        why = facts.get("error", step.reason)
-        if step.status is Status.RUNNING:
-            level, words = logging.INFO, "started"
-        elif step.start is None:
-            level, words = logging.DEBUG, f"not started: {why}"
-        else:
-            level = logging.INFO if step.ok else logging.ERROR if step.failure else logging.WARNING
-            words = (
-                f"{step.status} after {seconds_in_words(step.seconds)}{f': {why}' if why else ''}"
-            )
-        action = "" if step.action == "do" else f" ({step.action})"
-        extra = {FIELDS: {**step.fields, **facts}}
-        raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
+        name = facts["task"]
+        if step.action != "do":
+            name = f"{name} ({step.action})"
+        failure = None
+        if self.logger.isEnabledFor(logging.DEBUG):
+            failure = step.failure
         self.logger.log(
-            level, "%s%s %s", facts["task"], action, words, extra=extra, exc_info=raised
+            _level(step),
+            "%s %s",
+            name,
+            _event_in_words(step),
+            extra={FIELDS: {**step.fields, **facts}},
+            exc_info=failure,
         )
+
+
+def _level(step: Step) -> int:
+    """A task that was not started is of little interest; an error is logged where it was raised."""
+    if step.status is Status.RUNNING:
+        return logging.INFO
+    if step.start is None:
+        return logging.DEBUG
+    if step.ok:
+        return logging.INFO
+    if step.failure is not None:
+        return logging.ERROR
+    return logging.WARNING
+
+
+def _event_in_words(step: Step) -> str:
+    if step.status is Status.RUNNING:
+        return "started"
+    why = step.reason
+    if step.failure is not None:
+        why = describe_error(step.failure)
+    if step.start is None:
+        return f"not started: {why}"
+    ended = f"{step.status} after {seconds_in_words(step.seconds)}"
+    if not why:
+        return ended
+    return f"{ended}: {why}"
 
 
 def live_tree(logger: logging.Logger) -> LiveTree | None:
     """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not
     installed.
     """
-    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+    if sys.stderr is None or not sys.stderr.isatty():
+        return None
+    if os.environ.get("TERM", "dumb") == "dumb":
         return None
     try:
         from rich.console import Console  # noqa: PLC0415  it takes a fifth of a second, and only a terminal needs it
@@ -106,7 +135,8 @@ class LiveTree:
     def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
-        self._console, self._logger = console, logger
+        self._console = console
+        self._logger = logger
         self._root: Step | None = None
         self._live = Live(
             console=console, get_renderable=self._render, auto_refresh=False, transient=True
@@ -120,18 +150,23 @@ class LiveTree:
         if self._root is None:
             self._root = step
             self._live.start()
-            for handler in (*self._logger.handlers, *logging.getLogger().handlers):
-                if (
-                    isinstance(handler, logging.StreamHandler)
-                    and handler.stream is self._console.file
-                ):
-                    self._moved.append(handler)
-                    handler.setStream(sys.stderr)  # rich has put its own stream there
+            self._move_handlers()
         self._live.refresh()
         if step is self._root and step.status is not Status.RUNNING:
             for handler in self._moved:
                 handler.setStream(self._console.file)
             self._live.stop()
+
+    def _move_handlers(self) -> None:
+        """Have what is logged to this terminal written above the tree: rich has put a stream of its
+        own into `sys.stderr`.
+        """
+        for handler in (*self._logger.handlers, *logging.getLogger().handlers):
+            if not isinstance(handler, logging.StreamHandler):
+                continue
+            if handler.stream is self._console.file:
+                self._moved.append(handler)
+                handler.setStream(sys.stderr)
 
     def _render(self) -> Text:
         from rich.text import Text  # noqa: PLC0415  see live_tree

@@ -1,5 +1,5 @@
 """Step: what happened to one task in a run. Observers get each step at its start and end; the root
-is the report.
+is the report. TaskFailed is the error that has the steps that failed.
 
 A report can be pickled and copied, whatever tasks leave in it. If a result cannot be pickled, its
 JSON value takes its place. If an error cannot be, or would come back as a different one, a
@@ -14,12 +14,12 @@ import json
 import math
 import pickle
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from phases.errors import PhasesError, TaskFailed, describe_error, printable
+from phases.errors import PhasesError, describe_error, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +39,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class Step:
     """One task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
@@ -82,13 +82,11 @@ class Step:
         """The exit code for the program: 0, 1 for a failure, 128 + the signal that cancelled the
         run.
         """
-        return (
-            0
-            if self.ok
-            else 128 + self.signal
-            if self.status is Status.CANCELLED and self.signal
-            else 1
-        )
+        if self.ok:
+            return 0
+        if self.status is Status.CANCELLED and self.signal is not None:
+            return 128 + self.signal
+        return 1
 
     @property
     def failures(self) -> tuple[Step, ...]:
@@ -99,16 +97,19 @@ class Step:
             return ()
         if isinstance(self.error, TaskFailed) and self.error.failures[0].run == self.run:
             return self.error.failures
-        return next(
-            (child.failures for child in self.children if child.error is self.error), (self,)
-        )
+        for child in self.children:
+            if child.error is self.error:
+                return child.failures
+        return (self,)
 
     @property
     def failure(self) -> BaseException | None:
         """The error that this step raised; None if it did not fail, or passed on the error of a
         step inside it.
         """
-        return self.error if self.failures == (self,) else None
+        if self.failures == (self,):
+            return self.error
+        return None
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -116,38 +117,37 @@ class Step:
         task.
         """
         try:
-            offer = getattr(self.result, "log_fields", None)
-            return dict(offer()) if callable(offer) else {}
+            describe = getattr(self.result, "log_fields", None)
+            if callable(describe):
+                return dict(describe())
         except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
             return {"log_fields_error": describe_error(error)}
+        return {}
 
     @property
     def facts(self) -> dict[str, object]:
         """The facts for the log lines and the report's JSON, without the result."""
+        failure = self.failure
         return {
             "run": self.run,
             "task": "/".join(self.path),
             "action": self.action,
             "status": str(self.status),
-            "start": self.start and self.start.isoformat(),
+            "start": None if self.start is None else self.start.isoformat(),
             "seconds": self.seconds,
             "signal": self.signal,
             "attempts": self.attempts,
             "reason": self.reason or None,
-            "error": describe_error(self.failure) if self.failure else None,
+            "error": None if failure is None else describe_error(failure),
         }
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
-        values = attrs.asdict(self, recurse=False)
-        values["result"] = _portable_result(self.result)
-        values["error"] = _portable_error(self.error)
-        return values
-
-    def __setstate__(self, values: Mapping[str, object]) -> None:
-        """Take what was pickled."""
-        for name, value in values.items():
-            setattr(self, name, value)
+        return {
+            **vars(self),
+            "result": _portable_result(self.result),
+            "error": _portable_error(self.error),
+        }
 
     def __copy__(self) -> Step:
         """A shallow copy: it stays in this process, so it needs no stand-ins."""
@@ -163,42 +163,47 @@ class Step:
         """The last step with this name (`routes`, or `network/routes`); without one, a KeyError
         names all steps.
         """
-        steps = [("/".join(step.path), step) for step in self.walk()]
-        for path, step in reversed(steps):
+        paths: list[str] = []
+        last: Step | None = None
+        for step in self.walk():
+            path = "/".join(step.path)
+            paths.append(path)
             if f"/{path}".endswith(f"/{name}"):
-                return step
-        raise KeyError(
-            f"there is no step {name!r}; the steps are {', '.join(path for path, _ in steps)}"
-        )
+                last = step
+        if last is None:
+            raise KeyError(f"there is no step {name!r}; the steps are {', '.join(paths)}")
+        return last
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
         each would do.
         """
-        steps, lines = list(_drawn(self)), list[str]()
-        width = max(len(drawn + step.name) for drawn, _, step in steps)
-        for drawn, further, step in steps:
-            ended = (
-                ""
-                if self.action == "plan"
-                else f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
-            )
+        steps = list(_drawn(self))
+        width = max(len(label) for label, _, _ in steps)
+        lines: list[str] = []
+        for label, indent, step in steps:
+            line = f"{label:{width}}  "
+            if self.action != "plan":
+                line += f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
             first, *others = step.note.splitlines() or [""]
-            lines += [f"{drawn + step.name:{width}}  {ended}{first}".rstrip()]
-            lines += [f"{further}  {line}" for line in others]
+            lines.append((line + first).rstrip())
+            lines.extend(f"{indent}  {other}" for other in others)
         return "\n".join(lines)
 
     @property
     def note(self) -> str:
         """Details of how the step ended; for a plan, the lines of the plan."""
-        parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
-        parts += [describe_error(self.failure)] if self.failure else []
-        parts += [self.reason] if self.reason else []
-        if self.action == "plan":
-            words = "" if self.result is None else printable(self.result)
-            parts += [f"\n{words}" if "\n" in words else words] if words else []
-        else:
-            parts += [f"{key}={as_data(value)}" for key, value in self.fields.items()]
+        parts: list[str] = []
+        if self.attempts > 1:
+            parts.append(f"{self.attempts} attempts")
+        if self.failure is not None:
+            parts.append(describe_error(self.failure))
+        if self.reason:
+            parts.append(self.reason)
+        if self.action != "plan":
+            parts.extend(f"{key}={as_data(value)}" for key, value in self.fields.items())
+        elif self.result is not None:
+            parts.extend(_plan_in_words(self.result))
         return printable(", ".join(parts))
 
     def to_json(self) -> str:
@@ -209,17 +214,22 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
+        mapping = dict(self.facts)
+        mapping["details"] = None
+        mapping["traceback"] = None
+        mapping["fields"] = as_data(self.fields)
+        mapping["result"] = None
+        mapping["children"] = [child.to_mapping() for child in self.children]
+
         error = self.failure
-        return {
-            **self.facts,
-            "details": as_data(error) if hasattr(error, "to_mapping") else None,
-            "traceback": "".join(traceback.format_exception(error)) if error else None,
-            "fields": as_data(self.fields),
-            "result": None
-            if self.children and isinstance(self.result, tuple)
-            else as_data(self.result),
-            "children": [child.to_mapping() for child in self.children],
-        }
+        if error is not None:
+            mapping["traceback"] = "".join(traceback.format_exception(error))
+        if hasattr(error, "to_mapping"):
+            mapping["details"] = as_data(error)
+        repeats_its_children = self.children and isinstance(self.result, tuple)
+        if not repeats_its_children:
+            mapping["result"] = as_data(self.result)
+        return mapping
 
 
 Observer = Callable[[Step], object]
@@ -228,6 +238,34 @@ Observer = Callable[[Step], object]
 A step that is passed over only has an end. What an observer raises is logged, and the run
 continues. An observer must not wait for another step.
 """
+
+
+class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
+    """One or more tasks failed.
+
+    `failures` are their steps, in the order in which they failed, each with its `path` and its
+    `error`. `error` is the first error, and also `__cause__`, so that a printed traceback begins
+    where it was raised.
+    """
+
+    __slots__ = ("error", "failures")
+
+    def __init__(self, failures: Sequence[Step]) -> None:
+        self.failures = tuple(failures)
+        self.error = self.failures[0].error
+        self.__cause__ = self.error
+        super().__init__("; also ".join(map(_failure_in_words, self.failures)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the steps, which have the errors, and what was added later, such as notes."""
+        return type(self), (self.failures,), vars(self)
+
+
+def _failure_in_words(step: Step) -> str:
+    words = f"{step.name} failed"
+    if step.error is not None:
+        words += f": {describe_error(step.error)}"
+    return f"{words} (in {'/'.join(step.path)})"
 
 
 def seconds_in_words(seconds: float | None) -> str:
@@ -241,15 +279,24 @@ def seconds_in_words(seconds: float | None) -> str:
     return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
 
 
-def _drawn(step: Step, *, indent: str = "", branch: str = "") -> Iterator[tuple[str, str, Step]]:
-    """Every step from this one down, with the text before its first line and before its further
-    lines.
+def _plan_in_words(plan: object) -> list[str]:
+    """What a task said it would do; what has several lines begins on a line of its own."""
+    words = printable(plan)
+    if "\n" in words:
+        return [f"\n{words}"]
+    return [words] if words else []
+
+
+def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:
+    """Each step from this one down: its name in the drawing, the indent of its further lines, and
+    the step.
     """
-    further = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-    yield indent + branch, further, step
-    members = tuple(step.children)
-    for place, child in enumerate(members, start=1):
-        yield from _drawn(child, indent=further, branch="└─ " if place == len(members) else "├─ ")
+    yield before + step.name, below, step
+    children = tuple(step.children)
+    for child in children[:-1]:
+        yield from _drawn(child, f"{below}├─ ", f"{below}│  ")
+    for child in children[-1:]:
+        yield from _drawn(child, f"{below}└─ ", f"{below}   ")
 
 
 def as_data(value: object) -> object:
@@ -257,21 +304,21 @@ def as_data(value: object) -> object:
     `log_fields()`, or its text.
     """
     try:
-        for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
-            if callable(offer := getattr(value, name, None)):
-                return as_data(offer())
+        for name in ("to_mapping", "log_fields"):
+            describe = getattr(value, name, None)
+            if callable(describe) and not isinstance(value, type):
+                return as_data(describe())
         if isinstance(value, Mapping):
             return {str(key): as_data(member) for key, member in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [as_data(member) for member in value]
     except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
         return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
-    is_plain = (
-        value is None
-        or isinstance(value, str | int)
-        or (isinstance(value, float) and math.isfinite(value))
-    )
-    return value if is_plain else printable(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return printable(value)
 
 
 def _portable_result(result: object) -> object:
@@ -287,15 +334,16 @@ def _portable_error(error: BaseException | None) -> BaseException | None:
     """The error if another process can have it, or else a PhasesError that describes it."""
     if error is None or isinstance(error, TaskFailed):  # its errors are in steps of their own
         return error
+    sent = describe_error(error)
     try:
-        received = _as_received(error)
+        received = describe_error(_as_received(error))
     except Exception as refused:  # noqa: BLE001  code of others runs
         why = describe_error(refused)
     else:
-        if describe_error(received) == describe_error(error):
+        if received == sent:
             return error
-        why = f"it would become {describe_error(received)}"
-    return PhasesError(f"{describe_error(error)} (this error could not be pickled: {why})")
+        why = f"it would become {received}"
+    return PhasesError(f"{sent} (this error could not be pickled: {why})")
 
 
 def _as_received(value: T) -> T:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-_LAZY = (
-    iscoroutinefunction,
-    isasyncgenfunction,
-    isgeneratorfunction,
-)  # a call of these runs nothing yet
+
+Path: TypeAlias = tuple[str, ...]
+"""The names from the root of a tree down to a task."""
+
+_METHODS = ("do", "plan", "undo")
 
 
 class Task(Protocol[T_co]):
@@ -96,42 +96,58 @@ def task(
 
 def wrapped(inner: AnyTask, do: Callable[[Context], T], note: str = "") -> FunctionTask[T]:
     """The task with another `do`; its name, its plan and all else stay the same."""
-    name, subtasks = valid_task(inner).name, getattr(inner, "subtasks", ())
-    note = note or getattr(inner, "plan_note", "")
     return FunctionTask(
-        name, do, getattr(inner, "plan", None), getattr(inner, "undo", None), subtasks, note
+        valid_task(inner).name,
+        do,
+        plan=getattr(inner, "plan", None),
+        undo=getattr(inner, "undo", None),
+        subtasks=getattr(inner, "subtasks", ()),
+        plan_note=note or getattr(inner, "plan_note", ""),
     )
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
-    name, do, fault = getattr(candidate, "name", None), getattr(candidate, "do", None), ""
-    if isinstance(candidate, type) or not callable(do):
-        fault = (
-            "it needs a method do(ctx): put @phases.task('name') above a function, or pass an "
-            "instance of a class"
-        )
-    elif any(
-        is_lazy(getattr(candidate, verb, None))
-        for verb in ("do", "plan", "undo")
-        for is_lazy in _LAZY
-    ):
-        fault = (
-            "a function of it is async or a generator, so a call runs nothing; write a plain `def`"
-        )
-    elif not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
-        fault = (
-            f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
-            "are made of names)"
-        )
+    fault = _fault(candidate)
     if fault:
         raise InvalidTask(f"{candidate!r:.80} cannot be used as a task: {fault}")
     return candidate
 
 
-def left_out(
+def _fault(candidate: object) -> str:
+    """What keeps the object from being a task, with the remedy; empty if it is one."""
+    if isinstance(candidate, type) or not callable(getattr(candidate, "do", None)):
+        return (
+            "it needs a method do(ctx): put @phases.task('name') above a function, or pass an "
+            "instance of a class"
+        )
+    for method in _METHODS:
+        if _runs_later(getattr(candidate, method, None)):
+            return (
+                "a function of it is async or a generator, so a call runs nothing; write a plain "
+                "`def`"
+            )
+    name = getattr(candidate, "name", None)
+    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
+        return (
+            f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
+            "are made of names)"
+        )
+    return ""
+
+
+def _runs_later(function: object) -> bool:
+    """Whether a call of the function runs nothing yet."""
+    return (
+        iscoroutinefunction(function)
+        or isasyncgenfunction(function)
+        or isgeneratorfunction(function)
+    )
+
+
+def selection(
     root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
-) -> Callable[[tuple[str, ...]], str]:
+) -> Callable[[Path], str]:
     """A function that says why the task at a path is left out; it returns an empty text if the task
     runs.
 
@@ -139,29 +155,46 @@ def left_out(
     `routes` directly inside a task `network`. The tasks named by `only` run, and so do the groups
     around them. `skip` overrides `only`. Raises UnknownTask for a name that is not in the tree.
     """
+    if (only, skip) == ((), ()):
+        return lambda _path: ""
+    paths = list(_paths(valid_task(root)))
+    chosen = _named(only, paths, option="only")
+    dropped = _named(skip, paths, option="skip")
 
-    def paths_of(task: AnyTask, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        yield (path := (*above, task.name))
-        for member in getattr(task, "subtasks", ()):
-            yield from paths_of(member, path)
-
-    paths = list(paths_of(valid_task(root))) if (only, skip) != ((), ()) else []
-
-    def named(option: str, names: Iterable[str] | str) -> Iterator[tuple[str, ...]]:
-        for name in (names,) if isinstance(names, str) else names:
-            end = tuple(name.split("/"))
-            matching = [path for path in paths if path[-len(end) :] == end]
-            if not matching:
-                known = ", ".join(dict.fromkeys(path[-1] for path in paths))
-                raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
-            yield from matching
-
-    chosen, dropped = list(named("only", only)), list(named("skip", skip))
-
-    def reason(path: tuple[str, ...]) -> str:
-        if any(path[: len(each)] == each for each in dropped):
+    def why_left_out(path: Path) -> str:
+        if any(_is_within(path, each) for each in dropped):
             return "left out by skip"
-        is_chosen = any(path[: len(each)] == each[: len(path)] for each in chosen)
-        return "" if is_chosen or not chosen else "left out by only"
+        if not chosen:
+            return ""
+        if any(_is_within(path, each) or _is_within(each, path) for each in chosen):
+            return ""
+        return "left out by only"
 
-    return reason
+    return why_left_out
+
+
+def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
+    """The path of the task and of each task inside it."""
+    path = (*above, task.name)
+    yield path
+    for member in getattr(task, "subtasks", ()):
+        yield from _paths(member, path)
+
+
+def _named(names: Iterable[str] | str, paths: list[Path], *, option: str) -> list[Path]:
+    """The paths that end as one of the names says."""
+    if isinstance(names, str):
+        names = [names]
+    matching: list[Path] = []
+    for name in names:
+        end = tuple(name.split("/"))
+        matches = [path for path in paths if path[-len(end) :] == end]
+        if not matches:
+            known = ", ".join(dict.fromkeys(path[-1] for path in paths))
+            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
+        matching.extend(matches)
+    return matching
+
+
+def _is_within(path: Path, group: Path) -> bool:
+    return path[: len(group)] == group

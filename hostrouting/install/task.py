@@ -192,7 +192,7 @@ class InstallTask:
                 return write_files(self.host, wanted.config, wanted.former)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
-        result = phases.execute(install_files, ctx.but(leaves_out=lambda _path: ""))
+        result = phases.execute(install_files, ctx.derive(why_left_out=lambda _path: ""))
         return effects_of(result), wanted
 
     def _read_snapshot(self) -> Snapshot:

@@ -1,0 +1,159 @@
+"""How a task becomes a step of a run. Every task of a run, nested or not, goes through `record`,
+whichever of its methods is called.
+
+Groups call `new_step` for each of their tasks, and later either `run_step` or `record_unstarted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import TypeVar, cast
+
+from phases.context import Context
+from phases.errors import Cancelled, WouldFail
+from phases.step import Status, Step, TaskFailed
+from phases.tasks import AnyTask, Skip, Task, valid_task
+
+T = TypeVar("T")
+
+
+def execute(task: Task[T], ctx: Context | None = None) -> T:
+    """Run the task and return its result.
+
+    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
+    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
+    logged.
+
+    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is. Running tasks
+    are stopped and waited for, but if the thread is inside this package at that moment, an observer
+    can miss the end of a step. A program that must stop cleanly calls `run`.
+
+    With the context of a running task, the task becomes a step inside that task's step; if
+    run(skip=…) leaves it out, the result is a Skip. In a running event loop, use `await
+    asyncio.to_thread(phases.execute, task)`.
+    """
+    ctx = ctx or Context()
+    return run_step(task, new_step(task, ctx), ctx)
+
+
+def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
+    """A step for the task inside the context, not yet started."""
+    name = valid_task(task).name
+    step = Step((*ctx.path, name), run=ctx.run_id, action=action)
+    if ctx.step is not None:
+        ctx.step.children.append(step)
+    return step
+
+
+def run_step(task: Task[T], step: Step, ctx: Context) -> T:
+    """Call the method that the step is for (do, plan or undo): that of the task or, if it has none,
+    that of each task inside it. A task that the run leaves out is not called.
+    """
+    method: Callable[[Context], object] | None = getattr(task, step.action, None)
+    subtasks: tuple[AnyTask, ...] = getattr(task, "subtasks", ())
+
+    reason = ctx.why_left_out(step.path)
+    if not reason and method is None and not subtasks:
+        reason = f"offers no {step.action}"
+    if reason:
+        record_unstarted(step, ctx, reason)
+        return cast("T", Skip(reason))
+
+    if step.action == "plan":
+        step.reason = getattr(task, "plan_note", "")
+    if method is None:
+        return cast("T", record(step, lambda inner: _call_each(subtasks, inner, step.action), ctx))
+    return cast("T", record(step, method, ctx))
+
+
+def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
+    """Call every plan, or every undo from the last to the first, even after a failure."""
+    if action == "undo":
+        tasks = tasks[::-1]
+    errors: list[BaseException] = []
+    for task in tasks:
+        try:
+            run_step(task, new_step(task, ctx, action=action), ctx)
+        except BaseException as error:  # noqa: BLE001  raised after the last one
+            errors.append(error)
+    raise_together(errors)
+
+
+def record(step: Step, method: Callable[[Context], T], ctx: Context) -> T:
+    """Call the method as this step: exactly one start and one end, whatever happens."""
+    try:
+        ctx.check()
+    except Cancelled as cancelled:
+        record_unstarted(step, ctx, cancelled.reason, status=Status.CANCELLED)
+        raise
+
+    began = ctx.clock.now()
+    try:
+        step.start = datetime.now(timezone.utc)
+        ctx.tell(step)
+        result = method(ctx.derive(step=step))
+        _record_result(step, result)
+    except BaseException as error:
+        _record_error(step, error)
+        if isinstance(error, Exception) and step.failure is error:
+            raise TaskFailed((step,)) from error
+        raise
+    else:
+        return result
+    finally:
+        step.seconds = ctx.clock.now() - began
+        ctx.tell(step)
+
+
+def _record_result(step: Step, result: object) -> None:
+    """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
+    still shows the plan.
+    """
+    if isinstance(result, Skip):
+        step.status = Status.SKIPPED
+        step.reason = step.reason or result.reason
+        return
+    reason: object = None
+    if step.action == "plan":
+        reason = getattr(result, "would_fail", "")
+    step.result = result
+    if isinstance(reason, str) and reason:
+        raise WouldFail(reason)
+    step.status = Status.OK
+
+
+def _record_error(step: Step, error: BaseException) -> None:
+    step.error = error
+    if isinstance(error, Cancelled):
+        step.status = Status.CANCELLED
+        step.reason = error.reason
+    else:
+        step.status = Status.FAILED
+
+
+def record_unstarted(
+    step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
+) -> None:
+    """Record that the task of this step is not called: the step has an end and no start."""
+    step.status = status
+    step.reason = reason
+    ctx.tell(step)
+
+
+def raise_together(errors: Sequence[BaseException]) -> None:
+    """Raise what several tasks raised as one error; nothing if none raised.
+
+    SystemExit and the like are raised unchanged; without one, a TaskFailed with all failures;
+    without a failure, Cancelled.
+    """
+    failures: list[Step] = []
+    for error in errors:
+        if isinstance(error, TaskFailed):
+            failures.extend(error.failures)
+        elif not isinstance(error, Cancelled):
+            raise error
+    if failures:
+        raise TaskFailed(failures)
+    for cancelled in errors:
+        raise cancelled
