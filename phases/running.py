@@ -22,7 +22,7 @@ from phases.context import Clock, Context, call_and_log_error
 from phases.execution import new_step, run_step
 from phases.observers import LOGGER, LogObserver, live_tree, logger_of
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, selection
+from phases.tasks import AnyTask, Names, selection
 
 if TYPE_CHECKING:
     import logging
@@ -35,8 +35,9 @@ _END = 0  # no signal has this number
 def run(
     task: AnyTask,
     *,
-    only: Iterable[str] | str = (),
-    skip: Iterable[str] | str = (),
+    ctx: Context | None = None,
+    only: Names = None,
+    skip: Names = None,
     observers: Iterable[Observer] | None = None,
     clock: Clock | None = None,
     logger: logging.Logger | str = LOGGER,
@@ -49,13 +50,18 @@ def run(
     log lines, `print(report)` the report. `logger` is a logger or its name. `only` and `skip`
     select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without observers,
     you get log lines and, with rich and a terminal on stderr, a live tree.
+
+    With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
+    context then has the observers, the clock and the logger.
     """
-    logger = logger_of(logger)
-    if observers is None:
-        observers = _default_observers(logger)
-    ctx = Context(clock=clock, logger=logger, observers=observers)
-    why_left_out = selection(task, only=only, skip=skip)
-    return _report(task, ctx.derive(why_left_out=why_left_out), action="do")
+    if ctx is None:
+        logger = logger_of(logger)
+        if observers is None:
+            observers = _default_observers(logger)
+        ctx = Context(clock=clock, logger=logger, observers=observers)
+    elif (observers, clock, logger) != (None, None, LOGGER):
+        raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
+    return _report(task, _select(task, ctx, only=only, skip=skip), action="do")
 
 
 def _default_observers(logger: logging.Logger) -> list[Observer]:
@@ -66,17 +72,31 @@ def _default_observers(logger: logging.Logger) -> list[Observer]:
     return observers
 
 
-def plan(task: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()) -> Step:
+def _select(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
+    """The context of a run of the selected tasks. What a run around it leaves out stays out."""
+    if only is None and skip is None:
+        return ctx
+    reason = selection(task, above=ctx.path, only=only, skip=skip)
+    return ctx.derive(why_left_out=lambda path: ctx.why_left_out(path) or reason(path))
+
+
+def plan(
+    task: AnyTask,
+    *,
+    ctx: Context | None = None,
+    only: Names = None,
+    skip: Names = None,
+) -> Step:
     """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of
     its step.
 
-    Nothing is changed and nothing is logged. Tasks that `only` and `skip` leave out are not called.
-    `ok` is false if a task raises, or if its plan says that the task would fail (`would_fail`): the
-    error is in the report, with the plan if there is one. The other tasks are still called.
+    Nothing is changed and, without a context of your own, nothing is logged. Tasks that `only` and
+    `skip` leave out are not called. `ok` is false if a task raises, or if its plan says that the
+    task would fail (`would_fail`): the error is in the report, with the plan if there is one. The
+    other tasks are still called.
     """
-    why_left_out = selection(task, only=only, skip=skip)
-    ctx = Context(observers=()).derive(why_left_out=why_left_out)
-    return _report(task, ctx, action="plan")
+    ctx = ctx or Context(observers=())
+    return _report(task, _select(task, ctx, only=only, skip=skip), action="plan")
 
 
 def undo(task: AnyTask, ctx: Context | None = None) -> Step:

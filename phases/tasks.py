@@ -20,6 +20,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 Path: TypeAlias = tuple[str, ...]
 """The names from the root of a tree down to a task."""
+Names: TypeAlias = Iterable[str] | str | None
+"""Tasks that are selected by name, or by `group/name`; None if none is named."""
 
 _METHODS = ("do", "plan", "undo")
 
@@ -146,7 +148,7 @@ def _runs_later(function: object) -> bool:
 
 
 def selection(
-    root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
+    root: AnyTask, *, above: Path = (), only: Names = None, skip: Names = None
 ) -> Callable[[Path], str]:
     """A function that says why the task at a path is left out; it returns an empty text if the task
     runs.
@@ -154,10 +156,9 @@ def selection(
     A name means every task with that name and everything inside it; `network/routes` means the task
     `routes` directly inside a task `network`. The tasks named by `only` run, and so do the groups
     around them. `skip` overrides `only`. Raises UnknownTask for a name that is not in the tree.
+    `above` is the path of the task inside which the tree runs.
     """
-    if (only, skip) == ((), ()):
-        return lambda _path: ""
-    paths = list(_paths(valid_task(root)))
+    paths = list(_paths(valid_task(root), above))
     chosen = _named(only, paths, option="only")
     dropped = _named(skip, paths, option="skip")
 
@@ -181,8 +182,10 @@ def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
         yield from _paths(member, path)
 
 
-def _named(names: Iterable[str] | str, paths: list[Path], *, option: str) -> list[Path]:
+def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     """The paths that end as one of the names says."""
+    if names is None:
+        return []
     if isinstance(names, str):
         names = [names]
     matching: list[Path] = []

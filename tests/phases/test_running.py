@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
@@ -139,3 +140,63 @@ def test_errors_around_the_task(task: StubTask, clock: FakeClock) -> None:
     report = phases.run(task, clock=clock, observers=[])
     assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
     assert isinstance(report.error, ValueError | TypeError)
+
+
+def test_a_run_is_cancelled_from_outside() -> None:
+    """Another part of the program cancels a run by its context, and the run still reports; the
+    context also has the clock, the logger and the observers of the run.
+    """
+    seen, started = Recorder(), threading.Event()
+    ctx = Context(observers=[seen])
+
+    @phases.task("download")
+    def download(inner: Context) -> None:
+        started.set()
+        inner.sleep(1000)
+
+    def stop() -> None:
+        started.wait(100)
+        ctx.cancel("the agent is shutting down")
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    report = phases.run(phases.serial(download, StubTask("start")), ctx=ctx)
+    thread.join()
+    assert (report.status, report.run) == (Status.CANCELLED, ctx.run_id)
+    assert report.find("download").reason == "the agent is shutting down"
+    assert (report.exit_code, seen.ends[-1]) == (1, ("serial", Status.CANCELLED))
+    for other in ({"observers": [seen]}, {"clock": FakeClock()}, {"logger": "agent"}):
+        with pytest.raises(TypeError, match="run: give observers, clock and logger to the context"):
+            phases.run(download, ctx=ctx, **other)
+
+
+def test_a_plan_in_a_context_of_ones_own() -> None:
+    """It is cancelled with its context, and its observers see each step; undo waits for its end."""
+    seen = Recorder()
+    ctx = Context(observers=[seen])
+    planned = phases.task("a", plan=lambda inner: inner.cancel("enough"))(lambda _: None)
+    report = phases.plan(phases.serial(planned, planned), ctx=ctx)
+    assert [step.status for step in report.children] == [Status.OK, Status.CANCELLED]
+    assert seen.ends[-1] == ("serial", Status.CANCELLED)
+    assert phases.undo(StubTask("a"), ctx=ctx).run == ctx.run_id
+
+
+def test_a_run_inside_a_task() -> None:
+    """With a task's context, a run is a part of that task's run, names tasks as it would alone, and
+    leaves out what the run around it leaves out.
+    """
+    inner = phases.serial(StubTask("a"), StubTask("b"), StubTask("c"), name="inner")
+
+    class Outer:
+        name = "outer"
+        subtasks = (inner,)
+
+        def do(self, ctx: Context) -> object:
+            return phases.run(inner, ctx=ctx, only=["inner/a", "inner/b"])
+
+    report = phases.run(Outer(), observers=[], skip="b", only=None)
+    assert [step.reason for step in report.find("outer/inner").children] == [
+        "",
+        "left out by skip",
+        "left out by only",
+    ]
