@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from phases.context import Clock, Context, call_and_log_error
-from phases.execution import new_step, run_step
+from phases.execution import new_step, raise_together, run_step
 from phases.observers import LOGGER, LogObserver, live_tree, logger_of
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Names, selection
+from phases.tasks import AnyTask, Names, Path, selection, wrapped
 
 if TYPE_CHECKING:
     import logging
@@ -38,6 +38,7 @@ def run(
     ctx: Context | None = None,
     only: Names = None,
     skip: Names = None,
+    undo_on_failure: bool = False,
     observers: Iterable[Observer] | None = None,
     clock: Clock | None = None,
     logger: logging.Logger | str = LOGGER,
@@ -53,6 +54,9 @@ def run(
 
     With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. That
     context then has the observers, the clock and the logger.
+
+    With `undo_on_failure`, a run that fails or is cancelled is undone before it ends, as by
+    `undo(task, of=report)`; the steps of the undo are in the report.
     """
     if ctx is None:
         logger = logger_of(logger)
@@ -61,7 +65,10 @@ def run(
         ctx = Context(clock=clock, logger=logger, observers=observers)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    return _report(task, _select(task, ctx, only=only, skip=skip), action="do")
+    ctx = _select(task, ctx, only=only, skip=skip)
+    if undo_on_failure:
+        return _report(_undone_on_failure(task), ctx, action="do")
+    return _report(task, ctx, action="do")
 
 
 def _default_observers(logger: logging.Logger) -> list[Observer]:
@@ -99,16 +106,61 @@ def plan(
     return _report(task, _select(task, ctx, only=only, skip=skip), action="plan")
 
 
-def undo(task: AnyTask, ctx: Context | None = None) -> Step:
+def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
     """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; the failures are in the report. If a group has an
     undo, it is called instead of the undos of its tasks. All of it is shielded: signals wait for
     its end.
+
+    With the report of a run of this task (`of`), only what ran in that run is undone: each task
+    that began and did not return a Skip. Tasks are found by their paths.
     """
     ctx = ctx or Context()
+    if of is not None:
+        if of.action != "do":
+            raise ValueError(f"undo: of is the report of a {of.action}, not of a run")
+        if of.name != task.name:
+            raise ValueError(f"undo: of is the report of {of.name!r}, not of {task.name!r}")
+        ctx = _select_what_ran(of, ctx)
     with ctx.shielded() as safe:
         return _report(task, safe, action="undo")
+
+
+def _select_what_ran(report: Step, ctx: Context) -> Context:
+    """The context of an undo of just what ran in the run of this report."""
+    root = len(report.path) - 1
+    ran: set[Path] = set()
+    for step in report.walk():
+        if step.action == "do" and step.start is not None and step.status is not Status.SKIPPED:
+            ran.add(step.path[root:])
+
+    above = len(ctx.path)
+
+    def why_left_out(path: Path) -> str:
+        if path[above:] in ran:
+            return ""
+        return "it did not run"
+
+    return ctx.derive(why_left_out=why_left_out)
+
+
+def _undone_on_failure(task: AnyTask) -> AnyTask:
+    """The task, which undoes what ran of it before it fails or is cancelled."""
+
+    def do(ctx: Context) -> object:
+        try:
+            return task.do(ctx)
+        except BaseException as error:
+            assert ctx.step is not None  # noqa: S101  a task runs inside its step
+            try:
+                with _select_what_ran(ctx.step, ctx).shielded() as safe:
+                    run_step(task, new_step(task, safe, action="undo"), safe)
+            except BaseException as undo_error:  # noqa: BLE001  raised together with the first
+                raise_together([error, undo_error])
+            raise
+
+    return wrapped(task, do)
 
 
 def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:

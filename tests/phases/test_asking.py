@@ -1,5 +1,7 @@
 """plan and undo of a whole tree, and run(only=…, skip=…)."""
 
+import pickle
+
 import attrs
 import pytest
 
@@ -258,3 +260,121 @@ class TestSelection:
         phases.run(phases.serial(Outer(), StubTask("b")), only="outer", observers=[])
         phases.run(phases.serial(Outer(), StubTask("b")), skip="inner", observers=[])
         assert results == [1, phases.Skip("left out by skip")]
+
+
+class Disk:
+    """A task with something to undo: what it made is in its result."""
+
+    def __init__(self, name: str, log: list[str], error: BaseException | None = None) -> None:
+        self.name, self.log, self.error = name, log, error
+
+    def do(self, ctx: Context) -> str:
+        """Make the disk, or fail half way."""
+        ctx.check()
+        self.log.append(f"do {self.name}")
+        if self.error is not None:
+            raise self.error
+        return f"/dev/{self.name}"
+
+    def undo(self, ctx: Context) -> None:
+        """Detach what was made."""
+        ctx.sleep(1)
+        self.log.append(f"undo {self.name}")
+
+
+class TestUndoOfARun:
+    """undo(of=report) and run(undo_on_failure=True): just what ran."""
+
+    def tree(self, log: list[str]) -> phases.AnyTask:
+        """One task is not needed, one fails half way, and one comes after it."""
+        return phases.serial(
+            Disk("a", log),
+            phases.when(lambda _: False, Disk("b", log)),
+            phases.parallel(Disk("c", log), phases.retry(Disk("d", log)), name="both", at_once=1),
+            Disk("e", log, OSError("full")),
+            Disk("f", log),
+            name="all",
+        )
+
+    @pytest.mark.parametrize("is_pickled", [False, True])
+    def test_what_ran_is_undone(self, *, is_pickled: bool) -> None:
+        """The undo of each task that began is called, the last first: also that of a task that
+        failed half way, but not of one that was skipped or not reached.
+        """
+        log: list[str] = []
+        tree = self.tree(log)
+        report = phases.run(tree, observers=[])
+        if is_pickled:
+            report = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
+        log.clear()
+        undone = phases.undo(tree, Context(clock=FakeClock(), observers=[]), of=report)
+        assert log == ["undo e", "undo d", "undo c", "undo a"]
+        assert undone.find("f").reason == "it did not run"
+        log.clear()
+        both = phases.parallel(Disk("c", log), Disk("d", log), name="both")
+
+        @phases.task("outer")
+        def outer(ctx: Context) -> object:
+            return phases.undo(both, ctx, of=report.find("both")).ok
+
+        assert phases.run(outer, observers=[], clock=FakeClock()).result is True
+        assert log == ["undo d", "undo c"], "also a part of the run, inside another task"
+
+    def test_a_report_of_another_task(self) -> None:
+        """It is refused, and so is a dry run: nothing ran in it."""
+        log: list[str] = []
+        tree = self.tree(log)
+        with pytest.raises(ValueError, match="undo: of is the report of 'x', not of 'all'"):
+            phases.undo(tree, of=phases.run(StubTask("x"), observers=[]))
+        with pytest.raises(ValueError, match="undo: of is the report of a plan, not of a run"):
+            phases.undo(tree, of=phases.plan(tree))
+        assert log == []
+
+    def test_a_failed_run_is_undone_at_once(self) -> None:
+        """The steps of the undo are in the report, which has failed for the same reason."""
+        log: list[str] = []
+        report = phases.run(self.tree(log), undo_on_failure=True, observers=[], clock=FakeClock())
+        assert log[-4:] == ["undo e", "undo d", "undo c", "undo a"]
+        assert [step.path for step in report.failures] == [("all", "e")]
+        undone = report.children[-1]
+        assert (undone.path, undone.action, undone.ok) == (("all", "all"), "undo", True)
+        assert report.seconds == 4
+
+    def test_a_cancelled_run_is_undone_at_once(self) -> None:
+        """The undo is shielded from what cancelled the run, and the run stays cancelled."""
+        log: list[str] = []
+        ctx = Context(observers=[], clock=FakeClock())
+        stop = phases.task("stop")(lambda inner: inner.cancel("enough"))
+        tree = phases.serial(Disk("a", log), stop, Disk("b", log), name="all")
+        report = phases.run(tree, ctx=ctx, undo_on_failure=True)
+        assert log == ["do a", "undo a"]
+        assert (report.status, report.reason) == (Status.CANCELLED, "enough")
+
+    @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
+    def test_a_task_that_is_not_a_group(self, error: BaseException) -> None:
+        """It is undone, too, whatever it raises."""
+        log: list[str] = []
+        report = phases.run(
+            Disk("a", log, error), undo_on_failure=True, observers=[], clock=FakeClock()
+        )
+        assert log == ["do a", "undo a"]
+        assert [step.error for step in report.failures] == [error]
+
+    def test_an_undo_that_fails(self) -> None:
+        """Its failure is one of the run's, which has then failed even if it was cancelled."""
+
+        def broken(_ctx: Context) -> None:
+            raise OSError("busy")
+
+        ctx = Context(observers=[])
+        stop = phases.task("stop", undo=broken)(lambda inner: inner.cancel("enough"))
+        report = phases.run(phases.serial(stop, StubTask("b")), ctx=ctx, undo_on_failure=True)
+        assert (report.status, report.exit_code) == (Status.FAILED, 1)
+        assert [step.path[-2:] for step in report.failures] == [("serial", "stop")]
+        assert report.failures[0].action == "undo"
+
+    def test_a_run_that_succeeds(self) -> None:
+        """Nothing is undone."""
+        log: list[str] = []
+        assert phases.run(Disk("a", log), undo_on_failure=True, observers=[]).ok
+        assert log == ["do a"]
