@@ -17,8 +17,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phases.errors import Cancelled, DeadlineExceeded
+from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
+from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
@@ -144,6 +145,7 @@ class Context:
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
         self.step: Step | None = None
+        self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
         """Why the run leaves out the task at this path; empty if the task runs."""
         self._telling = threading.RLock()
@@ -171,6 +173,24 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the task is cancelled, or its time is up."""
         return self._scope.stop.moment <= self.clock.now()
+
+    def find(self, name: str) -> Step:
+        """The step of a task that has run in this run, such as `ctx.find("download").result`, by
+        name or by `group/name`; the last one if there are several.
+
+        In a dry run, that is the task's plan. Raises UnknownTask if no such task has run so far.
+        """
+        ran: list[Step] = []
+        if self.root is not None:
+            ran = [step for step in self.root.walk() if _has_run(step)]
+        step = last_named(name, ran)
+        if step is None:
+            known = "none has"
+            if ran:
+                paths = ", ".join("/".join(step.path) for step in ran)
+                known = f"the tasks that have run are {paths}"
+            raise UnknownTask(f"ctx.find: no task {name!r} has run so far; {known}")
+        return step
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -267,3 +287,7 @@ class Context:
         with self._telling:
             for observer in self.observers:
                 call_and_log_error(self.logger, observer, step)
+
+
+def _has_run(step: Step) -> bool:
+    return step.seconds is not None and step.action != "undo"

@@ -92,7 +92,7 @@ def record(step: Step, method: Callable[[Context], T], ctx: Context) -> T:
     try:
         step.start = datetime.now(timezone.utc)
         ctx.tell(step)
-        result = method(ctx.derive(step=step))
+        result = method(ctx.derive(step=step, root=ctx.root or step))
         _record_result(step, result)
     except BaseException as error:
         _record_error(step, error)

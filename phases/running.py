@@ -122,7 +122,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
             raise ValueError(f"undo: of is the report of a {of.action}, not of a run")
         if of.name != task.name:
             raise ValueError(f"undo: of is the report of {of.name!r}, not of {task.name!r}")
-        ctx = _select_what_ran(of, ctx)
+        ctx = _select_what_ran(of, ctx).derive(root=of)
     with ctx.shielded() as safe:
         return _report(task, safe, action="undo")
 

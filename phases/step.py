@@ -163,15 +163,11 @@ class Step:
         """The last step with this name (`routes`, or `network/routes`); without one, a KeyError
         names all steps.
         """
-        paths: list[str] = []
-        last: Step | None = None
-        for step in self.walk():
-            path = "/".join(step.path)
-            paths.append(path)
-            if f"/{path}".endswith(f"/{name}"):
-                last = step
+        steps = list(self.walk())
+        last = last_named(name, steps)
         if last is None:
-            raise KeyError(f"there is no step {name!r}; the steps are {', '.join(paths)}")
+            known = ", ".join("/".join(step.path) for step in steps)
+            raise KeyError(f"there is no step {name!r}; the steps are {known}")
         return last
 
     def __str__(self) -> str:
@@ -259,6 +255,15 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the steps, which have the errors, and what was added later, such as notes."""
         return type(self), (self.failures,), vars(self)
+
+
+def last_named(name: str, steps: Sequence[Step]) -> Step | None:
+    """The last of the steps with this name (`routes`, or `network/routes`), if there is one."""
+    for step in reversed(steps):
+        path = "/".join(step.path)
+        if f"/{path}".endswith(f"/{name}"):
+            return step
+    return None
 
 
 def _failure_in_words(step: Step) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from phases import Context
-from phases.testing import FakeClock
+from phases.testing import FakeClock, StubTask
 
 
 def test_time_that_remains() -> None:
@@ -92,3 +92,61 @@ def test_a_callback_at_a_deadline() -> None:
     with pytest.raises(OSError, match="left half done"), ctx.on_cancel(lambda: None):  # noqa: PT012  the block is tried
         ctx.cancel()
         raise OSError("left half done")
+
+
+class TestFind:
+    """ctx.find: the steps of the run so far."""
+
+    def test_a_later_task_reads_an_earlier_result(self) -> None:
+        """By name or by the end of the path, also in a group, and after several attempts the last;
+        what is left out or running has not run.
+        """
+
+        @phases.task("mount")
+        def mount(ctx: Context) -> list[object]:
+            faults: list[object] = []
+            for name in ("mount", "left", "nothing"):
+                try:
+                    ctx.find(name)
+                except phases.UnknownTask as error:
+                    faults.append(str(error))
+            return [ctx.find("disk").result, ctx.find("prepare/size").result, *faults]
+
+        prepare = phases.parallel(StubTask("size", 5), name="prepare")
+        disk = phases.retry(StubTask("disk", "/dev/a", errors=[OSError("busy")]))
+        tree = phases.serial(disk, StubTask("left"), prepare, mount, name="all")
+        report = phases.run(tree, skip="left", clock=FakeClock(), observers=[])
+        known = "the tasks that have run are all/disk, all/prepare, all/prepare/size"
+        assert report.find("mount").result == [
+            "/dev/a",
+            5,
+            f"ctx.find: no task 'mount' has run so far; {known}",
+            f"ctx.find: no task 'left' has run so far; {known}",
+            f"ctx.find: no task 'nothing' has run so far; {known}",
+        ]
+
+    def test_an_undo_reads_what_its_task_did(self) -> None:
+        """The undo of a run finds the results of the run, not those of other undos; a dry run finds
+        plans.
+        """
+        found: list[object] = []
+
+        def undo(ctx: Context) -> None:
+            found.append(ctx.find("disk").result)
+
+        disk = phases.task("disk", undo=undo, plan=lambda _: "a plan")(lambda _: "/dev/a")
+        tree = phases.serial(
+            phases.task("before", undo=undo)(lambda _: None),
+            disk,
+            StubTask("x", errors=[OSError()]),
+        )
+        report = phases.run(tree, undo_on_failure=True, observers=[])
+        phases.undo(tree, Context(observers=[]), of=report)
+        assert found == ["/dev/a"] * 4
+        look = phases.task("look", plan=lambda ctx: ctx.find("disk").result)(lambda _: None)
+        assert phases.plan(phases.serial(disk, look)).find("look").result == "a plan"
+
+    def test_a_run_of_its_own(self) -> None:
+        """Outside a task nothing has run, and the steps of another run are not found."""
+        with pytest.raises(phases.UnknownTask, match="no task 'a' has run so far; none has"):
+            Context().find("a")

@@ -49,6 +49,7 @@ assert_type(
     tuple[object, ...],
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
+assert_type(Context().find("function").result, object)
 
 
 class NoName:
