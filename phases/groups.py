@@ -14,7 +14,7 @@ from phases.context import Context, in_range
 from phases.errors import describe_error
 from phases.execution import new_step, raise_together, record_unstarted, run_step
 from phases.step import TaskFailed, seconds_in_words
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
+from phases.tasks import AnyTask, FunctionTask, Skip, Task, valid_task, wrapped
 
 if TYPE_CHECKING:
     import threading
@@ -220,16 +220,15 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 
 def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> FunctionTask[T | Skip]:  # noqa: FBT001  a sentence
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
-    note = ""
-    if callable(condition):
-        note = "only if its condition is true"
-    elif not condition:
-        note = "its condition is false"
+    is_false = Skip("its condition is false")
+    if not callable(condition):
+        if condition:
+            return wrapped(task, valid_task(task).do)
+        return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)
 
     def do(ctx: Context) -> T | Skip:
-        is_met = condition(ctx) if callable(condition) else condition
-        if not is_met:
-            return Skip("its condition is false")
-        return task.do(ctx)
+        if condition(ctx):
+            return task.do(ctx)
+        return is_false
 
-    return wrapped(task, do, note)
+    return wrapped(task, do, plan_note="only if its condition is true")

@@ -96,15 +96,21 @@ def task(
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
-def wrapped(inner: AnyTask, do: Callable[[Context], T], note: str = "") -> FunctionTask[T]:
-    """The task with another `do`; its name, its plan and all else stay the same."""
+def wrapped(
+    inner: AnyTask,
+    do: Callable[[Context], T],
+    *,
+    plan: Callable[[Context], object] | None = None,
+    plan_note: str = "",
+) -> FunctionTask[T]:
+    """The task with another `do`; its name and all else stay the same, if not given."""
     return FunctionTask(
         valid_task(inner).name,
         do,
-        plan=getattr(inner, "plan", None),
+        plan=plan or getattr(inner, "plan", None),
         undo=getattr(inner, "undo", None),
         subtasks=getattr(inner, "subtasks", ()),
-        plan_note=note or getattr(inner, "plan_note", ""),
+        plan_note=plan_note or getattr(inner, "plan_note", ""),
     )
 
 

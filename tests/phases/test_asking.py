@@ -31,7 +31,8 @@ def tree() -> phases.Task[object]:
         ),
         phases.parallel(
             phases.task("mute")(never),
-            phases.when(False, phases.task("no", plan=lambda _: 7)(never)),
+            phases.when(False, phases.task("no", plan=never)(never)),
+            phases.when(False, phases.serial(phases.task("inner", plan=never)(never), name="none")),
             phases.when(
                 lambda _: False, phases.task("maybe", plan=lambda _: phases.Skip("there"))(never)
             ),
@@ -76,7 +77,8 @@ class TestPlan:
             "│    + bootstrap/routes\n"
             "├─ both\n"
             "│  ├─ mute   offers no plan\n"
-            "│  ├─ no     its condition is false, 7\n"
+            "│  ├─ no     its condition is false\n"
+            "│  ├─ none   its condition is false\n"
             "│  └─ maybe  only if its condition is true\n"
             "└─ broken    PermissionError: not root"
         )
