@@ -42,6 +42,7 @@ def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
     name = valid_task(task).name
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     if ctx.step is not None:
+        step.attempt = ctx.step.attempts
         ctx.step.children.append(step)
     return step
 

@@ -138,14 +138,14 @@ class _ParallelRun:
 def retry(
     task: Task[T],
     *,
-    attempts: int = 3,
+    attempts: int | None = 3,
     delay: float = 1.0,
     factor: float = 2.0,
     longest: float = 30.0,
     jitter: float = 0.5,
     on: ErrorTypes = Exception,
 ) -> FunctionTask[T]:
-    """The task, tried up to `attempts` times.
+    """The task, tried up to `attempts` times; with None, until the deadline.
 
     The first wait between attempts is `delay` seconds. Each further wait is `factor` times as long,
     but at most `longest`. A random part of up to `jitter` is taken off each wait, so that a
@@ -156,7 +156,10 @@ def retry(
     deadline comes before the next attempt, the failure is raised at once instead of after a useless
     wait.
     """
-    in_range(attempts, "retry: attempts", least=1, whole=True)
+    limit = ""
+    if attempts is not None:
+        in_range(attempts, "retry: attempts", least=1, whole=True)
+        limit = f" of {attempts}"
     in_range(delay, "retry: delay", least=0)
     in_range(factor, "retry: factor", least=0)
     in_range(longest, "retry: longest", least=0)
@@ -178,10 +181,10 @@ def retry(
                 if left is not None and left <= pause:
                     raise
                 ctx.log.warning(
-                    "%s: attempt %s of %s failed: %s; again in %s",
+                    "%s: attempt %s%s failed: %s; again in %s",
                     "/".join(ctx.path),
                     attempt,
-                    attempts,
+                    limit,
                     describe_error(error),
                     seconds_in_words(pause),
                 )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SCHEMA = "phases/report/1"
+"""The name and the version of a report's JSON."""
+
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a step."""
@@ -62,6 +65,9 @@ class Step:
     reason: str = ""
     """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
     attempts: int = 1
+    """How often the task was tried."""
+    attempt: int = 1
+    """In which of the attempts of the step around it this one was made."""
     signal: int | None = None
     """The first signal that came during the run; on the root only."""
     children: list[Step] = attrs.field(factory=list)
@@ -137,6 +143,7 @@ class Step:
             "seconds": self.seconds,
             "signal": self.signal,
             "attempts": self.attempts,
+            "attempt": self.attempt,
             "reason": self.reason or None,
             "error": None if failure is None else describe_error(failure),
         }
@@ -190,6 +197,8 @@ class Step:
     def note(self) -> str:
         """Details of how the step ended; for a plan, the lines of the plan."""
         parts: list[str] = []
+        if self.attempt > 1:
+            parts.append(f"attempt {self.attempt}")
         if self.attempts > 1:
             parts.append(f"{self.attempts} attempts")
         if self.failure is not None:
@@ -210,12 +219,15 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
+        return {"schema": SCHEMA, **self._values()}
+
+    def _values(self) -> dict[str, object]:
         mapping = dict(self.facts)
         mapping["details"] = None
         mapping["traceback"] = None
         mapping["fields"] = as_data(self.fields)
         mapping["result"] = None
-        mapping["children"] = [child.to_mapping() for child in self.children]
+        mapping["children"] = [child._values() for child in self.children]
 
         error = self.failure
         if error is not None:
@@ -292,16 +304,22 @@ def _plan_in_words(plan: object) -> list[str]:
     return [words] if words else []
 
 
-def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:
+def _drawn(
+    step: Step, before: str = "", below: str = "", around: Step | None = None
+) -> Iterator[tuple[str, str, Step]]:
     """Each step from this one down: its name in the drawing, the indent of its further lines, and
-    the step.
+    the step. The first step of an undo says so.
     """
-    yield before + step.name, below, step
+    label = before + step.name
+    if step.action == "undo" and (around is None or around.action != "undo"):
+        label += " (undo)"
+    yield label, below, step
+
     children = tuple(step.children)
     for child in children[:-1]:
-        yield from _drawn(child, f"{below}├─ ", f"{below}│  ")
+        yield from _drawn(child, f"{below}├─ ", f"{below}│  ", step)
     for child in children[-1:]:
-        yield from _drawn(child, f"{below}└─ ", f"{below}   ")
+        yield from _drawn(child, f"{below}└─ ", f"{below}   ", step)
 
 
 def as_data(value: object) -> object:

@@ -180,6 +180,17 @@ def selection(
     return why_left_out
 
 
+def names(task: AnyTask) -> tuple[str, ...]:
+    """The names that `only` and `skip` take, in the order of the tree; a name that several tasks
+    have is there once, and means all of them.
+    """
+    return _last_names(_paths(valid_task(task)))
+
+
+def _last_names(paths: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path[-1] for path in paths))
+
+
 def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
     """The path of the task and of each task inside it."""
     path = (*above, task.name)
@@ -199,7 +210,7 @@ def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
         end = tuple(name.split("/"))
         matches = [path for path in paths if path[-len(end) :] == end]
         if not matches:
-            known = ", ".join(dict.fromkeys(path[-1] for path in paths))
+            known = ", ".join(_last_names(paths))
             raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
         matching.extend(matches)
     return matching

@@ -110,6 +110,18 @@ def test_waits_between_attempts() -> None:
     assert len(set(waits)) > 100
 
 
+def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a number of attempts, a task is tried until its time is up; it fails with its own
+    error, and the log does not count down.
+    """
+    task = StubTask("a", errors=repeat(OSError("busy")), seconds=1)
+    again = phases.deadline(phases.retry(task, attempts=None, delay=1, factor=1, jitter=0), 100)
+    report = phases.run(again, clock=FakeClock(), observers=[])
+    assert (report.attempts, report.seconds) == (50, 99)
+    assert isinstance(report.error, OSError)
+    assert "a: attempt 1 failed: OSError: busy; again in 1.00 s" in caplog.text
+
+
 @pytest.mark.parametrize("on", [OSError, (OSError, KeyError)])
 def test_which_errors_are_retried(on: type[Exception]) -> None:
     """Only errors of the given type are retried; of a group, all failures must be."""

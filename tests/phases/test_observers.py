@@ -46,9 +46,13 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
     """
     started, ended = logged(StubTask("download", Result(), seconds=1.5), caplog)
     facts = vars(started)["phases"]
-    assert facts == {"task": "download", "action": "do", "status": "running", "attempts": 1} | {
-        name: facts[name] for name in ("run", "start")
-    }
+    assert facts == {
+        "task": "download",
+        "action": "do",
+        "status": "running",
+        "attempts": 1,
+        "attempt": 1,
+    } | {name: facts[name] for name in ("run", "start")}
     assert (started.message, ended.message) == ("download started", "download ok after 1.50 s")
     assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
 

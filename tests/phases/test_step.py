@@ -1,8 +1,9 @@
 """A step as a report: what happened, as text and as JSON."""
 
 import json
+import re
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import pytest
@@ -48,6 +49,59 @@ def test_a_report_as_text() -> None:
         "│  └─ pull    cancelled    3.00 s  unpack failed\n"
         "└─ start      skipped              not reached after prepare"
     )
+
+
+def test_attempts_are_told_apart() -> None:
+    """The steps of a group's second attempt say so, in the text and in the JSON."""
+    again = phases.retry(
+        phases.serial(StubTask("a", errors=[OSError("busy")]), StubTask("b"), name="both"), jitter=0
+    )
+    report = phases.run(again, clock=FakeClock(), observers=[])
+    assert str(report) == (
+        "both  ok           1.00 s  2 attempts\n"
+        "├─ a  failed         0 ms  OSError: busy\n"
+        "├─ b  skipped              not reached after a\n"
+        "├─ a  ok             0 ms  attempt 2\n"
+        "└─ b  ok             0 ms  attempt 2"
+    )
+    children = cast("list[dict[str, Any]]", report.to_mapping()["children"])
+    assert [child["attempt"] for child in children] == [1, 1, 2, 2]
+
+
+def test_an_undo_as_text() -> None:
+    """Each undo is marked where it begins, in the report of an undo and in that of a run."""
+    undone = phases.task("b", undo=lambda _: None)(lambda _: None)
+    tree = phases.serial(StubTask("a"), phases.serial(undone, name="inner"), name="all")
+    ctx = phases.Context(clock=FakeClock(), observers=[])
+    assert str(phases.undo(tree, ctx)) == (
+        "all (undo)  ok             0 ms\n"
+        "├─ inner    ok             0 ms\n"
+        "│  └─ b     ok             0 ms\n"
+        "└─ a        skipped              offers no undo"
+    )
+    fails = phases.serial(undone, StubTask("x", errors=[OSError("full")]), name="all")
+    report = phases.run(fails, undo_on_failure=True, clock=FakeClock(), observers=[])
+    assert str(report) == (
+        "all            failed         0 ms\n"
+        "├─ b           ok             0 ms\n"
+        "├─ x           failed         0 ms  OSError: full\n"
+        "└─ all (undo)  ok             0 ms\n"
+        "   ├─ x        skipped              offers no undo\n"
+        "   └─ b        ok             0 ms"
+    )
+
+
+def test_the_keys_of_a_report() -> None:
+    """The schema is named at the top; every key is described in the documentation, and no other."""
+    document = json.loads(report().to_json())
+    assert document["schema"] == "phases/report/1"
+    page = (Path(__file__).parents[2] / "docs/phases.md").read_text(encoding="utf-8")
+    table = page.partition("| key | what it is |")[2].partition("\n\n")[0]
+    described = re.findall(
+        r"`(\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE))
+    )
+    assert described == list(document)
+    assert all(list(child) == described[1:] for child in document["children"])
 
 
 def test_a_report_as_json() -> None:
