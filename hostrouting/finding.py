@@ -27,8 +27,8 @@ Name: TypeAlias = Literal[
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits",
     "node-ip", "route-not-configured",
     # the host
-    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "unit-not-gated", "removal",
-    "probe-rewrite", "azure-vnet",
+    "session-at-risk", "gate-open", "gate-shut", "file", "lock", "requirement", "unit",
+    "unit-not-gated", "removal", "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 NAMES: tuple[Name, ...] = get_args(Name)

@@ -18,6 +18,7 @@ from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
+from hostrouting.install.session import find_session_at_risk
 from hostrouting.model.route import OURS
 from hostrouting.text import counted, spoken
 
@@ -69,6 +70,9 @@ class Check(NamedTuple):
 
             managed = find_managed(host, repaired or config, snapshot)
         findings += find_typed(snapshot) if managed is None else managed.unconfigured
+        repaired_prefixes = [route.prefix for route in report.resolved]
+        after = snapshot.with_routes(report.resolved)
+        findings += find_session_at_risk(host.client(), repaired_prefixes, snapshot, after)
         return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
 
     def code(self, ignored: Collection[str] = ()) -> int:

@@ -86,6 +86,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": _IGNORE,
     },
     "--gate": {"metavar": "UNIT", "action": "append", "default": [], "help": _GATE},
+    "--confirm": {
+        "metavar": "SECONDS",
+        "type": seconds,
+        "help": "take everything back unless Enter is pressed within this time",
+    },
     "--commands": {
         "action": "store_true",
         "help": "print the repair as commands, which last until the next boot",

@@ -43,13 +43,20 @@ class Run(NamedTuple):
     effects: Effects
     wrote: tuple[str, ...]
     removed: tuple[str, ...]
+    undone: phases.Step | None = None
+    """The step that took the changes back, if that was tried."""
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Why the run failed; each message once."""
-        return tuple(
-            {str(step.error): step.error for step in self.report.failures if step.error}.values()
-        )
+        undo = [] if self.undone is None else [*self.undone.walk()]
+        failures = [step for step in self.report.failures if step not in undo]
+        return tuple({str(step.error): step.error for step in failures if step.error}.values())
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether this host is as it was before the run."""
+        return self.undone is not None and self.undone.ok
 
     @property
     def code(self) -> int:
@@ -80,7 +87,14 @@ class Run(NamedTuple):
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
             yield f"STOPPED: {self.report.reason}"
-        yield from ["What this run has changed:"] if self.has_changed and not self.report.ok else []
+        if self.undone is not None and self.has_changed:
+            if self.is_taken_back:
+                yield "TAKEN BACK: files, routes and units are as they were before"
+                return
+            for step in self.undone.failures:
+                yield f"NOT TAKEN BACK: {step.error}"
+        if self.has_changed and not self.report.ok:
+            yield "What this run has changed:"
         wrote, removed = (
             (f"wrote {path}" for path in self.wrote),
             (f"removed {path}" for path in self.removed),
@@ -89,23 +103,21 @@ class Run(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
-        changes, files = (
-            self.effects.to_mapping(),
-            {"write": list(self.wrote), "remove": list(self.removed)},
-        )
-        failures = [error_document(error) for error in self.errors]
-        return {
+        document: dict[str, Any] = {
             "ok": self.report.ok,
-            "changed": self.has_changed,
-            **changes,
-            "files": files,
-            "failures": failures,
+            "changed": self.has_changed and not self.is_taken_back,
+            **self.effects.to_mapping(),
+            "files": {"write": list(self.wrote), "remove": list(self.removed)},
+            "failures": [error_document(error) for error in self.errors],
         }
+        if self.undone is not None:
+            document["takenBack"] = self.is_taken_back
+        return document
 
 
-def run_task(task: phases.AnyTask, host: Host) -> Run:
+def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:
     """Run the task on this host. After a signal, or the end of its terminal, it takes back what it
-    has begun.
+    has begun; with `undo_on_failure`, all of it.
 
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
@@ -117,12 +129,18 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    report = phases.run(task, observers=[tree for tree in [live_tree(LOGGER)] if tree])
-    leaves = [
-        step for step in report.walk() if not step.children
-    ]  # the result of a group repeats theirs
-    effects = sum(
-        (effects_of(outcome) for step in leaves for outcome in (step.result, step.error)), Effects()
+    report = phases.run(
+        task,
+        observers=[tree for tree in [live_tree(LOGGER)] if tree],
+        undo_on_failure=undo_on_failure,
     )
+    steps = [*report.walk()]
+    undone = next((step for step in steps if step.action == "undo"), None)
+    undo = [] if undone is None else [*undone.walk()]
+    effects = Effects()
+    for step in steps:
+        if step not in undo and not step.children:  # the result of a group repeats theirs
+            effects += effects_of(step.result) + effects_of(step.error)
     wrote = tuple(path for path in effects.files if host.files.look(path))
-    return Run(report, effects, wrote, tuple(path for path in effects.files if path not in wrote))
+    removed = tuple(path for path in effects.files if path not in wrote)
+    return Run(report, effects, wrote, removed, undone)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.session import ssh_client
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
@@ -60,15 +61,20 @@ class Host:
         files: Files = _FILES,
         manager: Manager | None = _MANAGER,
         rights: Callable[[], Rights] = own_rights,
+        client: Callable[[], IP | None] = ssh_client,
     ) -> None:
         """Take the edges; the defaults are those of this host.
 
-        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what
-        this process may do. An image has no kernel and no manager: enabled units start at its next
-        boot.
+        `backend` connects to the kernel's routing for a `with` block, `rights` returns what this
+        process may do, and `client` the address of whoever is logged in and runs it. An image has
+        no kernel and no manager: enabled units start at its next boot.
         """
         require_connects(backend)
-        self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
+        self.backend = backend
+        self.files = files
+        self.manager = manager
+        self.rights = rights
+        self.client = client
 
     @classmethod
     def local(cls) -> Self:

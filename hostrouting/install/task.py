@@ -45,7 +45,10 @@ from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import Plan
 from hostrouting.install.requirements import find_requirements
+from hostrouting.install.session import find_session_at_risk
 from hostrouting.install.write import write_files
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.model.route import OURS, Route, entries_of
 from hostrouting.text import spoken
 from phases.context import in_range
 
@@ -117,6 +120,10 @@ class InstallTask:
     """What was installed before the first run of this task, for undo(); None if it could not be
     read.
     """
+    _routes_before: tuple[Route, ...] | None = attrs.field(
+        default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
+    )
+    """The routes of ours, configured or not, that were there before a run first changed any."""
 
     def wanted(self) -> Wanted:
         """The configuration that the host is to have, and the one that it has."""
@@ -146,6 +153,7 @@ class InstallTask:
 
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first ran, or remove everything if nothing was.
+        Routes of ours that somebody had typed are back, too.
 
         A task about one section restores that section. HostError if what was there could not be
         read.
@@ -157,7 +165,13 @@ class InstallTask:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        result = attrs.evolve(self, config=self._before, wait=0, allow_removal=True).do(ctx)
+        former = attrs.evolve(self, config=self._before, wait=0, allow_removal=True)
+        # First, because routes that are there need no default route; then again, because those that
+        # were never configured have been removed.
+        self._restore_routes(ctx)
+        # All of its steps, also those that the undone run did not reach.
+        result = former.do(ctx.derive(why_left_out=lambda _path: ""))
+        self._restore_routes(ctx)
         self._has_run = False
         return result
 
@@ -172,12 +186,18 @@ class InstallTask:
             self._has_run = True
         config_text = self.host.files.read(HostLayout.config_path)
         wanted = self.wanted()
-        plan = self._possible_plan(wanted)
+        read_snapshot = cache(self._read_snapshot)
+        plan = self._possible_plan(wanted, read_snapshot)
         if plan is None:
             return None
+        if plan.routes.changes and self._routes_before is None:
+            routes = read_snapshot().routes
+            self._routes_before = tuple(route for route in routes if route.protocol == OURS)
         for finding in plan.findings:
             if finding.name == "unit-not-gated":
                 ctx.log.warning("%s", finding, extra={"finding": finding.name})
+            if finding.name == "session-at-risk":  # nobody may be there to read it afterwards
+                ctx.log.warning("%s", finding)
 
         @phases.task("install-files")
         def install_files(ctx: phases.Context) -> Effects | phases.Skip:
@@ -188,12 +208,22 @@ class InstallTask:
             with self.host.locked(ctx):
                 if self.host.files.read(HostLayout.config_path) != config_text:
                     wanted = self.wanted()
-                    self._possible_plan(wanted)
+                    self._possible_plan(wanted, cache(self._read_snapshot))
                 return write_files(self.host, wanted.config, wanted.former)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
         result = phases.execute(install_files, ctx.derive(why_left_out=lambda _path: ""))
         return effects_of(result), wanted
+
+    def _restore_routes(self, ctx: phases.Context) -> None:
+        """Add the routes of ours that were there before, and are missing now."""
+        if self.host.backend is None or not self._routes_before:
+            return
+        entries = [entry for route in self._routes_before for entry in entries_of(route)]
+        with self.host.locked(ctx), self.host.backend() as kernel:
+            for outcome in kernel.change(RouteRequest("append", entry) for entry in entries):
+                if outcome.error is not None and outcome.error.kind != "exists":
+                    raise outcome.error
 
     def _read_snapshot(self) -> Snapshot:
         """The host's routing; not for an image, which has no kernel."""
@@ -213,15 +243,22 @@ class InstallTask:
             operations=find_starts(manager, config, files),
             findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
         )
-        if host.backend is not None:
-            for part in self.parts():
-                plan = plan.with_part(part.planned(wanted, read_snapshot))
-        return plan
+        if host.backend is None:
+            return plan
+        for part in self.parts():
+            plan = plan.with_part(part.planned(wanted, read_snapshot))
+        if not plan.routes.changes:
+            return plan
+        prefixes = [step.route.prefix for step in plan.routes.changes]
+        before = read_snapshot()
+        after = plan.routes.apply_to(before)
+        risks = find_session_at_risk(host.client(), prefixes, before, after)
+        return attrs.evolve(plan, findings=worst_first((*plan.findings, *risks)))
 
-    def _possible_plan(self, wanted: Wanted) -> Plan | None:
+    def _possible_plan(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan | None:
         """The plan; None if there is nothing to do. Raises the error of a run that must fail."""
         host = self.host
-        plan = self._make_plan(wanted, cache(self._read_snapshot))
+        plan = self._make_plan(wanted, read_snapshot)
         is_installed = bool(owned_paths(host.files))
         if not (is_installed or plan.files or plan.changes_kernel):
             return None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.prefix import IP
     from hostrouting.testing.kernel import FakeKernel
 
 
@@ -199,6 +200,10 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
+def nobody() -> None:
+    """Nobody is logged in: see FakeHost.client."""
+
+
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory. Tests set its parts before a run, and read them after it.
@@ -230,6 +235,8 @@ class FakeHost(Host):
     missing: Collection[str] = ()
     rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""
+    client: Callable[[], IP | None] = nobody
+    """Returns the address of whoever is logged in and runs the process. By default nobody is."""
 
     @classmethod
     def image(cls) -> Self:

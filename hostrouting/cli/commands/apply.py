@@ -4,17 +4,22 @@ Requires root. The file describes the whole installation: anything installed tha
 is removed. A file that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is
 refused without --allow-removal. A running unit is not touched. If an address escapes afterwards,
 the exit code is 1 in mode STRICT, and 0 in mode WARN.
+
+With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
+signal, or when the terminal is closed. Only kill -9 leaves the change in place.
 """
 
 import argparse
 from contextlib import suppress
 
+import phases
 from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
 from hostrouting.cli.check import Check, with_gate_command
+from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task
-from hostrouting.cli.source import read_config, read_host
+from hostrouting.cli.source import bad_input, read_config, read_host
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
@@ -26,15 +31,19 @@ from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
-ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate")
+ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate", "--confirm")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
-    outcome = run_task(
-        Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal),
-        host,
-    )
+    task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
+    if arguments.confirm is None:
+        outcome = run_task(task, host)
+    else:
+        outcome = _run_confirmed(task, host, arguments.confirm)
+    if outcome.is_taken_back:
+        document = {"schema": "hostrouting/apply/4", **outcome.document()}
+        return Answer(outcome.code, document, [*outcome.lines("", "")])
     report = _report_of(outcome)
     check = None if report is None else Check.of(report, config, host)
     left_out = _left_out(config, host)
@@ -53,6 +62,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     }
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, report)
+
+
+def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
+    """Apply, and take everything back unless the operator confirms it."""
+    if readable_installed(host) is None:
+        rule = "the installed configuration cannot be read, so it could not be installed again"
+        raise bad_input("--confirm", rule, "repair that first, or leave the option out")
+    with controlling_terminal() as terminal:
+        confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
+        return run_task(confirmed, host, undo_on_failure=True)
 
 
 def _done(report: CheckReport | None, findings: list[Finding], *, is_whole: bool) -> str:

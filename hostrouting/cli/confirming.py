@@ -1,0 +1,108 @@
+"""Whether the operator is still there after a change: `apply --confirm` waits for Enter.
+
+The terminal is asked, and not standard input, which may be the configuration. A session that was
+cut off cannot press Enter, and when its terminal is closed, the wait is over at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import termios
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from hostrouting.cli.source import bad_input
+from hostrouting.errors import HostRoutingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import phases
+
+_LOOKS = 0.1  # seconds between two looks at the terminal
+
+
+class NotConfirmed(HostRoutingError):  # noqa: N818  reads as what is wrong
+    """Nobody has pressed Enter."""
+
+
+class Terminal(Protocol):
+    """The terminal of the operator."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def has_enter(self) -> bool:
+        """Whether Enter was pressed since then. Raises EOFError if the terminal is closed."""
+
+
+class AwaitConfirmation:
+    """A task that succeeds when Enter is pressed, and fails when the time is over."""
+
+    name = "await-confirmation"
+
+    def __init__(self, terminal: Terminal, seconds: float) -> None:
+        """Wait this long."""
+        self._terminal = terminal
+        self._seconds = seconds
+
+    def do(self, ctx: phases.Context) -> None:
+        """See AwaitConfirmation."""
+        until = ctx.clock.now() + self._seconds
+        words = f"The change is made. Press Enter within {self._seconds:g} s to keep it."
+        try:
+            self._terminal.say(f"{words} Otherwise, all of it is taken back.")
+            while not self._terminal.has_enter():
+                left = until - ctx.clock.now()
+                if left <= 0:
+                    raise NotConfirmed(f"nobody pressed Enter within {self._seconds:g} s")
+                ctx.sleep(min(left, _LOOKS))
+        except EOFError as error:
+            raise NotConfirmed("the terminal was closed before Enter was pressed") from error
+
+
+class ControllingTerminal:
+    """The terminal from which this process was started."""
+
+    def __init__(self, number: int) -> None:
+        """Use this open file."""
+        self._number = number
+
+    def say(self, text: str) -> None:
+        """See Terminal."""
+        try:
+            termios.tcflush(self._number, termios.TCIFLUSH)  # what was typed before is no answer
+            os.write(self._number, f"{text}\n".encode())
+        except (OSError, termios.error) as error:
+            raise EOFError from error
+
+    def has_enter(self) -> bool:
+        """See Terminal."""
+        try:
+            readable, _, _ = select.select([self._number], [], [], 0)
+            if not readable:
+                return False
+            typed = os.read(self._number, 4096)
+        except OSError as error:
+            if error.errno == errno.EINTR:
+                return False
+            raise EOFError from error
+        if not typed:
+            raise EOFError
+        return b"\n" in typed
+
+
+@contextmanager
+def controlling_terminal() -> Iterator[Terminal]:
+    """The terminal, open during the block. Raises ConfigError if there is none."""
+    try:
+        number = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        remedy = "run it from a terminal, or leave it out"
+        raise bad_input("--confirm", "there is no terminal to press Enter on", remedy) from error
+    try:
+        yield ControllingTerminal(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,48 @@
+"""Whether a change of routes moves the packets of the session in which it is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.fib.engine import Fib
+from hostrouting.finding import Finding
+from hostrouting.model.prefix import Prefix
+
+if TYPE_CHECKING:
+    from hostrouting.fib.engine import Decision
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.snapshot import Snapshot
+
+
+def find_session_at_risk(
+    client: IP | None, changed: Iterable[Prefix], before: Snapshot, after: Snapshot
+) -> Iterator[Finding]:
+    """That packets to the client of this session would take another way after routes to these
+    prefixes have changed.
+    """
+    if client is None or not any(Prefix.of(client) in prefix for prefix in changed):
+        return
+    now = Fib(before, client.version).lookup(client)
+    then = Fib(after, client.version).lookup(client)
+    if _way(now) == _way(then):
+        return
+    sentence = (
+        f"this session comes from {client}, and the change moves its packets from {_words(now)} "
+        f"to {_words(then)}: the session may end"
+    )
+    remedy = "with --confirm 60, apply takes everything back if it does"
+    yield Finding("session-at-risk", "warning", sentence, str(client), remedy)
+
+
+def _way(decision: Decision) -> object:
+    """What the answers of a TCP connection depend on: the devices and gateways."""
+    if decision.route is None or not decision.devs:
+        return decision.kind
+    return [(hop.dev, hop.gateway) for hop in decision.route.next_hops]
+
+
+def _words(decision: Decision) -> str:
+    if decision.route is None:
+        return decision.kind
+    return f"[{decision.route}]"

@@ -1,0 +1,301 @@
+"""`apply --confirm`: whatever keeps the operator from pressing Enter, the host is as it was."""
+
+import errno
+import json
+import os
+import pty
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import phases
+from hostrouting.cli.commands import apply
+from hostrouting.cli.confirming import (
+    AwaitConfirmation,
+    ControllingTerminal,
+    NotConfirmed,
+    Terminal,
+)
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.model.route import Route
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, h200
+from phases.testing import FakeClock
+from tests.support.cli import Said, say
+from tests.support.examples import scaled
+from tests.support.mishaps import mishap_host
+from tests.support.tasks import (
+    CIDR,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    manager_of,
+    run,
+)
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+OTHER = config("10.77.0.0/16", cidrs=("10.9.0.0/16",), mode="WARN")._replace(
+    guard=GuardConfig(enabled=True)
+)
+TYPED = Route.to("10.99.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213)
+
+
+class FakeTerminal:
+    """A terminal on which something happens at the nth look at it."""
+
+    def __init__(self, *happens: Callable[[], bool]) -> None:
+        """Take what happens, one for each look; nothing happens after that."""
+        self.said: list[str] = []
+        self._happens = list(happens)
+
+    def say(self, text: str) -> None:
+        """See Terminal."""
+        self.said.append(text)
+
+    def has_enter(self) -> bool:
+        """See Terminal."""
+        return self._happens.pop(0)() if self._happens else False
+
+
+def enter() -> bool:
+    """Enter is pressed."""
+    return True
+
+
+def nothing() -> bool:
+    """Nothing happens."""
+    return False
+
+
+def closed() -> bool:
+    """The terminal is closed."""
+    raise EOFError
+
+
+def state(host: FakeHost) -> tuple[object, ...]:
+    """All that a run could change: files, routes, and what runs; markers are as the check left them."""
+    files = {**host.files.texts, **host.files.links}
+    kept = {path: text for path, text in files.items() if path not in LAYOUT.markers}
+    states = {unit: now for unit, now in manager_of(host).states.items() if now == "active"}
+    return kept, host.kernel.snapshot(), states
+
+
+def apply_with(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    host: FakeHost,
+    terminal: Terminal,
+    output: str = "--json",
+) -> Said:
+    """`apply --confirm 1` of WANTED on this terminal."""
+
+    @contextmanager
+    def opened() -> Iterator[Terminal]:
+        yield terminal
+
+    monkeypatch.setattr(apply, "controlling_terminal", opened)
+    file = folder / "config.json"
+    file.write_text(json.dumps(WANTED.to_mapping()))
+    words = ("--confirm", "1", "--wait", "0", "--allow-removal", output)
+    return say("apply", "--config", str(file), *words, host=host)
+
+
+@pytest.fixture
+def installed() -> FakeHost:
+    """A host with another configuration, its guard, and a route that somebody typed."""
+    host = configured(OTHER)
+    host.kernel.ip_route("add", TYPED)
+    return host
+
+
+def test_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
+    """The change stays; the question says what happens without an answer."""
+    terminal = FakeTerminal(nothing, enter)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    assert (said.code, said.json["ok"], said.json["changed"]) == (0, True, True)
+    assert Configure(WANTED, host=installed).plan().is_empty
+    assert terminal.said == [
+        "The change is made. Press Enter within 1 s to keep it. Otherwise, all of it is taken back."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (nothing, "nobody pressed Enter within 1 s"),
+        (closed, "the terminal was closed before Enter was pressed"),
+    ],
+)
+@pytest.mark.parametrize("was_installed", [True, False])
+def test_no_enter(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    installed: FakeHost,
+    happens: Callable[[], bool],
+    reason: str,
+    *,
+    was_installed: bool,
+) -> None:
+    """Everything is as it was, also routes that somebody typed, and the page says so."""
+    host = installed
+    if not was_installed:
+        host = FakeHost(kernel=h200())
+        host.kernel.ip_route("add", TYPED)
+    before = state(host)
+    said = apply_with(monkeypatch, tmp_path, host, FakeTerminal(nothing, happens))
+    assert state(host) == before
+    document = said.json
+    assert (said.code, document["takenBack"], document["changed"]) == (1, True, False)
+    assert [failure["message"] for failure in document["failures"]] == [reason]
+
+
+def test_a_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost) -> None:
+    """A signal while the operator is asked takes everything back at once."""
+    before = state(installed)
+
+    def killed() -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return False
+
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(killed))
+    assert (state(installed), said.code) == (before, 128 + signal.SIGTERM)
+    assert said.json["takenBack"]
+
+
+def test_a_run_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """Without --confirm, files stay where a run fails; with it, they go, and nobody is asked."""
+    installed.faults.fail("change", errno.ENOBUFS)
+    before = state(installed)
+    terminal = FakeTerminal(enter)
+    said = apply_with(monkeypatch, tmp_path, installed, terminal)
+    assert (state(installed), terminal.said, said.code) == (before, [], 1)
+
+
+def test_what_cannot_be_taken_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """If the files cannot be restored, the page says so, and what the run has changed."""
+
+    def full() -> bool:
+        installed.files.broken[LAYOUT.config_path] = "No space left on device"
+        return False
+
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(full), "--wait=0")
+    assert said.code == 1
+    assert said.lines[0] == "FAILED: nobody pressed Enter within 1 s"
+    assert said.lines[1].startswith("NOT TAKEN BACK: cannot write /etc/hostrouting/config.json: No")
+    assert said.lines[2] == "What this run has changed:"
+
+
+def test_an_unreadable_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: FakeHost
+) -> None:
+    """What cannot be read cannot be installed again: nothing is changed."""
+    installed.files.texts[LAYOUT.config_path] = "{"
+    before = state(installed)
+    said = apply_with(monkeypatch, tmp_path, installed, FakeTerminal(enter))
+    assert (said.code, state(installed)) == (2, before)
+    assert "--confirm: the installed configuration cannot be read" in said.err
+
+
+def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a terminal, the option is refused, and nothing is changed."""
+
+    def refuse(path: str, *_: Any) -> int:
+        raise OSError(6, "No such device or address", path)
+
+    host, file = FakeHost(kernel=h200()), tmp_path / "config.json"
+    file.write_text(json.dumps(WANTED.to_mapping()))
+    real = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *rest: refuse(path) if path == "/dev/tty" else real(path, *rest)
+    )
+    said = say("apply", "--config", str(file), "--confirm", "9", host=host)
+    assert (said.code, host.files.texts) == (2, {})
+    assert "--confirm: there is no terminal to press Enter on; run it from a terminal" in said.err
+
+
+class TestTerminal:
+    """A real terminal."""
+
+    @pytest.fixture
+    def ends(self) -> Iterator[tuple[int, ControllingTerminal]]:
+        """The other end of a terminal, and the terminal."""
+        ours, theirs = pty.openpty()
+        yield ours, ControllingTerminal(theirs)
+        for number in (ours, theirs):
+            try:
+                os.close(number)
+            except OSError:
+                continue
+
+    def test_only_enter_counts(self, ends: tuple[int, ControllingTerminal]) -> None:
+        """What was typed before the question, or without Enter, is no answer."""
+        ours, terminal = ends
+        os.write(ours, b"before\n")
+        deadline = time.monotonic() + 10
+        while b"before" not in os.read(ours, 4096) and time.monotonic() < deadline:
+            continue
+        terminal.say("?")
+        assert not terminal.has_enter()
+        os.write(ours, b"y")
+        assert not terminal.has_enter()
+        os.write(ours, b"\n")
+        while not terminal.has_enter():
+            assert time.monotonic() < deadline
+
+    def test_it_is_closed(self, ends: tuple[int, ControllingTerminal]) -> None:
+        """When the other end is closed, the wait is over at once."""
+        ours, terminal = ends
+        task = AwaitConfirmation(terminal, 600)
+        threading.Timer(0.05, os.close, [ours]).start()
+        failure_of(
+            phases.execute,
+            task,
+            phases.Context(observers=[]),
+            of=NotConfirmed,
+            match="the terminal was closed",
+        )
+
+
+@settings(max_examples=scaled(200), deadline=None)
+@given(st.sampled_from([WANTED, OTHER, HostRoutingConfig()]), st.integers(1, 60), st.booleans())
+def test_at_each_moment(former: HostRoutingConfig, nth: int, is_typed: bool) -> None:  # noqa: FBT001  drawn
+    """Whatever effect of the run a cancellation comes at, the host is as it was before."""
+    host, mishaps = mishap_host()
+    if former != HostRoutingConfig():
+        run(Configure(former, host=host))
+    if is_typed:
+        host.kernel.ip_route("add", TYPED)
+    before = state(host)
+    ctx = phases.Context(observers=[], clock=FakeClock())
+    mishaps.disarm()
+
+    def cancel(_event: str) -> None:
+        if len(mishaps.events) == nth:
+            ctx.cancel("SIGTERM")
+
+    mishaps.watch = cancel
+    terminal = FakeTerminal(closed)
+    task = phases.serial(
+        Configure(config("10.8.0.0/16", *REPAIR), host=host, wait=0),
+        AwaitConfirmation(terminal, 60),
+        name="apply",
+    )
+    report = phases.run(task, ctx=ctx, undo_on_failure=True)
+    mishaps.watch = lambda _event: None
+    assert not report.ok
+    assert state(host) == before
+    assert not isinstance(report.error, HostError)
