@@ -183,6 +183,8 @@ def why_not_run(files: Files, step: str) -> tuple[str, str]:
         return "", ""
     if entry.kind == "link":
         return f"{step} is a link", "put a copy of the file in its place"
+    if entry.kind != "file":
+        return f"{step} is not a file", "move it away"
     repair = f"as root: chown root {step} && chmod 644 {step}"
     if not entry.is_trusted:
         return f"{step} does not belong to root", repair

@@ -33,7 +33,7 @@ def gate_text(
     text = asset("gate.sh")
     changes = {
         "required=() wanted=()": f"required=({required}) wanted=({wanted})",
-        "limit=75": f"limit={limit}",
+        "time_limit=75": f"time_limit={limit}",
     }
     if paths:
         changes["etc=/etc/hostrouting run=/run/hostrouting"] = f"etc={paths}/etc run={paths}/run"

@@ -130,13 +130,14 @@ class TestFiles:
             ("chmod 646", "others than root can write to {step}"),
             ("chown 1", "{step} does not belong to root"),
             ("ln -sf /etc/hostname", "{step} is a link"),
-            ("rm", ""),  # what is missing fails when it is run
+            ("rm x.sh; mkdir", "{step} is not a file"),
+            ("rm", ""),  # its absence is another finding
         ],
     )
     def test_why_a_step_is_not_run(self, tmp_path: Path, change: str, fault: str) -> None:
         """The fault is named, as gate.sh names it."""
         (tmp_path / "x.sh").write_text("exit 0\n")
-        subprocess.run([*change.split(), tmp_path / "x.sh"], check=True)
+        subprocess.run(["sh", "-c", f"{change} x.sh"], cwd=tmp_path, check=True)
         why_not, remedy = why_not_run(LocalFiles(str(tmp_path)), "/x.sh")
         assert why_not == fault.format(step="/x.sh")
         assert bool(remedy) is bool(fault)
