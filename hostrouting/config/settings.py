@@ -77,6 +77,8 @@ _EARLY = (
     *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
 )
 """How the names of units begin that the network, or the gate itself, needs."""
+_LOGINS = ("ssh.", "ssh@", "sshd.", "sshd@", "dropbear", "getty@", "serial-getty@")
+"""How the names of units begin through which an operator logs in."""
 _RUNTIMES = ("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
 
 
@@ -185,6 +187,11 @@ Unit: TypeAlias = Annotated[
         "is needed for the network, or by the gate itself, so this unit and the gate would "
         "wait for each other",
         "name the unit that needs the network, such as kubelet.service",
+    ),
+    must(
+        lambda unit: not unit.startswith(_LOGINS),
+        "is how an operator logs in to repair the host",
+        "name the unit that must wait, such as kubelet.service",
     ),
     must(
         lambda unit: unit not in _RUNTIMES,

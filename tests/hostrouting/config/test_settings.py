@@ -339,6 +339,7 @@ gate.units[0] | is needed for the network, or by the gate | ["static-routes.serv
 gate.units[0] | is needed for the network, or by the gate | ["dbus-broker.service", "messagebus.service", "dbus.service", "frr.service", "systemd-networkd-wait-online.service"]
 gate.units[0] | is needed for the network, or by the gate | ["NetworkManager-wait-online.service", "ifupdown-wait-online.service", "ifup@eth0.service", "wicked.service", "connman.service"]
 gate.units[0] | is needed for the network, or by the gate | ["udev.service", "firewalld.service", "netfilter-persistent.service", "openvswitch-switch.service"]
+gate.units[0] | is how an operator logs in to repair the host | ["ssh.service", "sshd.service", "sshd@.service", "ssh@7.service", "dropbear.service", "serial-getty@ttyS0.service"]
 gate.units[0] | starts the containers of the whole host; name the unit that must wait, such as kubelet.service | ["containerd.service", "crio.service"]
 guard.enabled | is not true or false | [1, "yes"]
 probeRewrite.interfaces[0] | is the loopback device | ["lo"]
