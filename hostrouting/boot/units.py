@@ -24,8 +24,9 @@ _FLUSHERS = "nftables-flush.service nftables.service"
 the node agent's.
 """
 
-# Not After= the unit of the routes: while that waits, or tries again, a start would queue behind
-# it, even if the gate is open. The gate sets the routes itself.
+# No unit here is After= that of the routes: while that waits, or tries again, a start would queue
+# behind it for a minute, even if the gate is open. The gate and the guard set the routes
+# themselves.
 DROP_IN = f"""\
 {HEADER}# This text never changes, and the file sorts first: if a running command vanishes,
 # systemd skips the next ones.
@@ -132,7 +133,7 @@ UNITS = {
         HostLayout.guard_path,
         "Restart=always",
         "RestartSec=1",
-        after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
+        after=_FLUSHERS,
         capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
         calls=" kill",  # for steps that hang
         paths=_WRITES_RESULTS,
@@ -148,7 +149,6 @@ UNITS = {
     HostLayout.check_unit: _render(
         "Check that expected networks leave through the expected device",
         *_oneshot(HostLayout.check_unit, HostLayout.check_step),
-        after=HostLayout.routes_unit,
         capabilities="CAP_DAC_OVERRIDE",
         paths=_WRITES_RESULTS,
         is_enabled=False,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from tests.support import gate
 from tests.support.gate import CIDR, HALVES, KUBE1, LAYOUT, LET_ROUTE, gate_tests
 from tests.support.sections import expect, static
@@ -122,9 +122,11 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
 def test_a_start_while_the_unit_of_the_routes_waits() -> None:
     """The start does not queue behind static-routes.service, at boot or when that tries again: its
     own gate says at once what it waits for, an open gate lets it pass, and a new default route ends
-    both waits.
+    both waits. Nor does the guard queue, or the check that an operator starts.
     """
-    with gate.host(gate.config(*HALVES, mode="STRICT")) as system:
+    guarded = gate.config(*HALVES, mode="STRICT")._replace(guard=GuardConfig(True))
+    with gate.host(guarded) as system:
+        system.must("systemctl", "stop", LAYOUT.guard_unit)
         system.must("ip", "route", "flush", "proto", "213")
         system.must("ip", "route", "del", "default")
         again = f"/etc/systemd/system/{LAYOUT.routes_unit}.d/50.conf"
@@ -141,6 +143,11 @@ def test_a_start_while_the_unit_of_the_routes_waits() -> None:
                 and system.show(LAYOUT.routes_unit, "SubState") == "start"
             ),
         )
+        system.must("systemctl", "start", "--no-block", LAYOUT.guard_unit, LAYOUT.check_unit)
+        wait_for("the guard", lambda: system.show(LAYOUT.guard_unit, "SubState") == "running")
+        wait_for("the check", lambda: system.show(LAYOUT.check_unit, "SubState") == "start")
+        assert system.show(LAYOUT.routes_unit, "SubState") == "start"
+        system.must("systemctl", "stop", LAYOUT.guard_unit, LAYOUT.check_unit)
         gate.begin_start(system)
         wait_for("the gate to wait", lambda: "needs an IPv4 default route" in system.journal(KUBE1))
         assert system.show(LAYOUT.routes_unit, "SubState") == "start"

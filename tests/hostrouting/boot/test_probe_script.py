@@ -59,7 +59,7 @@ def put(node: Namespace, text: str) -> None:
         OTHER,
         f"table ip6 {TABLE} {{ }}",
         render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=("eth1",))),
-        f"table ip6 {TABLE} {{ {probe_comments(REWRITE)[0]}; flags dormant; }}",
+        f"{render_probe_table(REWRITE)}; add table ip6 {TABLE} {{ flags dormant; }}",
     ],
     ids=[
         "nothing",
