@@ -48,8 +48,8 @@ while read -r -N 1 -t "$idle" -u 3 || (($? > 128)); do
   # 10 s.
   if ((SECONDS < due)) && [[ -e /etc/hostrouting/gate.d/$routes.sh ]]; then
     pass "$routes"
-    idle=$((SECONDS < due ? due - SECONDS : 1))
     sleep "$pause"
+    idle=$((SECONDS < due ? due - SECONDS : 1))
     continue
   fi
   if ((SECONDS < due)); then

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hostrouting.boot import files as boot_files
+from hostrouting.boot import files as boot_files, units
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config, why_not_run
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
@@ -294,6 +294,18 @@ def test_no_unit_pulls_another() -> None:
                 "Before=",
             ):
                 assert word not in file.text
+
+
+def test_time_limits() -> None:
+    """A oneshot has more time than the gate gives itself with the end of a step that hangs; so has
+    a start, by systemd's default.
+    """
+    [limit] = re.findall(r"^time_limit=(\d+) ", asset("gate.sh"), re.MULTILINE)
+    [end] = re.findall(r"timeout -k (\d+) ", asset("gate.sh"))
+    texts = [text for text in units.UNITS.values() if "Type=oneshot" in text]
+    assert len(texts) == 3
+    for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90"):
+        assert int(limit) + int(end) < int(allowed)
 
 
 def test_an_asset_without_a_block() -> None:
