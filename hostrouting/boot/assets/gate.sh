@@ -1,16 +1,15 @@
-# Holds a unit back until the steps in gate.d have succeeded. Everything but the next line is
-# identical on every host. That line names the steps of hostrouting on this host. A unit starts only
-# if the required ones succeed; if a wanted one fails, that is logged, and the unit starts.
+# Holds a unit back until the steps in gate.d have succeeded. Everything but the line required=...
+# is identical on every host. That line names the steps of hostrouting on this host: a unit starts
+# only if each required one succeeds. If a wanted one fails, that is logged, and the unit starts. A
+# step in gate.d that is in neither list is another program's, and must succeed, too.
 required=() wanted=()
-# A step in gate.d that is not named here is another program's, and is required, too.
-#
 # Arguments: UNIT [STEP]. There are three callers:
 #   the drop-in of a gated unit, before each start: `must not start` is the answer to a failure
 #   a oneshot such as static-routes.service, with the one STEP that it is for
 #   hostrouting-guard.service, again and again: all steps of hostrouting, or one STEP
 # The last two hold nothing back: each failure is logged, and the next step runs.
 #
-# Exit status: 0 or 255. With 1 to 254, systemd would skip the start as if nothing had failed.
+# Exit status: 0 or 255. With 1 to 254, systemd would skip the start and report a success.
 # Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `pass` ends with 0. So if this file is
 # missing, cut short or wrong, no unit starts.
 unit=$1
@@ -139,18 +138,18 @@ take_lock() {
   if ! { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
     return
   fi
-  await "$run/turn" --exclusive 8
-  await "$run/lock" --shared 9
+  wait_for_lock "$run/turn" --exclusive 8
+  wait_for_lock "$run/lock" --shared 9
   exec 8<&- # ends our turn
 }
 
-await() { # FILE OPTION DESCRIPTOR
+wait_for_lock() { # FILE OPTION DESCRIPTOR
   local time_left=$((time_limit - SECONDS))
   if ((time_left < 0)); then
     time_left=0
   fi
   if ! flock "$2" --timeout "$time_left" "$3"; then
-    refuse "another process had $1 locked for $time_limit s; \
+    refuse "$1 was still locked by another process after $time_limit s; \
 to see which processes have it open, as root: find /proc/[0-9]*/fd -lname $1"
   fi
 }
