@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 _LOOKS = 0.1  # seconds between two looks at the terminal
 
 
-class NotConfirmed(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Nobody has pressed Enter."""
-
-
 class Terminal(Protocol):
     """The terminal of the operator."""
 
@@ -57,10 +53,12 @@ class AwaitConfirmation:
             while not self._terminal.has_enter():
                 left = until - ctx.clock.now()
                 if left <= 0:
-                    raise NotConfirmed(f"nobody pressed Enter within {self._seconds:g} s")
+                    sentence = f"nobody pressed Enter within {self._seconds:g} s"
+                    raise HostRoutingError(sentence, kind="not-confirmed")
                 ctx.sleep(min(left, _LOOKS))
         except EOFError as error:
-            raise NotConfirmed("the terminal was closed before Enter was pressed") from error
+            sentence = "the terminal was closed before Enter was pressed"
+            raise HostRoutingError(sentence, kind="not-confirmed") from error
 
 
 class ControllingTerminal:

@@ -24,7 +24,8 @@ def ssh_client() -> IP | None:
     for environment in (os.environ, *_environments_of_parents()):
         client, *_ = environment.get(_NAME, "").split() or [""]
         with suppress(ValueError):
-            return as_ip(client.partition("%")[0])
+            ip = as_ip(client.partition("%")[0])
+            return getattr(ip, "ipv4_mapped", None) or ip
     return None
 
 

@@ -20,11 +20,10 @@ from hostrouting.cli.commands import apply
 from hostrouting.cli.confirming import (
     AwaitConfirmation,
     ControllingTerminal,
-    NotConfirmed,
     Terminal,
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
-from hostrouting.errors import HostError
+from hostrouting.errors import HostError, HostRoutingError
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
@@ -265,7 +264,7 @@ class TestTerminal:
             phases.execute,
             task,
             phases.Context(observers=[]),
-            of=NotConfirmed,
+            of=HostRoutingError,
             match="the terminal was closed",
         )
 

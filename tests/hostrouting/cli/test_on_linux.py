@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,65 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
             run.kill()
             run.wait()
     assert not [route for route in machine.routes(4) if route.protocol == 213]
+
+
+def state(machine: Machine) -> tuple[object, ...]:
+    """The routes, and every file of /etc with its text."""
+    return machine.routes(4), machine.shell("find /etc -type f -exec sha256sum {} + | sort")
+
+
+class Confirming:
+    """`apply --confirm` as an operator's program on a terminal of its own."""
+
+    def __init__(self, machine: Machine, config: str, seconds: int) -> None:
+        """Start it."""
+        self._ours, theirs = pty.openpty()
+        os.set_blocking(self._ours, False)
+        self._shown = b""
+        words = ("apply", "--config", config, "--allow-removal", "--confirm", str(seconds))
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", "--wait", *machine.command(*words)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+
+    def has_asked(self) -> bool:
+        """Whether it waits for Enter."""
+        with suppress(BlockingIOError):
+            self._shown += os.read(self._ours, 65536)
+        return b"Press Enter" in self._shown
+
+    def type(self, text: bytes) -> None:
+        """Type on its terminal."""
+        os.write(self._ours, text)
+
+    def hang_up(self) -> None:
+        """Close its terminal."""
+        os.close(self._ours)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"), [("enter", 60), ("nothing", 1), ("closed", 60), ("killed", 60)]
+)
+def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> None:
+    """Only with Enter is the change there afterwards; a route that was typed is never lost."""
+    machine.shell("ip route add 10.99.0.0/16 via 10.0.0.1 dev eth0 proto 213")
+    before = state(machine)
+    run = Confirming(machine, repaired, seconds)
+    try:
+        wait_for("the question", run.has_asked)
+        changed = state(machine)
+        assert changed != before
+        if answer == "enter":
+            run.type(b"\n")
+        elif answer == "closed":
+            run.hang_up()
+        elif answer == "killed":
+            machine.shell("pkill -TERM -f 'hostroutin[g] apply'")
+        run.process.wait(timeout=200)
+    finally:
+        run.process.kill()
+        run.process.wait()
+    assert state(machine) == (changed if answer == "enter" else before)

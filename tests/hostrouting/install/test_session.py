@@ -1,0 +1,109 @@
+"""A change that moves the packets of the session in which it is typed is named before it is made."""
+
+import os
+import subprocess
+import sys
+from ipaddress import ip_address
+
+import pytest
+
+from hostrouting.host.session import ssh_client
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, h200
+from tests.support.cli import say
+from tests.support.tasks import CIDR, REPAIR, config, run
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+MOVED = (
+    "this session comes from 172.16.9.9, and the change moves its packets from "
+    "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10] to "
+    "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]: the session may end"
+)
+
+
+def host_of(client: str | None) -> FakeHost:
+    """An H200 node, on which somebody from this address is logged in."""
+    address = None if client is None else ip_address(client)
+    return FakeHost(kernel=h200(), client=lambda: address)
+
+
+def risks(host: FakeHost) -> list[str]:
+    """The sentences of a dry run about the session."""
+    findings = Configure(WANTED, host=host).plan().findings
+    return [finding.sentence for finding in findings if finding.name == "session-at-risk"]
+
+
+def test_a_client_whose_packets_move() -> None:
+    """The plan says how its packets go now, and how they would go."""
+    assert risks(host_of("172.16.9.9")) == [MOVED]
+
+
+@pytest.mark.parametrize("client", [None, "192.0.2.7", "10.0.0.9", "2001:db8::7"])
+def test_a_client_whose_packets_stay(client: str | None) -> None:
+    """Nobody is warned of a change that does not concern the session."""
+    assert risks(host_of(client)) == []
+
+
+def test_a_client_that_moves_no_more() -> None:
+    """Once the routes are there, there is nothing to warn of."""
+    host = host_of("172.16.9.9")
+    run(Configure(WANTED, host=host))
+    assert risks(host) == []
+
+
+def test_it_is_said_before_the_change(caplog: pytest.LogCaptureFixture) -> None:
+    """A run says it first: afterwards, nobody may be there to read it."""
+    host = host_of("172.16.9.9")
+    said: list[str] = []
+    host.faults.meanwhile("change", lambda: said.append(caplog.text))
+    run(Configure(WANTED, host=host))
+    assert MOVED in said[0]
+
+
+def test_a_repair_that_is_typed() -> None:
+    """`check` says it beside the commands of the repair; the session stays where it is, says nothing."""
+    assert (
+        f"SESSION-AT-RISK: {MOVED}; with --confirm 60"
+        in say("check", CIDR, host=host_of("172.16.9.9")).out
+    )
+    assert "SESSION-AT-RISK" not in say("check", CIDR, host=host_of("10.0.0.9")).out
+
+
+class TestClient:
+    """Where the client's address comes from."""
+
+    @pytest.mark.parametrize(
+        ("value", "client"),
+        [
+            ("172.16.9.9 50000 10.0.0.4 22", "172.16.9.9"),
+            ("fe80::9%eth0 50000 fe80::4%eth0 22", "fe80::9"),
+            ("::ffff:172.16.9.9 50000 ::ffff:10.0.0.4 22", "172.16.9.9"),
+        ],
+    )
+    def test_of_this_process(
+        self, value: str, client: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first word of SSH_CONNECTION."""
+        monkeypatch.setenv("SSH_CONNECTION", value)
+        assert str(ssh_client()) == client
+
+    @pytest.mark.linux
+    def test_of_a_parent(self) -> None:
+        """Sudo takes the variable away: a parent has it."""
+        program = "from hostrouting.host.session import ssh_client; print(ssh_client())"
+        shell = f"env -u SSH_CONNECTION {sys.executable} -c '{program}'; true"
+        seen = subprocess.run(
+            ["sh", "-c", shell],
+            env={**os.environ, "SSH_CONNECTION": "192.0.2.9 50000 10.0.0.4 22"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert seen.stdout == "192.0.2.9\n"
+
+    @pytest.mark.parametrize("value", ["", "nobody", " "])
+    def test_of_nobody(self, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a usable address there is no session to warn of."""
+        monkeypatch.setenv("SSH_CONNECTION", value)
+        monkeypatch.setattr(os, "getppid", lambda: 1)
+        assert ssh_client() is None
