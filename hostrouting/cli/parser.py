@@ -70,7 +70,18 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "action": "append",
         "help": "check the snapshots in DIR; can be repeated",
     },
-    "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
+    "--root": {"metavar": "DIR", "help": "where the image is mounted"},
+    "--tar": {
+        "metavar": "FILE",
+        "help": "write an archive, to be unpacked in / by root; - is standard output",
+    },
+    "--dev": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "an expected device, instead of those of the default route; can be repeated",
+    },
+    "--dry-run": {"action": "store_true", "help": "show what would be removed; change nothing"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
     "--fail-on": {
         "choices": ["warning"],

@@ -30,6 +30,7 @@ def typed_name(path: str) -> str:
 def typed_options(arguments: argparse.Namespace) -> str:
     """The CIDRs and the file as they were typed, for a proposed command."""
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
+    options += "".join(f" --dev {shlex.quote(dev)}" for dev in arguments.dev)
     if arguments.config is None:
         return options
     return f"{options} --config {typed_name(arguments.config)}"
@@ -113,15 +114,22 @@ def _reason_of(error: ConfigError | HostError) -> str:
     return f"{headline} {'; '.join(fault.strip() for fault in faults)}".strip()
 
 
-def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
-    """The configuration with the CIDRs that are typed, if there are any. Raises ConfigError if
-    nothing is expected.
+def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
+    """The configuration with the CIDRs and devices that are typed, if there are any. Raises
+    ConfigError if nothing is expected.
     """
-    typed: dict[str, Any] = {"expected_cidrs": cidrs} if cidrs else {}
+    typed: dict[str, Any] = {}
+    if arguments.cidrs:
+        typed["expected_cidrs"] = arguments.cidrs
+    if arguments.dev:
+        typed["expected_devs"] = arguments.dev
     try:
         section = config.route_overlap._replace(**typed)
     except ConfigError as error:
-        faults = [fault._replace(path="CIDR") for fault in error.faults]
+        faults = [
+            fault._replace(path="--dev" if "Devs" in fault.path else "CIDR")
+            for fault in error.faults
+        ]
         raise ConfigError(faults, "the command line" if len(faults) > 1 else "") from error
     if not section.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
@@ -129,12 +137,12 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     return config._replace(route_overlap=section)
 
 
-def adding_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig:
+def adding_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
     """The configuration that also expects the CIDRs that are typed, as a repair needs it.
 
-    Raises ConfigError as `with_cidrs` does.
+    Raises ConfigError as `with_typed` does.
     """
-    typed = with_cidrs(config, cidrs).route_overlap
+    typed = with_typed(config, arguments).route_overlap
     expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
     return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))
 

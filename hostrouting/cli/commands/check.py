@@ -11,20 +11,20 @@ import argparse
 from hostrouting.cli.check import code_with, make_check, with_gate_command
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
-    adding_cidrs,
+    adding_typed,
     as_whom,
     bad_input,
     find_config,
     find_config_or_warn,
     typed_name,
     typed_options,
-    with_cidrs,
+    with_typed,
 )
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_ungated
 
-ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
+ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         known, unusable = find_config_or_warn(arguments, host)
     else:
         known, unusable = find_config(arguments, host), ()
-    config, file = with_cidrs(known, arguments.cidrs), arguments.config
+    config, file = with_typed(known, arguments), arguments.config
     options = typed_options(arguments)
     if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
                 "leave these out",
             )
         return check_nodes(arguments.snapshots, config, options)
-    repaired = adding_cidrs(known, arguments.cidrs)
+    repaired = adding_typed(known, arguments)
     check = make_check(config, host, arguments.snapshot, repaired=repaired)
     check = check._replace(findings=(*unusable, *check.findings))
     if arguments.snapshot is None:

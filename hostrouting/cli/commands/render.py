@@ -1,52 +1,79 @@
-"""`render`: the files that apply would write on the host, below the directory where the host's
-image is mounted.
+"""`render`: the files that apply would write on the host, for an image or an archive.
 
-Requires root. The running kernel and systemd are not changed: the files take effect when the image
-boots.
+With --root, they are written below the directory where the host's image is mounted, and files of an
+earlier configuration are removed there; this requires root. With --tar, they are written into an
+archive, in which root owns them: unpack it in / of the host as root. It removes nothing, and no
+Python is needed there. The running kernel and systemd are not changed: the files take effect at the
+next boot.
 """
 
 import argparse
 import os
+import sys
 
-from hostrouting.cli.output import Answer, finding_lines
+from hostrouting.boot.archive import tar_of
+from hostrouting.boot.files import files_of
+from hostrouting.cli.output import FINE, Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
+from hostrouting.text import counted
 
-ARGUMENTS = ("--config required", "--root")
+ARGUMENTS = ("--config required", "--root", "--tar")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config, root = read_config(arguments.config), os.path.abspath(arguments.root)
+    config = read_config(arguments.config)
+    if (arguments.root is None) == (arguments.tar is None):
+        rule = "exactly one of them says where the files go"
+        raise bad_input("--root, --tar", rule, "write --root DIR or --tar FILE")
+    if arguments.tar is not None:
+        return _write_archive(arguments, config)
+    return _write_image(arguments, config, host)
+
+
+def _write_archive(arguments: argparse.Namespace, config: HostRoutingConfig) -> Answer:
+    files = files_of(config)
+    archive = tar_of(files)
+    document = {"schema": "hostrouting/render/2", "tar": arguments.tar, "ok": True}
+    document["files"] = {"write": [file.path for file in files], "remove": []}
+    if arguments.tar == "-":
+        if arguments.json:
+            raise bad_input("--json", "standard output is the archive", "leave one of them out")
+        sys.stdout.buffer.write(archive)
+        return Answer(FINE, document, ())
+    try:
+        with open(arguments.tar, "wb") as file:
+            file.write(archive)
+    except OSError as error:
+        raise HostError(
+            f"cannot write {arguments.tar}: {error.strerror}", what="file", target=arguments.tar
+        ) from error
+    typed = typed_name(arguments.tar)
+    line = f"DONE: {counted(len(files), 'file')}; on the host, as root: tar -xpf {typed} -C /"
+    return Answer(FINE, document, [line, *(f"  wrote {file.path}" for file in files)])
+
+
+def _write_image(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Answer:
+    root, typed = os.path.abspath(arguments.root), typed_name(arguments.root)
     if not host.rights().is_root:
         rule = "can be written only by root: another user would own files that root runs at boot"
-        command = (
-            f"hostrouting render --config {typed_name(arguments.config)} --root "
-            f"{typed_name(arguments.root)}"
-        )
-        raise bad_input("--root", rule, f"as root: {command}", typed_name(arguments.root))
-    if not os.path.isdir(arguments.root):
-        raise bad_input(
-            "--root",
-            "is not a directory",
-            "mount the image there first",
-            typed_name(arguments.root),
-        )
+        command = f"hostrouting render --config {typed_name(arguments.config)} --root {typed}"
+        raise bad_input("--root", rule, f"as root: {command}", typed)
+    if not os.path.isdir(arguments.root):  # not root: an empty name would be the current folder
+        raise bad_input("--root", "is not a directory", "mount the image there first", typed)
     if os.path.samefile(root, "/") and host.running_manager is not None:
         remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
-        raise bad_input(
-            "--root",
-            "is this host, and systemd is running on it",
-            remedy,
-            typed_name(arguments.root),
-        )
+        raise bad_input("--root", "is this host, and systemd is running on it", remedy, typed)
     task = Configure(config, host=Host.offline(root, rights=host.rights))
     findings = task.plan().findings
     outcome = run_task(task, task.host)
     done = f"the files are in {root}, and take effect when the image boots"
-    nothing = f"the image in {root} matches the configuration"
-    lines = [*outcome.lines(done, nothing), *(finding_lines(findings) if outcome.report.ok else ())]
-    return Answer(
-        outcome.code, {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines
-    )
+    lines = [*outcome.lines(done, f"the image in {root} matches the configuration")]
+    if outcome.report.ok:
+        lines += finding_lines(findings)
+    document = {"schema": "hostrouting/render/2", "root": root, **outcome.document()}
+    return Answer(outcome.code, document, lines)

@@ -18,17 +18,17 @@ from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.report import repair_commands
 from hostrouting.cli.check import MANAGED, Check, consent_lines, make_check, repair_pipeline
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import adding_cidrs, as_whom, find_config, typed_options
+from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
 from hostrouting.text import first_of
 
-ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
+ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config = adding_cidrs(find_config(arguments, host), arguments.cidrs)
+    config = adding_typed(find_config(arguments, host), arguments)
     there = as_whom(arguments)
     now = make_check(config, host, arguments.snapshot)
     proposal = propose_configuration(config, now.report.families[0].judge.fib.snapshot)

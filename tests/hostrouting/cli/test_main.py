@@ -199,6 +199,30 @@ def test_a_file_that_may_not_be_read(words: str) -> None:
     )
 
 
+def test_a_device_that_is_typed() -> None:
+    """`check --dev` expects it instead of the default route's, and so does the line of the repair."""
+    said = say("check", CIDR, "--dev", "ib0", kernel=h200())
+    assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
+    said = say("check", "10.0.0.0/8", "--dev", "eth1", "--dev", "ib0", kernel=h200())
+    assert said.lines[0].endswith("expected: eth1 or ib0") or "eth1" in said.lines[0]
+    said = say("check", CIDR, "--dev", "a/b", kernel=h200())
+    assert (said.code, "hostrouting: --dev:" in said.err) == (2, True)
+    assert say("check", CIDR, "--dev", "eth0", kernel=h200()).out.endswith(
+        f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -\n"
+    )
+    repair = json.loads(say("repair", CIDR, "--dev", "eth0", kernel=h200()).out)
+    assert repair["routeOverlap"]["expectedDevs"] == ["eth0"]
+
+
+@pytest.mark.parametrize("words", [[], ["--root", "/x", "--tar", "/y"]])
+def test_where_files_are_rendered(words: list[str], tmp_path: Path) -> None:
+    """Exactly one of --root and --tar is needed."""
+    (tmp_path / "config.json").write_text("{}")
+    said = say("render", "--config", str(tmp_path / "config.json"), *words)
+    assert said.code == 2
+    assert "--root, --tar: exactly one of them says where the files go" in said.err
+
+
 def test_an_empty_root(tmp_path: Path) -> None:
     """An empty --root, as of an unset variable, is not the current directory."""
     (tmp_path / "config.json").write_text("{}")

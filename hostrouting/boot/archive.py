@@ -1,0 +1,58 @@
+"""The files of a configuration as a tar archive, for a node without Python, or for an image that is
+built elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.host.fileset import File
+
+
+_THERE = ("/etc", "/etc/systemd", "/etc/systemd/system")
+"""The folders that every host has; tar would change their modes to those in the archive."""
+
+
+def tar_of(files: Iterable[File]) -> bytes:
+    """The archive of these files, to be unpacked in `/`: all are root's, and so are their folders.
+
+    The same files always make the same archive.
+    """
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        folders: dict[str, None] = {}
+        for file in files:
+            folders.update(dict.fromkeys(_folders_above(file.path)))
+        for folder in [folder for folder in folders if folder not in _THERE]:
+            tar.addfile(_root_owned(folder, 0o755, tarfile.DIRTYPE))
+        for file in files:
+            if file.target:
+                link = _root_owned(file.path, 0o777, tarfile.SYMTYPE)
+                link.linkname = file.target
+                tar.addfile(link)
+            else:
+                content = file.text.encode()
+                entry = _root_owned(file.path, file.mode, tarfile.REGTYPE)
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
+
+
+def _folders_above(path: str) -> list[str]:
+    """The folders of a path, the topmost first, without the root."""
+    parts = path.strip("/").split("/")[:-1]
+    return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
+
+
+def _root_owned(path: str, mode: int, kind: bytes) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.mode = mode
+    entry.type = kind
+    entry.uname = "root"
+    entry.gname = "root"
+    return entry
