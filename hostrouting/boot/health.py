@@ -193,7 +193,7 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     causes: set[str] = set()
     for properties in _shown(manager, host, unit):
         name = properties["Id"]
-        if name == _plain(unit):
+        if name == plain_instance(unit):
             name = unit
         for kind, cause, remedy in _causes(unit, properties):
             if cause not in causes:
@@ -201,7 +201,7 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
             causes.add(cause)
 
 
-def _plain(unit: str) -> str:
+def plain_instance(unit: str) -> str:
     """The unit; for a template, an instance without settings of its own."""
     return unit.replace("@.", "@hostrouting-probe.")
 
@@ -213,7 +213,7 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     before, at, after = unit.partition("@.")
     if not at:
         return manager.show(_PROPERTIES, unit)
-    names = [_plain(unit)]
+    names = [plain_instance(unit)]
     for folder in host.files.names(HostLayout.unit_directory):
         is_instance = folder.startswith(f"{before}@") and folder.endswith(f".{after}.d")
         if is_instance and folder != f"{unit}.d":

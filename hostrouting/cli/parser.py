@@ -55,6 +55,11 @@ _IGNORE = "a finding, by its name, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
     "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
+    "unit": {
+        "metavar": "UNIT",
+        "nargs": "?",
+        "help": "why this unit does not start; all gated units without it",
+    },
     "cni": {
         "metavar": "azure-vnet",
         "choices": ["azure-vnet"],

@@ -62,6 +62,11 @@ class Manager(Protocol):
         unit, the properties are those of the manager itself, such as Version.
         """
 
+    def errors_of(self, invocation: str) -> tuple[str, ...]:
+        """What a unit has logged as errors during the run with this InvocationID; nothing if that
+        is empty, or if no journal answers.
+        """
+
 
 class SystemdManager:
     """The systemd of this host."""
@@ -117,7 +122,10 @@ class SystemdManager:
             shown.append({name: " ".join(values.get(name, ())) for name in names})
         return tuple(shown)
 
-    def _journal(self, invocation: str) -> tuple[str, ...]:
+    def errors_of(self, invocation: str) -> tuple[str, ...]:
+        return self._journal(invocation, "--priority=err")
+
+    def _journal(self, invocation: str, *options: str) -> tuple[str, ...]:
         if not invocation:
             return ()
         with suppress(
@@ -129,6 +137,7 @@ class SystemdManager:
             "--quiet",
             "--output=cat",
             "--lines=20",
+            *options,
             f"_SYSTEMD_INVOCATION_ID={invocation}",
         )
         with suppress(OSError):

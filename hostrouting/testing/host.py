@@ -127,6 +127,8 @@ class FakeManager:
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
+    errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """By InvocationID: what a unit has logged as errors."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -168,6 +170,9 @@ class FakeManager:
             known = self._properties_of(unit)
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
+
+    def errors_of(self, invocation: str) -> tuple[str, ...]:
+        return self.errors.get(invocation, ())
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with those that match each pattern in its place."""

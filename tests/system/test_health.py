@@ -24,7 +24,9 @@ CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
 OURS = LAYOUT.drop_in_path(MACHINES)
 
 
-class _Manager(SystemdManager):
+class InsideManager(SystemdManager):
+    """The systemd inside this system."""
+
     def __init__(self, system: System) -> None:
         super().__init__(run=lambda *words, **_: Ended(*self._end(system, words)))
 
@@ -34,6 +36,7 @@ class _Manager(SystemdManager):
         return done.returncode, done.stdout, done.stderr
 
     def is_running(self) -> bool:
+        """See Manager. It is booted before it is asked."""
         return True
 
 
@@ -46,7 +49,7 @@ def system() -> Iterator[System]:
 
 def names(system: System) -> list[tuple[str, str]]:
     """Name and target of each fault."""
-    host = Host(files=LocalFiles(str(system.outside("/"))), manager=_Manager(system))
+    host = Host(files=LocalFiles(str(system.outside("/"))), manager=InsideManager(system))
     return [
         (fault.name, fault.target)
         for fault in find_faults(host, CONFIG)
@@ -105,7 +108,7 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     assert names(system) == []
     # The removal waits for the reload, too: the unit would still run the gate, which is gone by
     # then.
-    assert not needs_reload(_Manager(system), CONFIG)
+    assert not needs_reload(InsideManager(system), CONFIG)
     system.outside(OURS).unlink()
-    assert needs_reload(_Manager(system), CONFIG)
+    assert needs_reload(InsideManager(system), CONFIG)
     end(system)

@@ -1,18 +1,22 @@
 """`status`: whether this host matches the installed configuration: files, routes, units, and the
 verdict now.
 
+The mode, the gated units and the guard follow the first line, and what the journal has about a
+start that was refused. With a unit, only that one.
+
 Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes
 now. 3: the verdict is undecided, or a part of the host does not answer; the other parts are shown.
 """
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import AGAIN, find_faults
+from hostrouting.boot.unit_states import UnitState, guard_state, unit_states
 from hostrouting.cli.check import (
     find_typed,
     make_check,
@@ -22,11 +26,13 @@ from hostrouting.cli.check import (
 from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, finding_lines, worst_code
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import read_host
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import Manager
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.tasks.configure import Configure
@@ -52,8 +58,47 @@ class _Headline(NamedTuple):
         return f"{self.sentence} as root: {self.command}" if self.command else self.sentence
 
 
-def run(_: argparse.Namespace, host: Host) -> Answer:
+ARGUMENTS = ("unit",)
+
+
+class _Units(NamedTuple):
+    """How the gated units are, and the guard."""
+
+    mode: str = ""
+    """Empty if nothing is checked."""
+    states: tuple[UnitState, ...] = ()
+    guard: str = ""
+
+    @classmethod
+    def of(cls, manager: Manager, config: HostRoutingConfig, only: str | None) -> "_Units":
+        """As systemd says; `only` is one unit, which need not be gated."""
+        check = config.route_overlap
+        states = tuple(unit_states(manager, config))
+        if only is not None:
+            states = tuple(state for state in states if state.unit == only)
+        return cls(check.mode if check.cidrs else "", states, guard_state(manager, config))
+
+    def lines(self) -> Iterator[str]:
+        """Each unit with its state; of a refused one, what its start has logged as errors."""
+        for state in self.states:
+            yield f"  {state.line}"
+            yield from (f"    {reason}" for reason in state.reasons)
+        if self.guard:
+            mode = f"mode {self.mode}; " if self.mode else ""
+            yield f"  {mode}the guard {self.guard}"
+
+    def document(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "mode": self.mode or None,
+            "units": [state.to_mapping() for state in self.states],
+            "guard": self.guard or None,
+        }
+
+
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
     plan, check = Plan(), None
+    units = _Units()
     unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
     faults = none
 
@@ -76,6 +121,9 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
                 plan, files=FileChanges()
             )  # no edits: another release writes other texts
         faults = ask(lambda: find_faults(host, config), none)
+        manager = host.running_manager
+        if manager is not None:
+            units = ask(lambda: _Units.of(manager, config, arguments.unit), units)
         check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
     findings = (*faults, *plan.findings)
     is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in findings)
@@ -96,14 +144,26 @@ def run(_: argparse.Namespace, host: Host) -> Answer:
     brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
     now = check.lines() if check and plan.is_empty else brief
     head = [headline.line] if headline.sentence else []
-    lines = (*head, *plan_lines(attrs.evolve(plan, findings=_shown(findings, headline))), *now)
+    if arguments.unit is not None:
+        head += _of_one_unit(arguments.unit, units)
+    shown = attrs.evolve(plan, findings=_shown(findings, headline))
+    lines = (*head, *units.lines(), *plan_lines(shown), *now)
     more = {
         "installed": config is not None,
         **plan.to_mapping(),
         "check": check and check.document(),
+        **units.document(),
     }
     more["findings"] = [finding.to_mapping() for finding in findings]
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)
+
+
+def _of_one_unit(unit: str, units: _Units) -> Iterator[str]:
+    """Why this unit does not start, and what to type."""
+    if not any(state.unit == unit for state in units.states):
+        yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
+    elif any(state.state == "was refused" for state in units.states):
+        yield f"{unit} was refused; when the cause is gone, as root: systemctl start {unit}"
 
 
 def _headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> _Headline:

@@ -120,7 +120,7 @@ def test_what_is_loaded(words: str) -> None:
         ("check", "no expected CIDR is given, so there is nothing to check"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "usage: hostrouting check [-h]"),
-        ("status all", "hostrouting status: error: unrecognized arguments: all"),
+        ("remove all", "hostrouting remove: error: unrecognized arguments: all"),
         ("check --config - --snapshot -", "hostrouting check: error: - can be given only once"),
         ("check --snapshot=a --snapshot b", "--snapshot can be given only once"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
@@ -820,7 +820,8 @@ def test_status_says_what_it_can() -> None:
         host.nftables.fault = refusal
         said = say("status", host=host)
         host.nftables.fault = None
-        assert (said.code, said.lines[0]) == (code, "REQUIREMENT: nft could not list the table")
+        assert said.code == code
+        assert "REQUIREMENT: nft could not list the table" in said.lines
         assert any(line.startswith(f"{verdict}: ") for line in said.lines)
 
 

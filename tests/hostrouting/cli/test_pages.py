@@ -20,7 +20,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, h200, plain_vm, vpn_node
 from tests.support import azure_leftovers as azure
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, lose_routes
+from tests.support.tasks import LAYOUT, lose_routes, manager_of
 from tests.support.topologies import marked_vm, refusing
 
 CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
@@ -147,6 +147,24 @@ def rewritten(host: FakeHost) -> None:
     """Another release has written the files."""
     text = host.files.texts[LAYOUT.config_path]
     host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
+
+
+def refused(host: FakeHost) -> None:
+    """A machine runs, and the gate has refused another one."""
+    manager = manager_of(host)
+    condition = {"ExecCondition": f"{{ argv[]={LAYOUT.gate_path} ; code=exited ; status=255 }}"}
+    manager.states["systemd-nspawn@kube0.service"] = "active"
+    manager.properties["systemd-nspawn@kube0.service"] = {"StateChangeTimestamp": "Thu 08:00 UTC"}
+    manager.properties["systemd-nspawn@kube1.service"] = {
+        **condition,
+        "ActiveState": "failed",
+        "StateChangeTimestamp": "Thu 09:00 UTC",
+        "InvocationID": "1f",
+    }
+    manager.errors["1f"] = (
+        "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0; expected: eth0",
+        "hostrouting: the step 20-check-route-overlap failed",
+    )
 
 
 ABSENT, HOLDING = (
@@ -290,6 +308,12 @@ CASES: dict[
         "status",
         applied(change=lambda host: setattr(host.manager, "running", False)),
     ),
+    "status: a unit was refused": ("status", applied(change=refused)),
+    "status: why a unit does not start": (
+        "status systemd-nspawn@kube1.service",
+        applied(change=refused),
+    ),
+    "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "status: a conflict": ("status", applied(change=taken)),

@@ -1,0 +1,85 @@
+"""How each gated unit is: whether it runs, waits in the gate, or was refused, and why.
+
+systemd is asked, and the journal has the reason of a refusal: the lines that the gate and its steps
+have logged during that start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from hostrouting.boot.health import plain_instance
+from hostrouting.config.settings import gated_units
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.systemd import Manager
+
+State: TypeAlias = Literal["runs", "is in the gate", "was refused", "failed", "does not run"]
+
+_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "ExecCondition",
+    "StateChangeTimestamp",
+    "InvocationID",
+)
+_REFUSED = "status=255"
+"""What systemd shows of a condition that the gate has ended."""
+
+
+class UnitState(NamedTuple):
+    """A gated unit, as it is now."""
+
+    unit: str
+    state: State
+    since: str = ""
+    """When systemd last saw it change, in systemd's words; empty if it never has."""
+    reasons: tuple[str, ...] = ()
+    """What was logged as an error during the start that was refused."""
+
+    @property
+    def line(self) -> str:
+        """The unit, its state and the time, in one line."""
+        return f"{self.unit} {self.state}" + (f" since {self.since}" if self.since else "")
+
+    def to_mapping(self) -> dict[str, object]:
+        """The state as JSON."""
+        return {**self._asdict(), "reasons": list(self.reasons)}
+
+
+def unit_states(manager: Manager, config: HostRoutingConfig) -> Iterator[UnitState]:
+    """The gated units of this configuration. Of a template, the instances that systemd knows."""
+    for unit in gated_units(config):
+        before, at, after = unit.partition("@.")
+        shown = manager.show(_PROPERTIES, f"{before}@*.{after}" if at else unit)
+        for properties in shown:
+            if properties["Id"] != plain_instance(unit) or not at:
+                yield _state_of(manager, properties)
+
+
+def guard_state(manager: Manager, config: HostRoutingConfig) -> str:
+    """Whether the guard runs, in words."""
+    if not config.guard.enabled:
+        return "is not enabled"
+    [properties] = manager.show(("ActiveState",), HostLayout.guard_unit)
+    return "runs" if properties["ActiveState"] == "active" else "does not run"
+
+
+def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    unit = properties["Id"]
+    since = properties["StateChangeTimestamp"]
+    is_gated = HostLayout.gate_path in properties["ExecCondition"]
+    if properties["ActiveState"] in {"active", "reloading"}:
+        return UnitState(unit, "runs", since)
+    if properties["SubState"] == "condition":
+        return UnitState(unit, "is in the gate", since)
+    if is_gated and _REFUSED in properties["ExecCondition"]:
+        return UnitState(unit, "was refused", since, manager.errors_of(properties["InvocationID"]))
+    if properties["ActiveState"] == "failed":
+        return UnitState(unit, "failed", since)
+    return UnitState(unit, "does not run", since)

@@ -1,0 +1,53 @@
+"""What `status` says of a gated unit is what systemd and the gate have done with it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hostrouting.boot.unit_states import UnitState, unit_states
+from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from tests.support import gate
+from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+from tests.system.test_health import InsideManager
+
+pytestmark = gate_tests
+
+STEP = f"{LAYOUT.gate_directory}/90-site.sh"
+CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """A host whose gate runs a step of the site."""
+    with gate.host(CONFIG, scripts={STEP: "exit 0\n"}) as system:
+        yield system
+
+
+def state(system: System) -> UnitState:
+    """The state of the machine; systemd forgets a machine that was stopped."""
+    states = {state.unit: state for state in unit_states(InsideManager(system), CONFIG)}
+    return states.get(KUBE1, UnitState(KUBE1, "does not run"))
+
+
+def test_each_state(system: System) -> None:
+    """It runs, is stopped, waits in the gate, and is refused, with the reason from the journal."""
+    assert gate.start(system) == 0
+    assert (state(system).state, bool(state(system).since)) == ("runs", True)
+    end(system)
+    assert state(system).state == "does not run"
+
+    system.lay(STEP, "until [[ -e /run/go ]]; do sleep 0.05; done\n", mode=0o755)
+    begin_start(system)
+    wait_for("the machine to be in the gate", lambda: state(system).state == "is in the gate")
+    system.lay("/run/go", "")
+    assert await_start(system)
+    end(system)
+
+    system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
+    assert gate.start(system) == 1
+    refused = state(system)
+    assert refused.state == "was refused"
+    assert any("the licence has ended" in line for line in refused.reasons)
+    assert any(KUBE1 in line for line in refused.reasons), "the gate's own line"
