@@ -1,8 +1,8 @@
 """One message for an operator, from any part of hostrouting: its name, how bad it is, what it is
 about, what to do.
 
-The sentences are written where the thing is found, or in `check.report`. docs/findings.md explains
-each name.
+The sentences are written where the thing is found, or in `check.sentences`. docs/findings.md
+explains each name.
 """
 
 from collections.abc import Iterable, Mapping

@@ -24,8 +24,9 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.check.check import CheckReport, Escape, check_snapshot, require_cidrs
-from hostrouting.check.report import DOUBTS, phrase_of, verb_of
+from hostrouting.check.check import check_snapshot, require_cidrs
+from hostrouting.check.results import CheckReport, Escape, phrase_of
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.model.snapshot import SAVE, Snapshot
@@ -194,7 +195,9 @@ def _read_snapshot(path: str) -> Snapshot:
 
 def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeResult:
     report = check_snapshot(snapshot, config)
-    is_repairable = report.routes and not any(family.repair.unsafe for family in report.families)
+    is_repairable = report.routes and not any(
+        family.repair.unrepairable for family in report.families
+    )
     plan = plan_static_routes(config, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
     repair = after.routes if is_repairable else ()
@@ -237,7 +240,7 @@ def _problem(report: CheckReport) -> str:
 
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
-    way = f"{verb_of(escape)} {devs}".rstrip()
+    way = f"{escape.verb} {devs}".rstrip()
     return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.judge import EVERYWHERE
-from hostrouting.check.report import DOUBTS, OWN_PODS
+from hostrouting.check.parts import EVERYWHERE
+from hostrouting.check.sentences import DOUBTS, OWN_PODS
 from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import BY_DEVICE, ENCAPSULATED, NOT_LISTED
 from hostrouting.host.layout import HostLayout

@@ -5,16 +5,17 @@ Decisions are functions from values to values. Hosts are changed by `routes` and
 prints.
 """
 
-from hostrouting.check.check import (
+from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.document import check_document
+from hostrouting.check.results import (
     CheckReport,
     Escape,
     FamilyReport,
+    Repair,
+    Unrepairable,
     Verdict,
-    check_kernel,
-    check_snapshot,
 )
-from hostrouting.check.repair import Repair, Unsafe
-from hostrouting.check.report import check_document, check_findings, repair_commands
+from hostrouting.check.sentences import check_findings, repair_commands
 
 __all__ = [
     "check_kernel",
@@ -24,6 +25,6 @@ __all__ = [
     "Verdict",
     "Escape",
     "Repair",
-    "Unsafe",
+    "Unrepairable",
 ]
 __all__ += ["check_findings", "check_document", "repair_commands"]

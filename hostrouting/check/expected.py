@@ -1,10 +1,16 @@
 """Which devices are expected: those that the configuration names, or those of the default route.
 
-Of equal default routes, Linux uses any: their devices are in doubt. So is a tunnel's default route,
-and with it the first one of a network card, which the tunnel's hides. A provider's line or a tap is
-not, if it is the only way out. Doubt belongs to devices: what leaves through others is not.
-`routes.uplink` has the rule that says which of these devices are in doubt; here is found what the
-rule is about.
+Theory of operation. The default routes for plain packets are listed in the order of the lookup. The
+first that Linux uses says which devices are expected. Then each way in which that may be wrong is
+asked for, and gives the devices that are in doubt:
+
+- An equal default route leads through another device, or several routers advertise themselves.
+- The default route is a tunnel's. If it hides that of a network card, both are in doubt. A
+  provider's line or a tap is not, if it is the only way out.
+- A rule that is not judged may pass over the default route.
+
+The first two are the same for the routes of a configuration, so `routes.uplink` has them
+(`doubtful_devs`). Doubt belongs to devices: what leaves through others is not in doubt.
 """
 
 from __future__ import annotations
@@ -12,25 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import (
-    doubtful_devs,
-    has_tunnel,
-    is_line,
-    is_tap,
-    is_tunnel,
-    leads_out,
-)
+from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
+    from hostrouting.check.devices import Devices
+    from hostrouting.fib.engine import Fib, Step, Table
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
 
-_OF_GUESTS = {"veth", "tun"}
-"""Kinds of ports by which a bridge leads to containers and virtual machines."""
+_NONE: frozenset[str] = frozenset()
 
 
 class Uplinks(NamedTuple):
@@ -39,113 +36,128 @@ class Uplinks(NamedTuple):
     devs: frozenset[str]
     doubtful: frozenset[str]
     """Those that may not be the intended ones."""
-    card: str | None
+    hidden_nic: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
     """
 
 
-def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> Uplinks:
-    """The expected devices of a host with these links, if the configuration names some, and the
-    doubt about them.
+class Default(NamedTuple):
+    """A default route for plain packets."""
+
+    route: Route
+    is_used: bool
+    """Whether the rule uses it: with `suppress_prefixlength 0` it does not."""
+
+
+def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
+    """The expected devices of a host, and the doubt about them.
+
+    The devices that the configuration names come first, and are not in doubt.
     """
-    listed = list(_defaults_of(fib))
-    counting = _counting_devs([route for route, _ in listed], links)
-    every = [(route, is_used) for route, is_used in listed if not counting.isdisjoint(route.devs)]
-    # Halves count only where there is no 0/0: beside it, they are a capture.
-    with_use = [(route, is_used) for route, is_used in every if not route.prefix.length] or every
-    defaults = tuple(route for route, _ in with_use)
-    usable = [route for route, is_used in with_use if is_used]
-    used = usable[0] if usable else None
-    devs = named or counting.intersection(used.devs if used else ())
-    hidden = _first_card(defaults, links) & counting if has_tunnel(devs, links) else frozenset()
-    doubtful = frozenset[str]()
-    if used and not named:
-        equal = fib.equals(used)
-        rivals = counting.intersection(dev for route in equal for dev in route.devs)
-        is_way_out = is_line(devs, links) or (devs == counting and _are_only_taps(devs, fib, links))
-        doubtful = doubtful_devs(used, devs, rivals, hidden, links, is_line=is_way_out)
+    every = list(find_defaults(fib))
+    counting = counting_devs(every, devices.links)
+    leading = [default for default in every if not counting.isdisjoint(default.route.devs)]
+    defaults = _without_captures(leading)
+    routes = tuple(default.route for default in defaults)
+    used = next((default.route for default in defaults if default.is_used), None)
+    devs = configured
+    if not devs and used is not None:
+        devs = counting & set(used.devs)
+    hidden = _NONE
+    if has_tunnel(devs, devices.links):
+        hidden = counting & _first_nic_devs(routes, devices.links)
+    doubtful = _NONE
+    if used is not None and not configured:
+        rivals = counting & {dev for route in fib.equals(used) for dev in route.devs}
+        is_way_out = _may_be_the_only_way_out(devs, counting, devices)
+        doubtful = doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
         if len(counting) > 1 and _may_pass_over_defaults(fib):
-            doubtful |= counting.intersection(dev for route, _ in every for dev in route.devs)
-    card = next(iter(hidden)) if len(hidden) == 1 else None
-    return Uplinks(devs | doubtful, doubtful, card, defaults)
+            doubtful |= counting & {dev for default in leading for dev in default.route.devs}
+    hidden_nic = None
+    if len(hidden) == 1:
+        [hidden_nic] = hidden
+    return Uplinks(devs | doubtful, doubtful, hidden_nic, routes)
 
 
-def _counting_devs(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+def find_defaults(fib: Fib) -> Iterator[Default]:
+    """All default routes for plain packets, in the order of the lookup."""
+    for step in fib.steps():
+        # A rule for some destinations is not about all packets, even if its table has a default.
+        if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
+            continue
+        for route in _defaults_in(step.table, Prefix(fib.family, 0, 0)):
+            yield Default(route, is_used=not _is_suppressed(step, route))
+
+
+def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
+    """The default routes of a table; routes to both halves of all addresses are one of them."""
+    for route in table.defaults.get(every, ()):
+        if route.type == "unicast":
+            yield route
+    lower, upper = (table.defaults.get(half, ()) for half in every.halves())
+    if lower and upper and lower[0].type == upper[0].type == "unicast":
+        yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
+
+
+def _is_suppressed(step: Step, route: Route) -> bool:
+    limit = step.rule.suppress_prefixlength
+    return limit is not None and route.prefix.length <= limit
+
+
+def counting_devs(defaults: Iterable[Default], links: Mapping[str, Link]) -> frozenset[str]:
     """The devices whose default routes count.
 
     A dummy's counts where there is no other. k3s asks for one on a node without a router, because
     packets to services need a route before kube-proxy gives them another destination.
     """
-    devs = {dev for route in defaults for dev in route.devs if dev in links}
+    devs = {dev for default in defaults for dev in default.route.devs if dev in links}
     leading = {dev for dev in devs if leads_out(links[dev])}
     dummies = {dev for dev in devs if links[dev].kind == "dummy"}
     return frozenset(leading or dummies)
 
 
-def _first_card(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
-    """The devices of the first default route that no tunnel has."""
-    for route in defaults:
+def _without_captures(defaults: list[Default]) -> list[Default]:
+    """The default routes without two halves, unless there is nothing else.
+
+    Beside a default route, two halves are a capture: OpenVPN's `redirect-gateway def1`.
+    """
+    whole = [default for default in defaults if default.route.prefix.length == 0]
+    return whole or defaults
+
+
+def _first_nic_devs(routes: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
+    """The devices of the first default route that is not a tunnel's."""
+    for route in routes:
         if not has_tunnel(route.devs, links):
             return frozenset(route.devs)
-    return frozenset()
+    return _NONE
 
 
-def _are_only_taps(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
-    """Whether these devices are taps, and no card of this host has an address.
+# One function for each reason why a default route may be right or wrong after all.
 
-    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
-    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
+
+def _may_be_the_only_way_out(
+    devs: frozenset[str], counting: frozenset[str], devices: Devices
+) -> bool:
+    """Whether a tunnel's default route is right: a provider's line, or taps and nothing else.
+
+    Field states: pppoe, openfortivpn; slirp-tap, open-vswitch-netdev.
     """
-    if not all(is_tap(links[dev]) for dev in devs):
-        return False
-    for address in fib.snapshot.addresses:
-        is_usable = address.ip.version == fib.family and address.scope == SCOPE_UNIVERSE
-        if is_usable and may_be_card(links.get(address.dev), links):
-            return False
-    return True
-
-
-def may_be_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device may lead to the network of the host.
-
-    A CNI's device does not. A bridge does if it has another port than those of containers and
-    virtual machines.
-    """
-    if link is None or is_tunnel(link) or not leads_out(link) or devices_of(link.name, link.kind):
-        return False
-    if link.kind == "bridge":
-        ports = (port for port in links.values() if port.master == link.name)
-        return any(port.kind not in _OF_GUESTS for port in ports)
-    return True
+    if is_line(devs, devices.links):
+        return True
+    return devs == counting and devices.are_only_taps(devs)
 
 
 def _may_pass_over_defaults(fib: Fib) -> bool:
-    """Whether plain packets may take a rule that is not judged, and so miss a default route."""
+    """Whether plain packets may take a rule that is not judged, and so miss a default route.
+
+    Field state: goto-over-another-default.
+    """
     for step in fib.steps():
         is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
         is_about_all = step.rule.dst is None or step.rule.invert
         if is_unjudged and is_about_all and step.may_take_plain:
             return True
     return False
-
-
-def _defaults_of(fib: Fib) -> Iterator[tuple[Route, bool]]:
-    """All default routes for plain packets, in the order of the lookup, and whether the rule uses
-    them.
-    """
-    every = Prefix(fib.family, 0, 0)
-    for step in fib.steps():
-        if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
-            continue
-        limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
-        routes = [route for route in step.table.defaults.get(every, ()) if route.type == "unicast"]
-        halves = [
-            others[0] for prefix, others in sorted(step.table.defaults.items()) if prefix.length
-        ]
-        if [route.type for route in halves] == ["unicast", "unicast"]:
-            routes.append(
-                halves[0]._replace(next_hops=(*halves[0].next_hops, *halves[1].next_hops))
-            )
-        yield from ((route, route.prefix.length > limit) for route in routes)

@@ -1,134 +1,149 @@
 """What is right: for each end of packets, whether it is fine, in doubt, or an escape.
 
-Theory of operation. The engine says where packets end; here that is judged. No rule looks at the
-CIDR that is asked about, only at ends of packets. So a part's verdict is never worse than the
-whole's, and the verdict of a union is the worst of its parts. The rules, in the order in which they
-are asked:
+Theory of operation. The engine says where packets end, by which route and which devices. Here that
+is judged, by two lists of rules. The first rule with an opinion decides:
 
-1. Expected: the configured devices, or those of the default route (`expected`), with the doubt
-   about them.
-2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A CNI's
-   device beside what shows that the CNI was left behind is in doubt.
-3. Own: this host's single addresses and broadcast; also, by address, multicast, loopback and
-   link-local. A wider `local` route is an escape.
-4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
-5. The node's own subnet, where a tunnel's default route hides that of the network card. Where no
-   card has a default route at all, what leaves by a card's router or its connected subnet is in
-   doubt.
+- `RULES_FOR_ROUTES` look at what the route does: it refuses, it keeps packets on this host, or it
+  is of a kind that is not judged.
+- `RULES_FOR_DEVICES` look at one device by which the route leads; of several devices, the worst
+  opinion counts. What no rule has an opinion on escapes.
 
-Two kinds of routes by the right device are in doubt, because packets may be lost. One was made by
-hand, without a gateway. The other is an IPv4 route of the type broadcast or multicast: TCP does not
-use it.
+No rule looks at the CIDR that is asked about, only at ends of packets. So a part's verdict is never
+worse than the whole's, and the verdict of a union is the worst of its parts.
 
-Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque
-one that would escape is the doubt `other-packets`. What the engine cannot judge is in
-`fib.not_judged`, and asked for by `check`.
-
-What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their
-packets are judged like the host's own, with the source and the device that they have, as far as
-rules tell these apart. Without it, a rule for the device of a CNI (`iif cni0`) is known to select
-packets of pods: such an end is opaque if it would escape.
+To add a rule, write a function with the signature of its neighbours and put it into a list, where
+its place says what it gives way to. Its docstring names the states of nodes that need it
+(tests/hosts, one file for each). Whose a device is, `devices` says; which devices are expected,
+`expected`; which refused ranges are a CNI's, `refusals`. Packets that a rule of the host tells from
+the others are judged by `other_packets`, which asks here about the route that they take.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.expected import Uplinks, find_uplinks, may_be_card
-from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Device, devices_of
-from hostrouting.fib.engine import (
-    NOT_JUDGED,
-    PLAIN,
-    Decision,
-    End,
-    Fib,
-    Packet,
-    conditions_of,
-    pieces,
-)
+from hostrouting.check.devices import Devices
+from hostrouting.check.expected import find_uplinks
+from hostrouting.check.refusals import Refusals
+from hostrouting.check.results import OWN, Grade, Opinion
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IP, IPV4, Prefix, borders_of, prefixes_between
-from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, SCOPE_UNIVERSE, TABLE_MAIN, Route
-from hostrouting.routes.uplink import is_tunnel, leads_out
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import PROTOCOL_KERNEL, PROTOCOL_RA, REFUSING, Route
+from hostrouting.routes.uplink import is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
+    from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
 
-T = TypeVar("T")
-
-FINE, DOUBT, ESCAPE = 0, 1, 2
-
-_OF_LINK = {PROTOCOL_KERNEL, 9, 16}
-"""Protocols that say who is a neighbour: kernel (for an address), ra and dhcp."""
-EVERYWHERE = {
-    4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
-    6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
-}
-"""By family: multicast, broadcast, and the addresses of every host or link."""
-_EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.items()}
-"""By family: where multicast, broadcast, and the addresses of every host or link begin and end, in
-turn.
-"""
-_POD_BLOCK = {4: 20, 6: 64}
-"""By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
-
-_PODS = {"pod", "bridge"}
-SOME_POD = "a pod's device"
-"""Stands for every device that no rule names; no device has a name with a space."""
+_PROTOCOL_DHCP = 16
+_WHO_IS_A_NEIGHBOUR = {PROTOCOL_KERNEL, PROTOCOL_RA, _PROTOCOL_DHCP}
+"""Protocols whose routes without a gateway are right: their makers know who is on the link."""
 
 
-class Opinion(NamedTuple):
-    """The judgement of one end."""
+class Way(NamedTuple):
+    """The route that packets take."""
 
-    grade: int
-    name: str = ""
-    """The name of the finding, or what happens to packets that escape; else what makes it fine."""
-    reason: str = ""
-    """The thing: a device, a route, a rule."""
-    selection: str = ""
-    """The selectors of the rule, if other packets are in doubt."""
-    devs: tuple[str, ...] = ()
+    route: Route
+    devs: tuple[str, ...]
+    """The devices by which they leave; those of equal default routes are among them."""
+    is_wide: bool
+    """Whether the route is for more than one address."""
+    is_selected: bool
+    """Whether a mark, or the device on which pods' packets arrive, has selected the packets."""
 
 
-class Part(NamedTuple):
-    """A range of addresses that are judged alike."""
+class Judge:
+    """Judges the ends of packets on one host, for one family."""
 
-    first: int
-    last: int
-    decision: Decision
-    opinion: Opinion
-    others: tuple[Opinion, ...]
+    def __init__(self, fib: Fib, config: RouteOverlapConfig) -> None:
+        """Use these tables, and what the configuration says about them."""
+        self.fib = fib
+        self.config = config
+        self.configured_devs = frozenset(config.expected_devs)
+        self.services = of_family(config.service_cidrs, fib.family)
+        self.pods = of_family(config.pod_cidrs, fib.family)
+        self.devices = Devices(fib)
+        self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
+        self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
+        self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
+        """By the identity of a route, which is kept alive: to hash a route takes longer than to
+        judge most of them.
+        """
+
+    def opinion(self, decision: Decision, *, is_selected: bool = False) -> Opinion:
+        """What is to be said of packets that end so.
+
+        `is_selected` says that a mark, or the device on which pods' packets arrive, has selected
+        them.
+        """
+        route = decision.route
+        if route is None:
+            return _without_a_route(decision)
+        # Own addresses cut a route into many ranges, and each of them asks.
+        key = (id(route), is_selected)
+        if key not in self._opinions:
+            self._opinions[key] = (route, self._judge(decision, route, is_selected=is_selected))
+        return self._opinions[key][1]
+
+    def _judge(self, decision: Decision, route: Route, *, is_selected: bool) -> Opinion:
+        is_wide = route.prefix.length < self.fib.width
+        way = Way(route, self.all_devs(decision), is_wide, is_selected)
+        for rule in RULES_FOR_ROUTES:
+            opinion = rule(self, way)
+            if opinion is not None:
+                return opinion
+        if not way.devs:
+            return _not_judged(route)
+        opinions = [self._judge_device(dev, way) for dev in way.devs]
+        worst = max(opinions, key=lambda opinion: opinion.grade)
+        if worst.grade is Grade.FINE:
+            return lost_to_tcp(self, way) or worst
+        escaping = (opinion.reason for opinion in opinions if opinion.grade is Grade.ESCAPE)
+        return worst._replace(devs=tuple(escaping))
+
+    def _judge_device(self, dev: str, way: Way) -> Opinion:
+        for rule in RULES_FOR_DEVICES:
+            opinion = rule(self, dev, way)
+            if opinion is not None:
+                return opinion
+        return Opinion(Grade.ESCAPE, "overlap", dev)
+
+    def all_devs(self, decision: Decision) -> tuple[str, ...]:
+        """The devices of the decision; equal default routes are one route with all next hops."""
+        if decision.route is None:
+            return ()
+        devs: dict[str, None] = {}
+        for route in self.fib.equals(decision.route):
+            devs |= dict.fromkeys(Decision(decision.kind, route).devs)
+        return tuple(devs)
+
+    def is_listed(self, dev: str) -> bool:
+        """Whether the configuration allows the device (`allowedDevs`)."""
+        return any(fnmatchcase(dev, pattern) for pattern in self.config.allowed_devs)
 
     @property
-    def grade(self) -> int:
-        """The worst grade of its ends."""
-        return (
-            max(self.opinion, *self.others).grade if self.others else self.opinion.grade
-        )  # the grade comes first
+    def lacks_nic(self) -> bool:
+        """Whether no default route says which card is the uplink: a tunnel or a dummy has the only
+        one.
 
-
-_OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)
-
-
-def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
-    """The ranges of neighbouring parts with one label. Own addresses beside them would only split
-    them.
-    """
-    ranges: list[tuple[Any, int, int]] = []
-    for part in parts:
-        value: Any = label(part) or (_OWN if part.opinion is _OWN else None)
-        before, first, last = ranges[-1] if ranges else (None, 0, -2)
-        if last + 1 == part.first and (value == before or _OWN in (value, before)):
-            ranges[-1] = (value if before is _OWN else before, first, part.last)
-        else:
-            ranges.append((value, part.first, part.last))
-    return [(value, first, last) for value, first, last in ranges if value not in (None, _OWN)]
+        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes
+        may be what is meant.
+        """
+        uplinks = self.uplinks
+        if self.configured_devs or uplinks.hidden_nic is not None:
+            return False
+        links = self.devices.links
+        for dev in uplinks.devs:
+            link = links.get(dev)
+            if link is not None and link.kind == "dummy":
+                return True
+        return any(is_tunnel(links.get(dev)) for dev in uplinks.doubtful)
 
 
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
@@ -136,453 +151,277 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
 
 
-class Judge:
-    """Judges the ends of packets on one host, for one family."""
+def _without_a_route(decision: Decision) -> Opinion:
+    """Nothing is known where something is not judged; otherwise packets are lost."""
+    if decision.kind == NOT_JUDGED:
+        return Opinion(Grade.DOUBT, decision.kind)
+    return Opinion(Grade.ESCAPE, decision.kind)
 
-    def __init__(self, fib: Fib, check: RouteOverlapConfig) -> None:
-        """Use these tables, and what the configuration says about them."""
-        self.fib, self.check = fib, check
-        self.named = frozenset(check.expected_devs)
-        self.services = of_family(check.service_cidrs, fib.family)
-        self.pods = of_family(check.pod_cidrs, fib.family)
-        self.links = {link.name: link for link in fib.snapshot.links}
-        self.addresses = [
-            address for address in fib.snapshot.addresses if address.ip.version == fib.family
+
+def _not_judged(route: Route) -> Opinion:
+    """A doubt that `fib.not_judged` explains."""
+    return Opinion(Grade.DOUBT, "not-judged", str(route))
+
+
+# The rules for a route, by what it does with packets.
+
+
+def refused(judge: Judge, way: Way) -> Opinion | None:
+    """A route that refuses packets is fine only if it is a CNI's; `refusals` has the rules.
+
+    Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
+    """
+    if way.route.type not in REFUSING:
+        return None
+    return judge.refusals.opinion(way.route)
+
+
+def own_range(_: Judge, way: Way) -> Opinion | None:
+    """A `local` route keeps packets on this host: right for one address, an escape for a network.
+
+    A network that is made this host's own (AnyIP) answers for others. For packets with a mark it is
+    how a proxy takes them in: `local default dev lo`, on every node with Cilium.
+
+    Field states: anyip-services, anyip-one-service; istio-tproxy.
+    """
+    if way.route.type != "local":
+        return None
+    if way.is_wide and not way.is_selected:
+        return Opinion(Grade.ESCAPE, "own-range")
+    return OWN
+
+
+def own_broadcast(_: Judge, way: Way) -> Opinion | None:
+    """The broadcast address of a network, and an anycast address, belong to an address of the host.
+
+    Linux adds these routes itself. Those of other programs are judged by their devices.
+
+    Field states: azure-nd-one-subnet, calico-ipip and most others that expect a card's network.
+    """
+    is_own_type = (
+        way.route.type in {"broadcast", "anycast"} and way.route.protocol == PROTOCOL_KERNEL
+    )
+    if is_own_type and not way.is_wide:
+        return OWN
+    return None
+
+
+def encapsulated(_: Judge, way: Way) -> Opinion | None:
+    """An encapsulation may give packets another destination, so the device says nothing.
+
+    Field state: segment-routing-by-objects.
+    """
+    return _not_judged(way.route) if may_change_destination(way.route) else None
+
+
+RULES_FOR_ROUTES: tuple[Callable[[Judge, Way], Opinion | None], ...] = (
+    refused,
+    own_range,
+    own_broadcast,
+    encapsulated,
+)
+"""In the order in which they are asked. A route that none of them decides is judged by its devices.
+"""
+
+
+def lost_to_tcp(judge: Judge, way: Way) -> Opinion | None:
+    """TCP does not connect by an IPv4 route of the type broadcast or multicast.
+
+    Asked last, where every device is right.
+
+    Field state: multicast-type-by-the-uplink.
+    """
+    if judge.fib.family != IPV4 or way.route.type not in {"broadcast", "multicast"}:
+        return None
+    return Opinion(Grade.DOUBT, "doubtful-route", f"TCP does not connect by [{way.route}]")
+
+
+# The rules for one device of a route.
+
+
+def own_subnet(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """Neighbours of the card stay its neighbours, where a tunnel's default route hides the card's.
+
+    A VPN takes what went to the router, and wg-quick says so with `suppress_prefixlength 0`. Only
+    for the card that would have the default route: a rail with a connected /16 is the outage that
+    the check is for.
+
+    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
+    """
+    if dev == judge.uplinks.hidden_nic and judge.devices.is_connected(dev, way.route):
+        return Opinion(Grade.FINE, "own-subnet", dev)
+    return None
+
+
+def doubtful_default(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """The default route may be another one's than was meant; `expected` says why.
+
+    Field states: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
+    """
+    doubtful = judge.uplinks.doubtful
+    if dev not in doubtful:
+        return None
+    names = spoken(sorted(doubtful), last="or")
+    if names == dev:
+        names = f"{dev}, a tunnel"
+    return _unclear(names, way)
+
+
+def _unclear(names: str, way: Way) -> Opinion:
+    """The doubt whether packets should leave by one of these, and by which they leave now."""
+    now = spoken(sorted(way.devs), last="or")
+    return Opinion(Grade.DOUBT, "default-routes", f"{names}; they leave through {now} now")
+
+
+def on_link_by_mistake(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """A route made by hand asks the link for addresses that are probably behind the router.
+
+    The route has no gateway, but the default route by the same device has one. A single address may
+    be a neighbour, and so is what lies in a network of the device. The kernel, DHCP and routers
+    know who is a neighbour.
+
+    Field states: on-link-by-mistake, ifupdown-without-the-router; it is not on-link-by-ra.
+    """
+    route = way.route
+    if dev not in judge.uplinks.devs or judge.is_listed(dev):
+        return None
+    if not way.is_wide or route.prefix.length == 0 or route.protocol in _WHO_IS_A_NEIGHBOUR:
+        return None
+    if _has_only_gateways(route, dev) or dev in judge.devices.networks_around(route.prefix):
+        return None
+    if not any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults):
+        return None
+    reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, "doubtful-route", reason)
+
+
+def _has_only_gateways(route: Route, dev: str) -> bool:
+    return all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+
+
+def _has_a_gateway(route: Route, dev: str) -> bool:
+    return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+
+
+def expected(judge: Judge, dev: str, _: Way) -> Opinion | None:
+    """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
+    if dev in judge.uplinks.devs:
+        return Opinion(Grade.FINE, "expected", dev)
+    return None
+
+
+def allowed_by_configuration(judge: Judge, dev: str, _: Way) -> Opinion | None:
+    """The operator has allowed the device.
+
+    Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
+    """
+    if judge.is_listed(dev):
+        return Opinion(Grade.FINE, "allowed", f"{dev} (allowedDevs)")
+    return None
+
+
+def inside_another_network(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """A CNI's device for a network that a card, or the bridge of pods, has an address in.
+
+    The CNI is gone, or its networks were chosen badly: the neighbours there are lost.
+
+    Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
+    """
+    if not way.is_wide or way.is_selected or not _fitting_rows(judge, dev, way):
+        return None
+    for owner in judge.devices.networks_around(way.route.prefix):
+        is_rival = owner in judge.uplinks.devs or "bridge" in judge.devices.uses(owner)
+        if is_rival and owner != dev:
+            reason = f"{dev} beside the network of {owner}"
+            return Opinion(Grade.DOUBT, "two-cnis", reason)
+    return None
+
+
+def beside_another_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """A CNI's device for many pods, while the pods of this node are another CNI's.
+
+    A migration leaves such devices behind. Some CNIs lead to the pods of others (`Cni.serves`).
+
+    Field states: cni0-left-beside-calico, flannel-beside-cilium; it is not canal-own-block.
+    """
+    if not _fitting_rows(judge, dev, way):
+        return None
+    rows = [
+        (cni, row) for cni, row in judge.devices.cni_rows(dev) if row.use in {"bridge", "network"}
+    ]
+    if not rows:
+        return None
+    served = {"bridge"}
+    """The CNIs whose pods the device can lead to: the plain bridge plugin makes pods for others."""
+    for cni, row in rows:
+        if cni.serves is None and row.use == "network":
+            return None
+        served |= {cni.name, *(cni.serves or ())}
+    for pod_dev, cni in judge.devices.cnis_with_pods:
+        if cni.name not in served:
+            reason = f"{dev} beside pods of {cni.name} ({pod_dev})"
+            return Opinion(Grade.DOUBT, "two-cnis", reason)
+    return None
+
+
+def device_of_a_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """Packets leave by a device of a known CNI, which knows what to do with them.
+
+    Of CNIs that share a name for their devices, the other devices show which one runs.
+
+    Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
+    """
+    rows = _fitting_rows(judge, dev, way)
+    if not rows:
+        return None
+    if len(rows) > 1:
+        others = [other for other in judge.devices.links if other != dev]
+        running = [
+            row for row in rows if any(judge.devices.is_of(other, row[0]) for other in others)
         ]
-        self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
-        """By the identity of a route, which is held: to hash a route takes longer than to judge
-        most of them.
-        """
+        rows = running or rows
+    names = spoken([cni.name for cni, _ in rows], last="or")
+    return Opinion(Grade.FINE, "allowed", f"{rows[0][1].pattern} ({names})")
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not the opinions, because a route has another identity in another
-        process.
-        """
-        return {**vars(self), "_opinions": {}}
 
-    def packets(self) -> Iterator[Packet]:
-        """A plain packet of this host, and a packet of each kind that pods send.
+def _fitting_rows(judge: Judge, dev: str, way: Way) -> list[tuple[Cni, Device]]:
+    """The CNIs' rows for the device that fit these packets.
 
-        Sources differ only where a `from` selector begins or ends, and devices only where a rule
-        names one.
-        """
-        yield PLAIN
-        named = {rule.iif for rule in self.fib.rules}
-        of_pods = [
-            dev
-            for dev in self.links
-            if dev in named and any(row.use in _PODS for _, row in self._rows(dev))
-        ]
-        borders = borders_of(rule.src for rule in self.fib.rules if rule.src is not None)
-        for first, last in (
-            piece for cidr in self.pods for piece in pieces(cidr.first, cidr.last, borders)
-        ):
-            for source in prefixes_between(self.fib.family, first, last):
-                yield from (Packet(source, dev) for dev in (SOME_POD, *of_pods))
+    A pod's device is for single addresses, and a device for marked packets only for these. Field
+    states: cni-ptp-wide, dual-stack-wide-route-by-a-pod; antrea-egress.
+    """
+    rows: list[tuple[Cni, Device]] = []
+    for cni, row in judge.devices.cni_rows(dev):
+        if row.use == "pod" and way.is_wide:
+            continue
+        if row.use == "marked" and not way.is_selected:
+            continue
+        rows.append((cni, row))
+    return rows
 
-    def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
-        """The ranges of these addresses, in order."""
-        everywhere = _EVERYWHERE[self.fib.family]
-        for low, high in pieces(first, last, everywhere):
-            is_everywhere = bisect_right(everywhere, low) % 2 == 1
-            for cell in self.fib.cells(low, high, packet):
-                decision = cell.decision
-                is_own = is_everywhere and decision.devs
-                opinion = _OWN if is_own else self.opinion(decision)
-                others = (
-                    ()
-                    if is_own
-                    else [self._opinion_of_other(end, decision, packet) for end in cell.others]
-                )
-                yield Part(cell.first, cell.last, decision, opinion, tuple(others))
 
-    # 1 to 3 and 5, for one end.
+def nic_that_may_be_meant(judge: Judge, dev: str, way: Way) -> Opinion | None:
+    """Where no card has a default route, what leaves by a card's router or in its network may be
+    right.
 
-    @cached_property
-    def uplinks(self) -> Uplinks:
-        """The expected devices, and the doubt about them."""
-        return find_uplinks(self.fib, self.links, self.named)
+    Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
+    """
+    if not judge.lacks_nic or not judge.devices.may_be_nic(dev):
+        return None
+    if way.route.has_gateway or judge.devices.is_connected(dev, way.route):
+        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), way)
+    return None
 
-    def opinion(self, decision: Decision, *, is_selected: bool = False) -> Opinion:
-        """What is to be said of packets that end so; own addresses cut a route into many ranges.
 
-        `is_selected` says that a mark, or the device on which pods' packets arrive, has selected
-        them.
-        """
-        route = decision.route
-        if route is None:
-            return Opinion(DOUBT if decision.kind == NOT_JUDGED else ESCAPE, decision.kind)
-        key = id(route), is_selected
-        if key not in self._opinions:
-            self._opinions[key] = route, self._opinion_of(decision, route, is_selected=is_selected)
-        return self._opinions[key][1]
-
-    def _opinion_of(self, decision: Decision, route: Route, *, is_selected: bool) -> Opinion:
-        is_wide = route.prefix.length < self.fib.width
-        if route.type in REFUSING:
-            return self._of_refusal(route)
-        if route.type == "local":
-            return Opinion(ESCAPE, "own-range") if is_wide and not is_selected else _OWN
-        if (
-            route.type in {"broadcast", "anycast"}
-            and route.protocol == PROTOCOL_KERNEL
-            and not is_wide
-        ):
-            return _OWN
-        devs = self.all_devs(decision)
-        if not devs or may_change_destination(route):
-            return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
-        opinions = [self._by_device(dev, route, is_selected=is_selected) for dev in devs]
-        worst = max(opinions, key=lambda opinion: opinion.grade)
-        if (
-            worst.grade == FINE
-            and self.fib.family == IPV4
-            and route.type in {"broadcast", "multicast"}
-        ):
-            return Opinion(DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
-        return worst._replace(
-            devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE)
-        )
-
-    def all_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices of the decision; equal default routes are one route with all next hops."""
-        routes = self.fib.equals(decision.route) if decision.route else ()
-        return tuple({dev: None for route in routes for dev in Decision(decision.kind, route).devs})
-
-    def _by_device(self, dev: str, route: Route, *, is_selected: bool) -> Opinion:
-        uplinks, is_listed = (
-            self.uplinks,
-            any(fnmatchcase(dev, pattern) for pattern in self.check.allowed_devs),
-        )
-        if dev == uplinks.card and self._is_connected(dev, route):
-            return Opinion(FINE, "own-subnet", dev)
-        if dev in uplinks.doubtful:
-            names = spoken(sorted(uplinks.doubtful), last="or")
-            return Opinion(DOUBT, "default-routes", f"{dev}, a tunnel" if names == dev else names)
-        if dev in uplinks.devs:
-            if self._is_far(dev, route) and not is_listed:
-                reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
-                return Opinion(DOUBT, "doubtful-route", reason)
-            return Opinion(FINE, "expected", dev)
-        if is_listed:
-            return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
-        # A device for selected packets is only for these, and a pod's device for single addresses.
-        unfit = {"marked": not is_selected, "pod": route.prefix.length < self.fib.width}
-        if rows := [row for row in self._rows(dev) if not unfit.get(row[1].use)]:
-            if rival := self._rival_of(dev, route, is_selected=is_selected):
-                return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
-            others = (
-                {*self.links} - {dev} if len(rows) > 1 else ()
-            )  # of CNIs that share a name, they show which runs
-            rows = [
-                row for row in rows if any(self._is_of(other, row[0]) for other in others)
-            ] or rows
-            names = spoken([cni.name for cni, _ in rows], last="or")
-            return Opinion(FINE, "allowed", f"{rows[0][1].pattern} ({names})")
-        may_be_meant = self.lacks_card and may_be_card(self.links.get(dev), self.links)
-        if may_be_meant and (route.has_gateway or self._is_connected(dev, route)):
-            return Opinion(DOUBT, "default-routes", spoken(sorted({*uplinks.devs, dev}), last="or"))
-        return Opinion(ESCAPE, "overlap", dev)
-
-    @cached_property
-    def lacks_card(self) -> bool:
-        """Whether no default route says which card is the uplink: a tunnel or a dummy has the only
-        one.
-
-        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes
-        may be what is meant.
-        """
-        if self.named or self.uplinks.card is not None:
-            return False
-        links = [self.links.get(dev) for dev in self.uplinks.devs]
-        if any(link is not None and link.kind == "dummy" for link in links):
-            return True
-        return any(is_tunnel(self.links.get(dev)) for dev in self.uplinks.doubtful)
-
-    def is_card(self, dev: str) -> bool:
-        """Whether the device can have a default route of the network, and is not a tunnel."""
-        link = self.links.get(dev)
-        return leads_out(link) and not is_tunnel(link)
-
-    def _owners(self, prefix: Prefix) -> dict[str, None]:
-        return {address.dev: None for address in self.addresses if prefix in address.network}
-
-    def _is_connected(self, dev: str, route: Route) -> bool:
-        """Whether the route has no gateway, and its prefix lies in a network of the device."""
-        return not route.has_gateway and dev in self._owners(route.prefix)
-
-    def _is_far(self, dev: str, route: Route) -> bool:
-        """Whether a route made by hand asks the link for addresses that are probably behind the
-        router.
-        """
-        is_wide = 0 < route.prefix.length < self.fib.width
-        is_by_gateway = all(hop.gateway for hop in route.next_hops if hop.dev == dev)
-        if (
-            is_by_gateway
-            or not is_wide
-            or route.protocol in _OF_LINK
-            or dev in self._owners(route.prefix)
-        ):
-            return False
-        next_hops = (
-            hop for default in self.uplinks.defaults for hop in default.next_hops if hop.dev == dev
-        )
-        return any(hop.gateway for hop in next_hops)
-
-    def _rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
-        link = self.links.get(dev)
-        return () if link is None else devices_of(dev, link.kind)
-
-    def _is_of(self, dev: str, cni: Cni) -> bool:
-        return any(row is cni for row, _ in self._rows(dev))
-
-    def _rival_of(self, dev: str, route: Route, *, is_selected: bool) -> str:
-        """What shows that a CNI left this device, or this route, behind; empty if nothing does.
-
-        That is the network of a card or of a pods' bridge around many addresses, and pods of
-        another CNI.
-        """
-        is_wide = route.prefix.length < self.fib.width and not is_selected
-        for owner in self._owners(route.prefix) if is_wide else ():
-            is_bridge = any(device.use == "bridge" for _, device in self._rows(owner))
-            if owner != dev and (is_bridge or owner in self.uplinks.devs):
-                return f"the network of {owner}"
-        rows = [
-            (cni, device) for cni, device in self._rows(dev) if device.use in {"bridge", "network"}
-        ]
-        if not rows or any(cni.serves is None and device.use == "network" for cni, device in rows):
-            return ""
-        own = {"bridge", *(name for cni, _ in rows for name in (cni.name, *(cni.serves or ())))}
-        return next(
-            (f"pods of {cni.name} ({other})" for other, cni in self._pods if cni.name not in own),
-            "",
-        )
-
-    @cached_property
-    def _pods(self) -> list[tuple[str, Cni]]:
-        """The devices by which routes lead to pods, and whose they are."""
-        devs = dict.fromkeys(
-            dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs
-        )
-        rows = ((dev, cni, device) for dev in devs for cni, device in self._rows(dev))
-        return [
-            (dev, cni) for dev, cni, device in rows if device.use == "pod" or dev in POD_NETWORKS
-        ]
-
-    def own_pods_in(self, first: int, last: int) -> tuple[Prefix, ...]:
-        """The networks of this node's pods among these addresses, by routes to their devices."""
-        prefixes: dict[Prefix, None] = {}
-        for route in self.fib.routes:
-            is_among = route.prefix.first <= last and first <= route.prefix.last
-            if is_among and route.type == "unicast" and self._leads_to_own_pods(route):
-                prefixes[route.prefix] = None
-        return tuple(prefixes)
-
-    def _leads_to_own_pods(self, route: Route) -> bool:
-        return any(device.use in _PODS for dev in route.devs for _, device in self._rows(dev))
-
-    # 4. Refused ranges.
-
-    def _of_refusal(self, route: Route) -> Opinion:
-        family, length = route.prefix.family, route.prefix.length
-        opinion = Opinion(ESCAPE, route.type)
-        if any(route.prefix in services or services in route.prefix for services in self.services):
-            return opinion
-        inside = self._pods_inside(route)
-        is_one_of_many = sum(other.protocol == route.protocol for other in self.fib.routes) > 1
-        if length >= _POD_BLOCK[family] and any(
-            single == self.fib.width and self._rows(dev) for dev, single in inside
-        ):
-            opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, but holds pods")
-        for cni in CNIS:
-            has_device = any(self._is_of(dev, cni) for dev in self.links)
-            for row in cni.refusals:
-                if family not in row.lengths:
-                    continue
-                low, high = row.lengths[family]
-                is_alike = (
-                    row.protocol == route.protocol
-                    and route.type in row.types
-                    and low <= length <= high
-                )
-                if not is_alike or (row.is_node_subnet and not self._is_node_subnet(route, cni)):
-                    continue
-                is_whole = (
-                    row.is_exclusive
-                    or row.is_node_subnet
-                    or any(self._is_of(dev, cni) for dev, _ in inside)
-                )
-                if has_device and is_whole:
-                    return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
-                if has_device or (cni.name == "Calico" and is_one_of_many):
-                    opinion = Opinion(
-                        DOUBT, "doubtful-route", f"[{route}] refuses them, perhaps for {cni.name}"
-                    )
-        return opinion
-
-    def _pods_inside(self, route: Route) -> list[tuple[str, int]]:
-        """Devices and lengths of routes to neighbours inside a refused range, and of own addresses
-        in it.
-        """
-        inside = [
-            (dev, other.prefix.length)
-            for other in self.fib.routes
-            if other.table == route.table
-            and other.prefix in route.prefix
-            and other.prefix != route.prefix
-            if not other.has_gateway
-            for dev in other.devs
-            if dev not in self.uplinks.devs
-        ]
-        return [
-            *inside,
-            *(
-                (address.dev, self.fib.width)
-                for address in self.addresses
-                if address.ip in route.prefix
-            ),
-        ]
-
-    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
-        """Whether the range is the network of the pods' bridge, or begins with the address of the
-        CNI's device.
-        """
-        return any(
-            (address.network == route.prefix and bool(self._rows(address.dev)))
-            or (int(address.ip) == route.prefix.first and self._is_of(address.dev, cni))
-            for address in self.addresses
-        )
-
-    # Other ends.
-
-    def _opinion_of_other(self, end: End, plain: Decision, packet: Packet) -> Opinion:
-        """What is to be said of packets that differ from the others of this kind at a rule.
-
-        Known ones are fine: each early return below is one kind. The rest is fine where a plain
-        packet would be, and otherwise opaque: the cluster may send such packets.
-        """
-        rule, decision = end.rule, end.decision
-        conditions = {
-            name: value for name, value in conditions_of(rule) if (name, value) != ("iif", "lo")
-        }
-        opaque = Opinion(DOUBT, "other-packets", f"rule {rule}", rule.selection)
-        if rule.selection in self.check.intended_rules:
-            return _FINE
-        is_of_pods = False
-        if packet is PLAIN and end.meets:  # of pods in `podCidrs`, source and device are known
-            if "iif" in conditions:
-                is_of_pods = self._brings_pods_packets(conditions["iif"])
-                if not is_of_pods:
-                    return _FINE  # forwarded, and nothing of the cluster's
-            elif rule.src is not None:
-                if self._is_led_elsewhere(rule.src, plain, decision):
-                    return opaque
-                if self._is_by_source(rule.src, decision):
-                    return _FINE
-        is_bound = (
-            end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
-        )
-        is_marked = conditions.keys() == {"fwmark"} and bool(rule.fwmark & rule.fwmask) is end.meets
-        if is_bound or (is_marked and self._is_of_vpn(decision)):
-            return _FINE
-        is_fine = self.opinion(decision, is_selected=is_marked or is_of_pods).grade == FINE
-        return _FINE if is_fine else opaque
-
-    def _brings_pods_packets(self, dev: str) -> bool:
-        """Whether packets of pods arrive on this device: on one of a known CNI.
-
-        With `podCidrs`, what arrives from this node's pods is judged on its own, source by source.
-        """
-        uses = {device.use for _, device in self._rows(dev)} - {"marked"}
-        if self.pods:
-            uses -= _PODS
-        return bool(uses)
-
-    def _is_led_elsewhere(self, block: Prefix, plain: Decision, decision: Decision) -> bool:
-        """Whether plain TCP connections end so, although their first lookup ends at the plain
-        route.
-
-        TCP looks up a second time, with the source that Linux chose for the plain route.
-        """
-        is_chosen = any(source in block for source in self.sources_of(plain))
-        return is_chosen and {*decision.devs} != {*plain.devs}
-
-    def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
-        """Whether packets with a source in this block are forwarded, or leave through their
-        source's device.
-        """
-        own = [
-            address
-            for address in self.addresses
-            if address.ip in block and not address.ip.is_loopback
-        ]
-        devs = {address.dev for address in own if not self._rows(address.dev)}
-        return not devs or (
-            decision.kind == "unicast" and len(devs) == 1 and {*decision.devs} == devs
-        )
-
-    def sources_of(self, decision: Decision) -> tuple[IP, ...]:
-        """The addresses that Linux may write as the source into packets with this decision."""
-        route = decision.route
-        if route is None or decision.kind != "unicast":
-            return ()
-        if route.prefsrc is not None:
-            return (route.prefsrc,)
-        known = [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
-        of_device = [address for address in known if address.dev in decision.devs]
-        gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
-        near = [
-            address
-            for address in of_device
-            if any(gateway in address.network for gateway in gateways)
-        ]
-        return tuple(address.ip for address in near or of_device or known)
-
-    def _is_of_vpn(self, decision: Decision) -> bool:
-        """Whether packets with a mark leave as those of a VPN do: by the main default route, or by
-        the network card.
-        """
-        route = decision.route
-        if route is None or decision.kind != "unicast":
-            return False
-        leaves = any(leads_out(self.links.get(dev)) for dev in decision.devs)
-        is_default = route.table == TABLE_MAIN and not route.prefix.length and leaves
-        return is_default or decision.devs == (self.uplinks.card,)
-
-    @property
-    def node_ip(self) -> IP | None:
-        """The address with which this host sends by the expected devices; None if there is none, or
-        several.
-        """
-        sources = {source for _, source in self.node_sources}
-        return sources.pop() if len(sources) == 1 else None
-
-    @cached_property
-    def node_sources(self) -> tuple[tuple[str, IP], ...]:
-        """The expected devices that are not in doubt, and the source of the packets that leave
-        through each.
-
-        Linux chooses one of several next hops by a hash, so no source comes before the others.
-        """
-        devs = self.uplinks.devs - self.uplinks.doubtful
-        for route in self.uplinks.defaults:
-            if devs.issuperset(route.devs):
-                sources = self._sources_by_hop(route)
-                if sources:
-                    return sources
-        first_addresses: dict[str, IP] = {}
-        for address in self.addresses:
-            if address.dev in devs and address.scope == SCOPE_UNIVERSE:
-                first_addresses.setdefault(address.dev, address.ip)
-        return tuple(first_addresses.items())
-
-    def _sources_by_hop(self, route: Route) -> tuple[tuple[str, IP], ...]:
-        sources: list[tuple[str, IP]] = []
-        for hop in route.next_hops:
-            if hop.dev is None or hop.dead:
-                continue
-            by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
-            possible = self.sources_of(by_this_hop)
-            if possible:
-                sources.append((hop.dev, possible[0]))
-        return tuple(dict.fromkeys(sources))
+RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Way], Opinion | None], ...] = (
+    own_subnet,
+    doubtful_default,
+    on_link_by_mistake,
+    expected,
+    allowed_by_configuration,
+    inside_another_network,
+    beside_another_cni,
+    device_of_a_cni,
+    nic_that_may_be_meant,
+)
+"""In the order in which they are asked. What none of them decides escapes by the device."""

@@ -20,7 +20,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hostrouting.check.check import CheckReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot

@@ -3,18 +3,18 @@ expected.
 
 Theory of operation. A new route to a prefix takes the addresses in it whose present route in table
 main is shorter or is missing. It does not change an address that an earlier rule decides. So each
-address has a shortest length with which a route takes it. All addresses that a new route takes have
-the same present route: the longest around its prefix. So new routes for different present ones
-never compete for an address, and a wider one for the same takes all that those inside would.
-Therefore one walk from the widest prefix down finds the fewest routes. A prefix without an escape
-needs nothing. A prefix gets a route if that takes an escape, diverts nothing that is fine, and no
-other program's route has its key. What that route does not take is left to longer prefixes inside.
-Any other prefix is halved.
+address has a shortest length with which a route takes it (`shortest_length`). All addresses that a
+new route takes have the same present route: the longest around its prefix. So new routes for
+different present ones never compete for an address, and a wider one for the same takes all that
+those inside would. Therefore one walk from the widest prefix down finds the fewest routes (`Walk`):
 
-Some packets belong elsewhere than at the uplink: those to pods behind a CNI's device, when a stale
-blackhole or another bridge catches them. A route by the uplink would only lose them in another way.
-So what catches them is taken out of the tables first, to see where they would go. Such a range
-counts as one that is fine, and has to be repaired by a deletion.
+- A prefix without an escape needs nothing.
+- A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other
+  program's route has its key. What that route does not take is left to longer prefixes inside.
+- Any other prefix is halved.
+
+Packets that belong elsewhere than at the uplink (`hiding`) count as fine: a route would divert
+them.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be
 repaired has to be fine, and nothing else may be worse. What no route can repair is named, with one
@@ -28,338 +28,370 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hostrouting.check.judge import ESCAPE, FINE, Judge, Opinion, Part, ranges_of
+from hostrouting.check.hiding import Uncovered, find_hidden
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts, ranges_of
+from hostrouting.check.results import Cost, Grade, Part, Repair, Unrepairable
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import Uplink, is_tap, is_tunnel
+from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
-    from hostrouting.model.snapshot import Link
+    from hostrouting.fib.engine import Fib, Step
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
 
-
-class Unsafe(NamedTuple):
-    """A range that no route can repair."""
-
-    first: int
-    last: int
-    reason: str
-    """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
-    cause: str
-    """The same in words that follow a colon, with the route or the rule."""
-    catching: tuple[Route, ...] = ()
-    """The routes to delete instead, in the order in which they decide."""
-
-
-class Repair(NamedTuple):
-    """The routes that repair what can be repaired, and what cannot be."""
-
-    resolved: tuple[Route, ...] = ()
-    """The routes with device and gateway, as they are added on this host."""
-    dev: str | None = None
-    """The device that they name in a configuration."""
-    unsafe: tuple[Unsafe, ...] = ()
-
-    @property
-    def routes(self) -> tuple[StaticRoute, ...]:
-        """The same routes, as a configuration has them."""
-        return tuple(
-            StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
-        )
-
-
-class Caught(NamedTuple):
-    """An escaping part that would be fine elsewhere than at the uplink, if what catches it were
-    gone.
-    """
-
-    part: Part
-    """The part as it would be then."""
-    catching: tuple[Route, ...]
-    """The routes that have to go, in the order in which they decide."""
-
-    @property
-    def cause(self) -> str:
-        """Why no route by the uplink is right, in words that follow a colon."""
-        hidden = self.part.decision.route
-        return f"[{self.catching[0]}] hides [{hidden}], which these packets would take without it"
-
-
-class Bare(NamedTuple):
-    """The host without all that catches packets."""
-
-    fib: Fib
-    caught: dict[int, Caught]
-    """By their first address: the parts that belong elsewhere than at the uplink."""
+Why: TypeAlias = "tuple[str, str, tuple[Route, ...]]"
+"""The reason, the cause and the routes to delete of what cannot be repaired."""
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these disjoint blocks, of which these are all
-    parts, in order.
+    """The repair for everything that escapes in these disjoint blocks.
+
+    `parts` are all parts of the blocks, in order.
     """
-    escapes = [part for part in parts if part.opinion.grade == ESCAPE]
+    escapes = [part for part in parts if part.opinion.grade is Grade.ESCAPE]
     if not escapes:
         return Repair()
-    bare = _without_what_catches(judge, escapes)
-    below: dict[int, _Why] = {}
-    for part in escapes:
-        caught = bare.caught.get(part.first)
-        if caught is not None and _length(judge.fib, part) is not None:
-            below[part.first] = ("below-a-cni", caught.cause, caught.catching)
-
-    def no_repair(reason: str, cause: str) -> Repair:
-        reasons: dict[int, _Why] = dict.fromkeys(
-            (part.first for part in escapes), (reason, cause, ())
-        )
-        return Repair(unsafe=_unsafe(parts, reasons | below))
-
-    dev, way = _way_out(judge, Uplink(judge.fib.snapshot, judge.fib.family))
-    if isinstance(way, str):
-        return no_repair("no-gateway", f"a repair needs {way}")
-    prefixes = [*islice(_cover(judge.fib, blocks, parts, way, bare), _MOST + 1)]
+    uncovered = find_hidden(judge, escapes)
+    to_delete = _to_delete(judge.fib, escapes, uncovered)
+    way_out = find_way_out(judge)
+    if isinstance(way_out.route, Need):
+        return _without_routes(parts, to_delete, "no-gateway", f"a repair needs {way_out.route}")
+    walk = Walk(judge.fib, parts, way_out.route, uncovered)
+    prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        return no_repair("too-many", "it would take too many routes")
-    routes = tuple(way._replace(prefix=prefix) for prefix in prefixes)
-    return _proven(judge, Repair(routes, dev), blocks, parts, below)
+        return _without_routes(parts, to_delete, "too-many", "it would take too many routes")
+    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
+    return prove(judge, Repair(routes, way_out.dev), blocks, parts, to_delete)
 
 
-_Why: TypeAlias = "tuple[str, str, tuple[Route, ...]]"
-"""The reason, the cause and the routes to delete of an Unsafe."""
+def _to_delete(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
+    """By first address: what is repaired by a deletion, and not by a route.
 
-
-def _unsafe(parts: Iterable[Part], reasons: dict[int, _Why]) -> tuple[Unsafe, ...]:
-    ranges = ranges_of(parts, lambda part: reasons.get(part.first))
-    return tuple(Unsafe(first, last, *reason) for reason, first, last in ranges)
-
-
-def _without_what_catches(judge: Judge, escapes: Iterable[Part]) -> Bare:
-    """Take the routes of these escapes out of the tables, then those that catch the packets next.
-
-    An escape is judged by its route alone: a route by which some packets escape is right for no
-    others, so all such routes can go at once. What is expected stays what the whole host expects.
+    Where no route of ours would decide at all, that is the reason which counts.
     """
-    fib = judge.fib
-    decisions = {part.first: part.decision for part in escapes}
-    catching: dict[int, list[Route]] = {first: [] for first in decisions}
-    while True:
-        gone: dict[int, Route] = {}
-        for first, decision in decisions.items():
-            route = decision.route
-            if route is not None and judge.opinion(decision).grade == ESCAPE:
-                catching[first].append(route)
-                gone[id(route)] = route
-        if not gone:
-            break
-        fib = fib.without_routes(gone.values())
-        decisions = {first: fib.ends(first)[0] for first in decisions}
-    caught: dict[int, Caught] = {}
+    reasons: dict[int, Why] = {}
     for part in escapes:
-        decision = decisions[part.first]
-        opinion = judge.opinion(decision)
-        if catching[part.first] and _is_elsewhere(opinion):
-            then = part._replace(decision=decision, opinion=opinion)
-            caught[part.first] = Caught(then, tuple(catching[part.first]))
-    return Bare(fib, caught)
+        hidden = uncovered.hidden.get(part.first)
+        if hidden is not None and shortest_length(fib, part) is not None:
+            reasons[part.first] = ("below-a-cni", hidden.cause, hidden.catching)
+    return reasons
 
 
-def _is_elsewhere(opinion: Opinion) -> bool:
-    """Whether packets are fine, or may be, without leaving by an expected device."""
-    if opinion.grade == FINE:
-        return opinion.name not in {"expected", "own"}
-    return opinion.name == "two-cnis"
+def _without_routes(
+    parts: Iterable[Part], to_delete: dict[int, Why], reason: str, cause: str
+) -> Repair:
+    """A repair by deletions alone, because there is no other, for this reason."""
+
+    def why(part: Part) -> Why | None:
+        if part.opinion.grade is not Grade.ESCAPE:
+            return None
+        return to_delete.get(part.first, (reason, cause, ()))
+
+    return Repair(unrepairable=_unrepairable(ranges_of(parts, why)))
 
 
-def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
-    """The device that the repair's routes name, and a route with their next hops; or what such a
-    route needs.
+def _unrepairable(ranges: Iterable[tuple[Why, int, int]]) -> tuple[Unrepairable, ...]:
+    return tuple(Unrepairable(first, last, *why) for why, first, last in ranges)
 
-    The device is left open where the default route fills it in rightly: it differs from host to
-    host. A tunnel has to be named in the configuration to be one of them.
+
+# Where the routes lead.
+
+
+class WayOut(NamedTuple):
+    """The way of all routes of a repair."""
+
+    dev: str | None
+    """The device that the routes name in a configuration.
+
+    None where the default route fills it in rightly: it differs from host to host.
     """
-    uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
-    devs = [
-        dev
-        for dev in sorted(uplinks.devs)
-        if dev in judge.named or _leads_out_of(judge.links.get(dev))
-    ]
+    route: Route | Need
+    """A route with the next hops, or what such a route needs."""
+
+
+def find_way_out(judge: Judge) -> WayOut:
+    """How packets leave as expected. A tunnel has to be named in the configuration."""
+    uplinks = judge.uplinks
+    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if not devs or uplinks.doubtful:
-        candidates = sorted(uplinks.devs | uplinks.doubtful)
-        if judge.lacks_card:
-            candidates.append("the network card that is meant")
-        names = spoken(candidates, last="or")
-        return None, f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+        return WayOut(None, Need(_device_to_name(judge)))
+    every = Prefix(judge.fib.family, 0, 0)
+    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     way = uplink.route_to(every)
-    # Of equal default routes, the first may be another one after the next boot.
-    defaults = (route for first in uplinks.defaults[:1] for route in judge.fib.equals(first))
-    if isinstance(way, Route) and uplinks.devs >= {
-        *way.devs,
-        *(dev for route in defaults for dev in route.devs),
-    }:
-        return None, way
-    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in devs]
-    dev, way = next((way for way in ways if isinstance(way[1], Route)), ways[-1])
+    if isinstance(way, Route) and uplinks.devs.issuperset([*way.devs, *_first_default_devs(judge)]):
+        return WayOut(None, way)
+    ways = [WayOut(dev, uplink.route_to(every, dev=dev)) for dev in devs]
+    complete = [way for way in ways if isinstance(way.route, Route)]
+    best = complete[0] if complete else ways[-1]
+    if not _is_configurable(best.dev, every):
+        lacking = f"a device whose name a configuration can have, not {best.dev!r}"
+        return WayOut(best.dev, Need(lacking))
+    return best
+
+
+def _may_lead_out(judge: Judge, dev: str) -> bool:
+    """Whether a repair may lead through this expected device; a tap not in doubt is the uplink."""
+    link = judge.devices.links.get(dev)
+    return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)
+
+
+def _device_to_name(judge: Judge) -> str:
+    uplinks = judge.uplinks
+    candidates = sorted(uplinks.devs | uplinks.doubtful)
+    if judge.lacks_nic:
+        candidates.append("the network card that is meant")
+    names = spoken(candidates, last="or")
+    return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+
+
+def _first_default_devs(judge: Judge) -> list[str]:
+    """The devices of the default route; of equal ones, the first may be another after a boot."""
+    devs: list[str] = []
+    for default in judge.uplinks.defaults[:1]:
+        for route in judge.fib.equals(default):
+            devs += route.devs
+    return devs
+
+
+def _is_configurable(dev: str | None, every: Prefix) -> bool:
+    """Whether a configuration can have the name: Linux takes nearly any letter."""
     try:
         StaticRoute(every.halves()[0].to_network(), dev=dev)
-    except ConfigError:  # Linux takes nearly any letter in the name of a device
-        return dev, f"a device whose name a configuration can have, not {dev!r}"
-    return dev, way
+    except ConfigError:
+        return False
+    return True
 
 
-def _leads_out_of(link: Link | None) -> bool:
-    """Whether a route by this expected device leads out; a tap not in doubt is the uplink."""
-    return not is_tunnel(link) or is_tap(link)
+# Which prefixes get a route.
 
 
-def _length(fib: Fib, part: Part) -> int | None:
-    """The smallest prefix length at which our route would decide for these addresses; None if table
-    main cannot.
+def shortest_length(fib: Fib, part: Part) -> int | None:
+    """The shortest prefix length at which a route of ours would decide for these addresses.
+
+    None if table main cannot: an earlier rule decides, or the addresses are this host's own.
     """
-    for step in fib.steps() if part.opinion.name != "own-range" else ():
-        if (
-            step.table is not None
-            and step.rule.table == TABLE_MAIN
-            and step.is_for_plain(part.first)
-        ):
-            best = step.table.best(part.first)
-            # Also a throw, or a route that the rule suppresses, comes before a route of ours that
-            # is not longer.
-            length = best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]) if best else 0
-            limit = step.rule.suppress_prefixlength
-            return length if limit is None else max(length, limit + 1)
+    if part.opinion.name == "own-range":
+        return None
+    for step in fib.steps():
+        is_main = step.table is not None and step.rule.table == TABLE_MAIN
+        if is_main and step.is_for_plain(part.first):
+            return _longer_than_in_main(fib, step, part.first)
         if step.rule is part.decision.rule:
-            break
+            return None
     return None
+
+
+def _longer_than_in_main(fib: Fib, step: Step, address: int) -> int:
+    """The length at which a route comes before the present one of table main.
+
+    A throw, or a route that the rule suppresses, also comes before a route that is not longer.
+    """
+    length = 0
+    best = step.table.best(address) if step.table is not None else None
+    if best is not None:
+        length = best.prefix.length
+        if best.metric <= DEFAULT_METRIC[fib.family]:
+            length += 1
+    if step.rule.suppress_prefixlength is None:
+        return length
+    return max(length, step.rule.suppress_prefixlength + 1)
 
 
 class Span(NamedTuple):
     """A part that a new route would change."""
 
-    part: Part
+    first: int
+    last: int
     length: int
     """The shortest prefix length with which a new route takes it."""
     is_lost: bool
     """Whether it is to be taken; all else is diverted by a route that takes it."""
 
 
-def _cover(
-    fib: Fib, blocks: Iterable[Prefix], parts: Iterable[Part], way: Route, bare: Bare
-) -> Iterator[Prefix]:
-    """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as
-    much as can be.
-    """
-    metric = DEFAULT_METRIC[fib.family]
-    main = [
-        route
-        for route in fib.routes
-        if route.table == TABLE_MAIN and route.metric == metric and not route.tos
-    ]
-    taken = {route.prefix for route in main if route.protocol != OURS}
-    spans = [*_spans(fib, parts, way, bare)]
-    firsts = [span.part.first for span in spans]
-    lasts = [span.part.last for span in spans]
+class Walk:
+    """The walk from the widest prefix down, for routes with the same next hops."""
 
-    def widest(block: Prefix, above: int) -> Iterator[Prefix]:
+    def __init__(self, fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> None:
+        """Note what is to be taken, what is not to be diverted, and which keys others have."""
+        self._width = fib.width
+        self._spans = list(_spans(fib, parts, way, uncovered))
+        self._firsts = [span.first for span in self._spans]
+        self._lasts = [span.last for span in self._spans]
+        self._held: set[Prefix] = set()
+        """The prefixes of other programs' routes with the keys that ours would have."""
+        for route in fib.routes:
+            is_same_key = route.table == TABLE_MAIN and route.metric == way.metric and not route.tos
+            if is_same_key and route.protocol != OURS:
+                self._held.add(route.prefix)
+
+    def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
+        """The fewest prefixes in these blocks whose routes repair as much as can be repaired."""
+        for block in blocks:
+            yield from self._widest(block, -1)
+
+    def _widest(self, block: Prefix, above: int) -> Iterator[Prefix]:
         """The prefixes in this block; `above` is the length of the longest one around it."""
-        inside = spans[bisect_left(lasts, block.first) : bisect_right(firsts, block.last)]
+        inside = self._spans_in(block)
         lost = [span.length for span in inside if span.is_lost and span.length > above]
         if not lost or is_reserved(block):
             return
-        diverts = any(span.length <= block.length and not span.is_lost for span in inside)
-        # /0 is not a static route.
-        if min(lost) <= block.length and block.length and not diverts and block not in taken:
+        if min(lost) <= block.length and self._may_have_a_route(block, inside):
             yield block
             above = block.length
-        for half in block.halves() if block.length < fib.width else ():
-            yield from widest(half, above)
+        if block.length < self._width:
+            for half in block.halves():
+                yield from self._widest(half, above)
 
-    for block in blocks:
-        yield from widest(block, -1)
+    def _spans_in(self, block: Prefix) -> list[Span]:
+        begin = bisect_left(self._lasts, block.first)
+        end = bisect_right(self._firsts, block.last)
+        return self._spans[begin:end]
+
+    def _may_have_a_route(self, block: Prefix, inside: Iterable[Span]) -> bool:
+        """Whether the key is free, and a route diverts nothing; /0 is not a static route."""
+        if block.length == 0 or block in self._held:
+            return False
+        return all(span.is_lost or span.length > block.length for span in inside)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], way: Route, bare: Bare) -> Iterator[Span]:
-    """The parts that a route with these next hops would change, now or on the bare host."""
-    next_hops = {*way.next_hops}
+def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> Iterator[Span]:
+    """The parts that a route with these next hops would change, now or once hidden routes count."""
     for part in parts:
-        route, is_fine = part.decision.route, part.grade == FINE
-        if part.opinion.name == "own" or (
-            is_fine and route is not None and {*route.next_hops} == next_hops
-        ):
+        if part.is_own or _is_right_already(part, way):
             continue
-        lengths = [_length(fib, part)]
-        caught = bare.caught.get(part.first)
-        if caught is not None:
-            lengths.append(_length(bare.fib, caught.part))
-        length = min((length for length in lengths if length is not None), default=None)
-        if length is not None and length <= fib.width:
-            yield Span(part, length, is_lost=part.opinion.grade == ESCAPE and caught is None)
+        lengths = [shortest_length(fib, part)]
+        hidden = uncovered.hidden.get(part.first)
+        if hidden is not None:
+            lengths.append(shortest_length(uncovered.fib, hidden.part))
+        possible = [length for length in lengths if length is not None and length <= fib.width]
+        if possible:
+            is_lost = part.opinion.grade is Grade.ESCAPE and hidden is None
+            yield Span(part.first, part.last, min(possible), is_lost)
 
 
-def _proven(
+def _is_right_already(part: Part, way: Route) -> bool:
+    """Whether packets leave by the same next hops as by the new route, and all of them rightly."""
+    route = part.decision.route
+    if part.grade is not Grade.FINE or route is None:
+        return False
+    return set(route.next_hops) == set(way.next_hops)
+
+
+# The proof.
+
+
+class Proof(NamedTuple):
+    """A part with the new routes, and the part that these addresses belong to without them."""
+
+    new: Part
+    old: Part
+
+
+def prove(
     judge: Judge,
     repair: Repair,
     blocks: Iterable[Prefix],
     parts: Sequence[Part],
-    below: dict[int, _Why],
+    to_delete: dict[int, Why],
 ) -> Repair:
-    """The repair, with what stays lost; without any route if they would make anything worse.
-
-    What is `below` a CNI, by its first address, is not to be repaired.
-    """
-    after, firsts = (
-        Judge(judge.fib.with_routes(repair.resolved), judge.check),
-        [part.first for part in parts],
-    )
-    now: Sequence[Part] = [
-        part for block in blocks for part in after.parts(block.first, block.last)
-    ]
-    before: Sequence[Part] = [
-        parts[bisect_right(firsts, part.first) - 1] for part in now
-    ]  # more routes, more parts
-    is_worse = any(part.grade > old.grade for part, old in zip(now, before, strict=True))
-    rest = (
-        "other packets would be worse off"
-        if is_worse
-        else "some packets there would still be in doubt"
-    )
+    """The repair, with what stays lost; without any route if the routes make anything worse."""
+    proofs = list(_judge_again(judge, repair, blocks, parts))
+    rest = "some packets there would still be in doubt"
+    is_worse = any(proof.new.grade > proof.old.grade for proof in proofs)
     if is_worse:
-        now = before = parts
-    reasons: dict[int, _Why] = {}
-    for part, old in zip(now, before, strict=True):
-        if old.opinion.grade != ESCAPE or part.grade == FINE:
+        rest = "other packets would be worse off"
+        proofs = [Proof(part, part) for part in parts]
+    reasons: dict[int, Why] = {}
+    for new, old in proofs:
+        if old.opinion.grade is not Grade.ESCAPE or new.grade is Grade.FINE:
             continue
-        why = below.get(old.first)
+        why = to_delete.get(old.first)
         if why is None:
-            cause = f"with these routes, {rest}"
-            why = _reason(judge.fib, old, part.first, repair.resolved, cause)
-        reasons[part.first] = why
-    return (Repair() if is_worse else repair)._replace(unsafe=_unsafe(now, reasons))
+            why = _why_lost(judge.fib, old, new.first, repair.resolved)
+        if why is None:
+            why = ("not-proven", f"with these routes, {rest}", ())
+        reasons[new.first] = why
+    ranges = ranges_of([proof.new for proof in proofs], lambda part: reasons.get(part.first))
+    unrepairable = _unrepairable(ranges)
+    if is_worse:
+        return Repair(unrepairable=unrepairable)
+    costs = tuple(find_costs(judge, repair, proofs))
+    return repair._replace(unrepairable=unrepairable, costs=costs)
 
 
-def _reason(fib: Fib, part: Part, address: int, proposed: Iterable[Route], why: str) -> _Why:
-    """Why an address of this part stays lost, although these routes were proposed; and the cause,
-    or `why`.
-    """
-    length, route, rule = _length(fib, part), part.decision.route, part.decision.rule
-    if length is not None:
-        around = (way.prefix for way in proposed if way.prefix.first <= address <= way.prefix.last)
-        if any(prefix.length >= length for prefix in around):
-            return "not-proven", why, ()
-        if is_reserved(Prefix.around(fib.family, address, fib.width)):
-            return "host-route", "the range is reserved", ()
-        holder = (
-            f"[{route}]"
-            if route is not None and route.prefix.length == fib.width
-            else "another route"
-        )
-        return "host-route", f"{holder} is as specific as a route can be", ()
+def _judge_again(
+    judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]
+) -> Iterator[Proof]:
+    after = Judge(judge.fib.with_routes(repair.resolved), judge.config)
+    firsts = [part.first for part in parts]
+    for block in blocks:
+        for new in find_parts(after, block.first, block.last):
+            # More routes cut the blocks into more parts, never into fewer.
+            yield Proof(new, parts[bisect_right(firsts, new.first) - 1])
+
+
+def _why_lost(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> Why | None:
+    """Why no route was proposed for an address of this part; None if one was, and is not enough."""
+    length = shortest_length(fib, part)
+    if length is None:
+        return "earlier-rule", _what_decides_before_main(part), ()
+    for route in proposed:
+        prefix = route.prefix
+        if prefix.length >= length and prefix.first <= address <= prefix.last:
+            return None
+    if is_reserved(Prefix.around(fib.family, address, fib.width)):
+        return "host-route", "the range is reserved", ()
+    holder = "another route"
+    if part.decision.route is not None and part.decision.route.prefix.length == fib.width:
+        holder = f"[{part.decision.route}]"
+    return "host-route", f"{holder} is as specific as a route can be", ()
+
+
+def _what_decides_before_main(part: Part) -> str:
     if part.opinion.name == "own-range":
-        return "earlier-rule", f"[{route}] makes the range this host's own", ()
-    if rule is None:
-        return "earlier-rule", "no rule looks up table main", ()
-    return "earlier-rule", f"[rule {rule}] comes before table main", ()
+        return f"[{part.decision.route}] makes the range this host's own"
+    if part.decision.rule is None:
+        return "no rule looks up table main"
+    return f"[rule {part.decision.rule}] comes before table main"
+
+
+def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
+    """The networks of other devices that the repair takes addresses from."""
+    taken: list[Part] = []
+    """The addresses that a new route decides, as they were."""
+    for new, old in proofs:
+        if new.decision.route in repair.resolved and old.opinion.grade is Grade.ESCAPE:
+            taken.append(old._replace(first=new.first, last=new.last))
+    devs = {dev for part in taken for dev in part.decision.devs}
+    for dev, network in judge.devices.networks_of(devs):
+        # A network of a single address has no neighbours to lose.
+        if network.length < judge.fib.width and _is_taken(taken, dev, network):
+            yield Cost(dev, network, is_connected=True)
+    yield from dict.fromkeys(_costs_of_vpns(judge, taken))
+
+
+def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:
+    """Whether packets to addresses of the network left by the device before."""
+    for part in taken:
+        is_inside = part.first <= network.last and network.first <= part.last
+        if is_inside and dev in part.decision.devs:
+            return True
+    return False
+
+
+def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
+    """The networks to which a tunnel has a route; a default route, or half of one, names none."""
+    for part in taken:
+        route = part.decision.route
+        if route is None or route.prefix.length < 2:
+            continue
+        for dev in part.opinion.devs:
+            is_connected = judge.devices.is_connected(dev, route)
+            if is_tunnel(judge.devices.links.get(dev)) and not is_connected:
+                yield Cost(dev, route.prefix, is_connected=False)

@@ -1,7 +1,7 @@
 """A check as lines: the verdict first, what escapes, the repair now and permanently, its limits,
 how to allow it last.
 
-check, repair, plan, apply and status share this. The sentences are those of `check.report`.
+check, repair, plan, apply and status share this. The sentences are those of `check.sentences`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import argparse
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.check.check import CheckReport, check_kernel, check_snapshot
-from hostrouting.check.report import check_document, check_findings, repair_commands
+from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.document import check_document
+from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.finding import ESCAPES, Finding
@@ -23,6 +24,7 @@ from hostrouting.model.route import OURS
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
     from hostrouting.install.managed import Managed
@@ -58,7 +60,8 @@ class Check(NamedTuple):
 
         `repaired` is the configuration to which a repair adds its routes, if it is another one.
         """
-        mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
+        mode = config.route_overlap.mode
+        snapshot = report.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
         if host is None:
             return cls(report, mode, tuple(dict.fromkeys(findings)), is_elsewhere=True)
@@ -95,7 +98,7 @@ class Check(NamedTuple):
         """The whole page; the line of the repair gets these options, says who types it (`there`),
         and has a note.
         """
-        yield from (verdicts := [*map(str, self.report.families)])
+        yield from map(str, self.report.families)
         findings = [
             finding._replace(remedy=finding.remedy.replace("as root", there))
             for finding in self.findings
@@ -105,11 +108,11 @@ class Check(NamedTuple):
         costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
         yield from ("", *finding_lines(costs)) if costs else ()
         yield from self._repair_lines(options, there, note)
-        others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
-        for finding in findings:
-            if finding.name == "no-default-route" or any(
-                finding.sentence in verdict for verdict in verdicts
-            ):
+        others: list[Finding] = []
+        remedies = dict.fromkeys(finding.remedy for finding in escapes)
+        decisive = {family.decisive for family in self.report.families}
+        for finding, original in zip(findings, self.findings, strict=True):
+            if finding.name == "no-default-route" or original in decisive:
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name == "route-not-configured":
                 if self.managed is None and self.report.resolved:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from hostrouting import errors
 
 if TYPE_CHECKING:
-    from hostrouting.check.check import CheckReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.finding import Finding
 
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3

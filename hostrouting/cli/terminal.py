@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.check import CheckReport
-from hostrouting.check.judge import FINE, Part
+from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
@@ -65,7 +64,7 @@ def _strips(report: CheckReport, cell: str) -> Iterator[Text]:
 
 
 def _strip(cidr: Prefix, parts: Iterable[Part], cell: str) -> Text:
-    size, grades = cidr.last - cidr.first + 1, [FINE] * _CELLS
+    size, grades = cidr.last - cidr.first + 1, [Grade.FINE] * _CELLS
     shares = Counter[tuple[int, str]]()
     for part in parts:
         first, end = (

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.check.document import check_document
 from hostrouting.check.proposal import find_unconfigured
-from hostrouting.check.report import check_document, check_findings
+from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from hostrouting.check.check import CheckReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot

@@ -12,7 +12,8 @@ import attrs
 
 import phases
 from hostrouting.check.check import check_kernel
-from hostrouting.check.report import check_document, check_findings
+from hostrouting.check.document import check_document
+from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import SEVERITIES, WRONG, Finding
 from hostrouting.host.effects import Effects

@@ -16,7 +16,8 @@ from unittest import mock
 import pytest
 
 from hostrouting import HostRoutingConfig, fleet
-from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.snapshot import Snapshot

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import phases
 from hostrouting.boot.health import find_faults
-from hostrouting.check.check import CheckReport
+from hostrouting.check.results import CheckReport
 from hostrouting.cli.check import Check, with_gate_command
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines

@@ -9,10 +9,11 @@ exit code is 0 for any verdict.
 import argparse
 from collections.abc import Iterator
 
-from hostrouting.check.check import FamilyReport
-from hostrouting.check.flaws import find_flaws, undelivered
-from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
-from hostrouting.check.report import FATES, find_doubts, verdict_sentence
+from hostrouting.check.flaws import find_flaws, find_undelivered
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts
+from hostrouting.check.results import FATES, FamilyReport, Grade, Opinion, default_route_sentence
+from hostrouting.check.sentences import find_doubts
 from hostrouting.cli.output import FINE, Answer, capped, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     number = int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
-    (decision, others), [part] = fib.ends(number), judge.parts(number, number)
+    (decision, others), [part] = fib.ends(number), find_parts(judge, number, number)
     expected, route = sorted(judge.uplinks.devs), decision.route
     steps = [
         {"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)}
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         doubts = [
             (doubt, number, number)
             for doubt in opinions
-            if doubt.grade == DOUBT and doubt.name != NOT_JUDGED
+            if doubt.grade is Grade.DOUBT and doubt.name != NOT_JUDGED
         ]
         unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         way = _way(decision)
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
                 f"metric as [{route}]"
             )
         lost, missing = (
-            [*undelivered(judge)],
+            [*find_undelivered(judge)],
             (flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"),
         )
         yield _judged(
@@ -128,10 +129,11 @@ def _plain(decision: Decision) -> dict[str, object]:
 
 def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: bool) -> str:
     """The sentence about the way, after the verdict of a check of this address alone."""
-    if opinion.grade == ESCAPE and judge.uplinks.devs:
+    if opinion.grade is Grade.ESCAPE and judge.uplinks.devs:
         return f"OVERLAP: {way}; expected: {spoken(sorted(judge.uplinks.devs), last='or')}"
-    if opinion.grade == ESCAPE and not unseen:
-        return f"NO-DEFAULT-ROUTE: {way}; {verdict_sentence(FamilyReport(judge, ()))}"
+    if opinion.grade is Grade.ESCAPE and not unseen:
+        report = FamilyReport(judge.fib.family, judge.fib.snapshot)
+        return f"NO-DEFAULT-ROUTE: {way}; {default_route_sentence(report)}"
     allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
     return f"{'UNDECIDED' if doubts or unseen else 'OK'}: {way}{allowed}"
 

@@ -13,9 +13,9 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from hostrouting.check.check import CheckReport
 from hostrouting.check.proposal import Proposal, propose_configuration
-from hostrouting.check.report import repair_commands
+from hostrouting.check.results import CheckReport
+from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, Check, consent_lines, make_check, repair_pipeline
 from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer, say
 from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
     there = as_whom(arguments)
     now = make_check(config, host, arguments.snapshot)
-    proposal = propose_configuration(config, now.report.families[0].judge.fib.snapshot)
+    proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
     check = now if arguments.commands else Check.of(proposal.report, config)
     _require_repair(check, there)

@@ -52,6 +52,8 @@ class _Headline(NamedTuple):
     command: str = ""
     may_apply: bool = True
     """Whether it does no harm, and is possible, to apply the installed configuration again."""
+    finding: Finding | None = None
+    """The finding whose sentence is part of this one."""
 
     @property
     def line(self) -> str:
@@ -192,7 +194,7 @@ def _of_differences(plan: Plan) -> _Headline:
         if finding.name == "route-not-configured":
             pronoun = "it" if len(finding.facts["unconfigured"]) == 1 else "them"
             sentence = f"DIFFERENT: {finding.sentence}; to keep {pronoun},"
-            return _Headline(sentence, repair_pipeline(), may_apply=False)
+            return _Headline(sentence, repair_pipeline(), may_apply=False, finding=finding)
     sentence = f"{differs}, and addresses would escape after apply; to repair that, too,"
     return _Headline(sentence, repair_pipeline(), may_apply=False)
 
@@ -201,7 +203,7 @@ def _shown(findings: Iterable[Finding], headline: _Headline) -> tuple[Finding, .
     """The findings without what the headline says already."""
     shown: list[Finding] = []
     for finding in findings:
-        if finding.name == "route-not-configured" and finding.sentence in headline.sentence:
+        if finding == headline.finding:
             continue
         if finding.remedy == AGAIN and headline.command == _APPLY:
             shown.append(finding._replace(remedy=""))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hostrouting.boot.check_settings import check_settings
 from hostrouting.boot.scripts import asset
-from hostrouting.check.report import DOUBTS
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from tests.support.check_script import check

@@ -7,8 +7,9 @@ from unittest import mock
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport, check_kernel, check_snapshot
-from hostrouting.check.report import check_findings
+from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.check.results import CheckReport
+from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import PLAIN

@@ -36,9 +36,10 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check.check import CheckReport, check_kernel
-from hostrouting.check.judge import ESCAPE
-from hostrouting.check.report import check_findings
+from hostrouting.check.check import check_kernel
+from hostrouting.check.judge import Judge
+from hostrouting.check.results import CheckReport, Grade
+from hostrouting.check.sentences import check_findings
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
@@ -224,8 +225,8 @@ def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> 
     """
     for family in report.families:
         sources = sources_outside(namespace, family.family, family.expected_devs)
-        if family.judge.node_ip is not None:
-            assert sources <= {str(family.judge.node_ip)}
+        if family.node_ip is not None:
+            assert sources <= {str(family.node_ip)}
         named = [
             finding.facts["addresses"] for finding in family.flaws if finding.name == "node-ip"
         ]
@@ -279,7 +280,7 @@ def agrees(field: Field, report: CheckReport) -> None:
         )
         repair = [
             *(str(route.destination) for route in family.repair.routes),
-            *dict.fromkeys(unsafe.reason for unsafe in family.repair.unsafe),
+            *dict.fromkeys(unsafe.reason for unsafe in family.repair.unrepairable),
         ]
         assert repair == said.repair or (said.verdict and not said.repair), (
             f"seen: repair = {json.dumps(repair)}"
@@ -315,13 +316,13 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     )
     after = snapshot.with_routes([change.route for change in plan.changes])
     for family in report.families:
-        then, now = family.judge.fib, Fib(after, family.family)
+        then, now = Fib(snapshot, family.family), Fib(after, family.family)
+        judge = Judge(then, field.configuration.route_overlap)
         for cidr in family.cidrs:
             for cell in now.cells(cidr.first, cidr.last):
                 before = then.lookup(ip_at(family.family, cell.first))
                 assert (
-                    before.devs == cell.decision.devs
-                    or family.judge.opinion(before).grade == ESCAPE
+                    before.devs == cell.decision.devs or judge.opinion(before).grade is Grade.ESCAPE
                 )
 
 

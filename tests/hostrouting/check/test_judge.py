@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from hostrouting.check.check import CheckReport, check_snapshot
-from hostrouting.check.report import check_findings
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
+from hostrouting.check.sentences import check_findings
 from hostrouting.config.cni import CNIS, Cni, Refusal
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IP, Prefix, as_ip
@@ -344,16 +345,12 @@ def test_the_address_of_the_node() -> None:
 
 
 def test_a_report_from_another_process() -> None:
-    """Opinions are kept by the identity of their route, and another process may give that to
-    another route.
-    """
+    """A report is data: another process has all of it."""
     report = checked(node(ELSEWHERE))
     received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
-    (family,) = received.families
-    assert report.families[0].judge._opinions
-    assert not family.judge._opinions
+    assert received == report
     assert str(received) == str(report)
-    assert received.node_ips == report.node_ips
+    assert check_findings(received) == check_findings(report)
 
 
 def ecmp_report(*, source: IP | None = None, is_dead: bool = False) -> CheckReport:
@@ -466,7 +463,7 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     ]
     report = checked(node(BY_IPV6, *nested), "fd00::/16")
     assert 0 < len(report.routes) <= len(nested) * 2
-    assert report.families[0].repair.unsafe == ()
+    assert report.families[0].repair.unrepairable == ()
 
 
 def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
@@ -483,7 +480,7 @@ def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
         for at, length in enumerate(lengths)
     ]
     report = checked(node(BY_IPV6, *captures), "fd00::/8")
-    assert {unsafe.reason for unsafe in report.families[0].repair.unsafe} == {"too-many"}
+    assert {unsafe.reason for unsafe in report.families[0].repair.unrepairable} == {"too-many"}
 
 
 def test_a_repair_waits_until_the_device_is_named() -> None:
@@ -493,7 +490,10 @@ def test_a_repair_waits_until_the_device_is_named() -> None:
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
     repair = checked(host).families[0].repair
-    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["no-gateway"])
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unrepairable]) == (
+        (),
+        ["no-gateway"],
+    )
     assert [route.dev for route in checked(host, expected_devs=["eth0", "eth9"]).routes] == [
         "eth0"
     ] * 2
@@ -541,7 +541,10 @@ def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
         for at in range(count)
     ]
     report = checked(node(*captures), "172.16.0.0/13")
-    assert (len(report.routes), {unsafe.reason for unsafe in report.families[0].repair.unsafe}) == (
+    assert (
+        len(report.routes),
+        {unsafe.reason for unsafe in report.families[0].repair.unrepairable},
+    ) == (
         routes,
         set() if routes else {"too-many"},
     )
@@ -661,7 +664,10 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
     assert [str(route.destination) for route in report.routes] == ["172.16.5.0/24"]
     # Without the throw, wg1 has also these packets, once the route by ib0 is gone.
     report = checked(node(*ways, rules=rules, links=links), allowed_devs=["wg1"])
-    assert (report.routes, [unsafe.reason for unsafe in report.families[0].repair.unsafe]) == (
+    assert (
+        report.routes,
+        [unsafe.reason for unsafe in report.families[0].repair.unrepairable],
+    ) == (
         (),
         ["below-a-cni"],
     )
@@ -675,7 +681,7 @@ def test_a_repair_that_is_not_proven() -> None:
     [unsafe] = (
         checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,)))
         .families[0]
-        .repair.unsafe
+        .repair.unrepairable
     )
     assert unsafe.reason == "not-proven"
     # A route of ours has no `src`. So Linux would choose another source than before, which a rule
@@ -701,14 +707,17 @@ def test_a_repair_that_is_not_proven() -> None:
         .families[0]
         .repair
     )
-    assert (repair.routes, [unsafe.reason for unsafe in repair.unsafe]) == ((), ["not-proven"] * 2)
+    assert (repair.routes, [unsafe.reason for unsafe in repair.unrepairable]) == (
+        (),
+        ["not-proven"] * 2,
+    )
 
 
 def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of the table may have the lengths of one family; the other family has no such routes."""
     row = Refusal(222, ("prohibit",), {4: (24, 28)})
     made_up = Cni("Foo", (), (row,))
-    monkeypatch.setattr("hostrouting.check.judge.CNIS", (*CNIS, made_up))
+    monkeypatch.setattr("hostrouting.check.refusals.CNIS", (*CNIS, made_up))
     kernel = plain_vm()
     kernel.add_address("eth0", "fd00::4/64")
     kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fd00::1"))

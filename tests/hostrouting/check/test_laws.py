@@ -6,9 +6,11 @@ from itertools import combinations
 
 from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
 
-from hostrouting.check.check import CheckReport, check_snapshot
-from hostrouting.check.judge import ESCAPE, FINE, Judge, Part
-from hostrouting.check.report import check_document
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.document import check_document
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts
+from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
@@ -35,6 +37,11 @@ def checked(
     networks, pod_cidrs = ([cidr.to_network() for cidr in blocks] for blocks in (cidrs, pods))
     section = RouteOverlapConfig(tuple(networks), pod_cidrs=tuple(pod_cidrs))
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
+
+
+def judge_of(snapshot: Snapshot, family: int) -> Judge:
+    """The judge of this host, without a configuration."""
+    return Judge(Fib(snapshot, family), RouteOverlapConfig())
 
 
 def rank(snapshot: Snapshot, *cidrs: Prefix) -> int:
@@ -114,9 +121,10 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
     family, snapshot = node
     report = checked(snapshot, [block := block_of(family)])
     assume(report.verdict == "ok")
+    judge = judge_of(snapshot, family)
     for address in range(block.first, block.last + 1):
         kind, route = scanned(snapshot, family, address, user=user)
-        assert report.families[0].judge.opinion(Decision(kind, route)).grade == FINE
+        assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
 
 
 @often_assumed
@@ -129,10 +137,11 @@ def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> No
     block = block_of(family)
     report = checked(snapshot, [block], pods=[block])
     assume(report.verdict == "ok")
+    judge = judge_of(snapshot, family)
     for address in range(block.first, block.last + 1):
         for iif in ("a pod's", "cali1", "lxc1", "cni0"):
             kind, route = scanned(snapshot, family, address, source=block.first + pod, iif=iif)
-            assert report.families[0].judge.opinion(Decision(kind, route)).grade == FINE
+            assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
 
 
 @often_assumed
@@ -152,7 +161,7 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
     for address in range(block.first, block.last + 1):
         single = Prefix(family, address, width_of(family))
         was, now = rank(snapshot, single), rank(after, single)
-        is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unsafe)
+        is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unrepairable)
         is_named |= any(prefix.first <= address <= prefix.last for prefix in unjudged)
         assert now <= was
         assert was < _RANK["overlap"] or is_named or now == 0
@@ -168,11 +177,15 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
     astray: list[int] = []
     for address in addresses:
         bare, (kind, route) = snapshot, scanned(snapshot, family, address)
-        while route is not None and judge.opinion(Decision(kind, route)).grade == ESCAPE:
+        while route is not None and judge.opinion(Decision(kind, route)).grade is Grade.ESCAPE:
             bare = without(bare, route)
             kind, route = scanned(bare, family, address)
         opinion = judge.opinion(Decision(kind, route))
-        if bare is snapshot or opinion.grade != FINE or opinion.name in {"expected", "own"}:
+        if (
+            bare is snapshot
+            or opinion.grade is not Grade.FINE
+            or opinion.name in {"expected", "own"}
+        ):
             continue
         event("below a CNI")
         if any(
@@ -200,9 +213,8 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     block = block_of(family)
     [report] = checked(snapshot, [block]).families
     assume(report.repair.resolved)
-    assert (
-        led_astray(report.judge, report.repair.resolved, range(block.first, block.last + 1)) == []
-    )
+    judge = judge_of(snapshot, family)
+    assert led_astray(judge, report.repair.resolved, range(block.first, block.last + 1)) == []
 
 
 @settings(often_assumed, max_examples=scaled(125))
@@ -230,28 +242,29 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     free = [route for route in routes if route.key not in held]
 
     def addresses(judge: Judge) -> list[Part]:
-        parts = judge.parts(block.first, block.last)
+        parts = find_parts(judge, block.first, block.last)
         return [part for part in parts for _ in range(part.first, part.last + 1)]
 
     def is_spoilt(was: Part, now: Part, chosen: Collection[Route]) -> bool:
         """Whether an address is worse off, or takes another way although it does not escape."""
-        if was.opinion.grade == ESCAPE or now.decision.route not in chosen:
+        if was.opinion.grade is Grade.ESCAPE or now.decision.route not in chosen:
             return now.grade > was.grade
         same_way = was.decision.route is not None and {*was.decision.route.next_hops} == {
             *way.next_hops
         }
-        return was.grade != FINE or not same_way
+        return was.grade is not Grade.FINE or not same_way
 
     def escapes(chosen: Collection[Route]) -> int | None:
         """How many addresses still escape; None if one is spoilt, or led away from its CNI."""
-        after = addresses(Judge(report.judge.fib.with_routes(chosen), report.judge.check))
+        after = addresses(judge_of(snapshot.with_routes(chosen), family))
         if any(is_spoilt(was, now, chosen) for was, now in zip(before, after, strict=True)):
             return None
-        if led_astray(report.judge, chosen, range(block.first, block.last + 1)):
+        if led_astray(judge, chosen, range(block.first, block.last + 1)):
             return None
-        return sum(now.opinion.grade == ESCAPE for now in after)
+        return sum(now.opinion.grade is Grade.ESCAPE for now in after)
 
-    before = addresses(report.judge)
+    judge = judge_of(snapshot, family)
+    before = addresses(judge)
     sets = [chosen for count in range(len(free) + 1) for chosen in combinations(free, count)]
     tried = [(left, len(chosen)) for chosen in sets if (left := escapes(chosen)) is not None]
     assert (escapes(report.repair.resolved), len(report.repair.resolved)) == min(tried)
@@ -268,7 +281,7 @@ def test_a_repair_is_more_specific_than_a_throw() -> None:
         "172.16.0.0/17",
         "172.16.128.0/17",
     ]
-    assert report.families[0].repair.unsafe == ()
+    assert report.families[0].repair.unrepairable == ()
 
 
 def test_a_throw_inside_a_throw() -> None:
@@ -284,4 +297,4 @@ def test_a_throw_inside_a_throw() -> None:
         "172.16.64.0/19",
         "172.16.96.0/19",
     ]
-    assert report.families[0].repair.unsafe == ()
+    assert report.families[0].repair.unrepairable == ()

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import event, given
 
-from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.check import check_snapshot
 from hostrouting.check.proposal import find_unconfigured, propose_configuration
+from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
 from hostrouting.model.route import OURS, Route
@@ -139,7 +140,7 @@ def test_laws(node: tuple[int, Snapshot]) -> None:
     unsafe = [
         (each.first, each.last)
         for family_report in after.families
-        for each in family_report.repair.unsafe
+        for each in family_report.repair.unrepairable
     ]
     assert escaping(report) <= {
         address for first, last in unsafe for address in range(first, last + 1)

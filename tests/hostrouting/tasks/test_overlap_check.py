@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport
+from hostrouting.check.results import CheckReport
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure, Remove

@@ -1,15 +1,15 @@
-"""hostrouting.check.report: each finding in words, as an operator reads it, on a node that has it."""
+"""hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has it."""
 
 from typing import Any
 
 import pytest
 
-from hostrouting.check.report import check_findings, repair_commands, verdict_sentence
+from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import cni_node, plain_vm, vpn_node
 from tests.support.topologies import checked, vm_with
 
@@ -130,6 +130,46 @@ def test_no_allowance_for_what_hides_pods() -> None:
     assert escape.remedy.endswith('add to routeOverlap.allowedDevs: ["docker0"]')
 
 
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        (second_default(100), "eth0 or eth1; they leave through eth0 or eth1 now"),
+        (
+            vm_with(Route.to(ANYWHERE, dev="wg0"), links=(WG0,)),
+            "eth0 or wg0; they leave through wg0 now",
+        ),
+        (
+            only_default(Route.to(ANYWHERE, dev="wg0"), WG0),
+            "wg0, a tunnel; they leave through wg0 now",
+        ),
+    ],
+)
+def test_a_doubtful_default_route(host: Snapshot, words: str) -> None:
+    """Whoever reads that the uplink is unclear reads by which device packets leave now."""
+    [doubt] = [finding for finding in findings(host) if finding.name == "default-routes"]
+    assert doubt.sentence.endswith(f"should leave through {words}")
+
+
+def test_what_a_repair_costs() -> None:
+    """The neighbours in a device's network, and all that a VPN has a route to; a default route of
+    the VPN names nothing that is behind it.
+    """
+    ways = {
+        "172.16.0.0/12": "the repair takes over addresses of 172.16.0.0/12, so nothing with these is "
+        "reached through wg0 any more",
+        "128.0.0.0/1": "",
+    }
+    for to, cost in ways.items():
+        host = vm_with(Route.to(to, dev="wg0"), links=(WG0,))
+        costs = [finding.sentence for finding in findings(host) if finding.name == "repair-cost"]
+        assert costs == [cost] * bool(cost)
+    neighbours = Address(as_ip("172.16.0.9"), 16, "wg0")
+    connected = vm_with(Route.to(CIDR, dev="wg0"), links=(WG0,))
+    held = connected._replace(addresses=(*connected.addresses, neighbours))
+    [cost] = [finding.sentence for finding in findings(held) if finding.name == "repair-cost"]
+    assert cost.endswith(f"of {CIDR}, so wg0 no longer reaches neighbours there over IP")
+
+
 def test_one_remedy_for_one_command() -> None:
     """Where a blackhole hides pods, the finding that no route repairs it has the command."""
     hiding = Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4)
@@ -173,7 +213,7 @@ def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     rules = tuple(
         Rule(family=4, priority=50, action="goto", target=target) for target in (100, 200, 300)
     )
-    sentence = verdict_sentence(checked(vm_with(rules=rules)).families[0])
+    sentence = checked(vm_with(rules=rules)).families[0].sentence
     assert sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
@@ -206,17 +246,16 @@ def test_a_network_that_escapes_by_several_devices() -> None:
     host = vm_with(Route.to("172.16.0.0/17", dev="ib0"), Route.to("172.16.128.0/17", dev="ib1"))
     cidrs = ["10.96.0.0/12", "172.16.0.0/16", "172.16.0.0/12"]
     one, two, three = (
-        verdict_sentence(checked(host, *some).families[0])
-        for some in (cidrs[1:2], cidrs[:2], cidrs)
+        checked(host, *some).families[0].sentence for some in (cidrs[1:2], cidrs[:2], cidrs)
     )
     assert one == "all of 172.16.0.0/16 leaves through ib0 and ib1; expected: eth0"
     assert two.startswith("all of 172.16.0.0/16 leaves")
     assert three.startswith("part of 172.16.0.0/12 leaves")
-    halves = verdict_sentence(checked(host, "172.16.0.0/17", "172.16.128.0/17").families[0])
+    halves = checked(host, "172.16.0.0/17", "172.16.128.0/17").families[0].sentence
     assert halves.startswith("all of 172.16.0.0/17 and 172.16.128.0/17 leave through ib0 and ib1;")
     several = checked(vm_with(Route(INSIDE, (NextHop("eth0"), NextHop("ib0")), protocol=3)))
     assert (
-        verdict_sentence(several.families[0])
+        several.families[0].sentence
         == "part of 172.16.0.0/16 may leave through ib0; expected: eth0"
     )
     assert str(several.escapes[0]).startswith(
@@ -252,8 +291,7 @@ def test_an_equal_default_route_by_another_device() -> None:
         checked(there, **EQUAL) for there in (host, host._replace(routes=host.routes[::-1]))
     )
     assert (
-        verdict_sentence(report.families[0])
-        == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
+        report.families[0].sentence == "all of 172.16.0.0/16 may leave through eth1; expected: eth0"
     )
     assert [(str(route.destination), route.dev) for route in report.routes] == [(CIDR, "eth0")]
     assert other_order.routes == report.routes

@@ -1,0 +1,141 @@
+"""The devices of a host: whose each one is, and which networks it has an address in.
+
+A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
+is, and what leads out of the host, `routes.uplink` says; here is what only the check asks.
+
+Every question about a device that a rule of the judge has is a method here. A new kind of CNI
+device is a row in `config.cni`, not code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
+from hostrouting.model.route import SCOPE_UNIVERSE
+from hostrouting.routes.uplink import is_tap, is_tunnel, leads_out
+
+if TYPE_CHECKING:
+    from hostrouting.fib.engine import Fib
+    from hostrouting.model.prefix import Prefix
+    from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Address, Link
+
+_OF_GUESTS = {"veth", "tun"}
+"""Kinds of ports by which a bridge leads to containers and virtual machines."""
+_OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
+
+
+class Devices:
+    """The devices and addresses of one host, for one family."""
+
+    def __init__(self, fib: Fib) -> None:
+        """Read them from the snapshot of these tables."""
+        self.links: dict[str, Link] = {link.name: link for link in fib.snapshot.links}
+        self.addresses: list[Address] = []
+        for address in fib.snapshot.addresses:
+            if address.ip.version == fib.family:
+                self.addresses.append(address)
+        self._routes = fib.routes
+
+    # Whose a device is.
+
+    def cni_rows(self, dev: str) -> tuple[tuple[Cni, Device], ...]:
+        """The CNIs that may have made this device, each with the row of the table that fits."""
+        link = self.links.get(dev)
+        if link is None:
+            return ()
+        return devices_of(dev, link.kind)
+
+    def is_of(self, dev: str, cni: Cni) -> bool:
+        """Whether the device may be this CNI's."""
+        return any(owner is cni for owner, _ in self.cni_rows(dev))
+
+    def has_cni(self, cni: Cni) -> bool:
+        """Whether the host has a device of this CNI."""
+        return any(self.is_of(dev, cni) for dev in self.links)
+
+    def uses(self, dev: str) -> set[Use]:
+        """What CNIs use the device for."""
+        return {row.use for _, row in self.cni_rows(dev)}
+
+    def leads_to_own_pods(self, dev: str) -> bool:
+        """Whether the device is that of a pod of this node, or the bridge of its pods."""
+        return not self.uses(dev).isdisjoint(_OF_THIS_NODE)
+
+    @cached_property
+    def cnis_with_pods(self) -> list[tuple[str, Cni]]:
+        """The devices by which routes lead to pods, and whose pods these are."""
+        devs: dict[str, None] = {}
+        for route in self._routes:
+            if route.type == "unicast":
+                devs |= dict.fromkeys(route.devs)
+        found: list[tuple[str, Cni]] = []
+        for dev in devs:
+            for cni, row in self.cni_rows(dev):
+                if row.use == "pod" or dev in POD_NETWORKS:
+                    found.append((dev, cni))
+        return found
+
+    # What a device leads to.
+
+    def leads_out(self, dev: str) -> bool:
+        """Whether a default route through the device can lead to the network."""
+        return leads_out(self.links.get(dev))
+
+    def is_nic(self, dev: str) -> bool:
+        """Whether the same is true, and the device is not a tunnel."""
+        return self.leads_out(dev) and not is_tunnel(self.links.get(dev))
+
+    def may_be_nic(self, dev: str) -> bool:
+        """Whether the device may lead to the network of the host.
+
+        A CNI's device does not. A bridge does if it has another port than those of containers and
+        virtual machines.
+        """
+        link = self.links.get(dev)
+        if link is None or not self.is_nic(dev) or self.cni_rows(dev):
+            return False
+        if link.kind != "bridge":
+            return True
+        ports = (port for port in self.links.values() if port.master == dev)
+        return any(port.kind not in _OF_GUESTS for port in ports)
+
+    def are_only_taps(self, devs: Iterable[str]) -> bool:
+        """Whether these devices are taps, and no network card of this host has an address.
+
+        The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
+        Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
+        """
+        if not all(is_tap(self.links[dev]) for dev in devs):
+            return False
+        return not any(self.may_be_nic(address.dev) for address in self.global_addresses)
+
+    # Which networks it has an address in.
+
+    @property
+    def global_addresses(self) -> list[Address]:
+        """The addresses that Linux may choose as the source of packets to other hosts."""
+        return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
+
+    def networks_around(self, prefix: Prefix) -> list[str]:
+        """The devices with an address whose network contains the prefix, each once."""
+        devs: dict[str, None] = {}
+        for address in self.addresses:
+            if prefix in address.network:
+                devs[address.dev] = None
+        return list(devs)
+
+    def is_connected(self, dev: str, route: Route) -> bool:
+        """Whether the route has no gateway, and its prefix lies in a network of the device."""
+        return not route.has_gateway and dev in self.networks_around(route.prefix)
+
+    def networks_of(self, devs: Collection[str]) -> dict[tuple[str, Prefix], None]:
+        """The devices among these with their networks, each pair once, in their order."""
+        networks: dict[tuple[str, Prefix], None] = {}
+        for address in self.addresses:
+            if address.dev in devs:
+                networks[address.dev, address.network] = None
+        return networks

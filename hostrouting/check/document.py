@@ -1,0 +1,39 @@
+"""A check as the JSON document `hostrouting/check/3`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.check.sentences import check_findings
+
+if TYPE_CHECKING:
+    from hostrouting.check.results import CheckReport
+    from hostrouting.config.settings import Mode
+    from hostrouting.finding import Finding
+
+_OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}
+"""The keys of a route, with what stands for what it leaves open: programs find each key."""
+
+
+def check_document(
+    report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
+) -> dict[str, Any]:
+    """The document; `findings` are those of the check with what a command adds to them."""
+    if findings is None:
+        findings = check_findings(report, mode=mode)
+    verdicts: dict[str, str] = {}
+    expected: dict[str, list[str]] = {}
+    for family in report.families:
+        verdicts[f"ipv{family.family}"] = family.verdict
+        expected[f"ipv{family.family}"] = list(family.expected_devs)
+    return {
+        "schema": "hostrouting/check/3",
+        "verdict": report.verdict,
+        "verdicts": verdicts,
+        "mode": mode,
+        "expectedDevs": expected,
+        "nodeIps": {f"ipv{family}": str(ip) for family, ip in report.node_ips.items()},
+        "findings": [finding.to_mapping() for finding in findings],
+        "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
+    }

@@ -1,0 +1,190 @@
+"""Packets that a rule of the host tells from the others: marked ones, bound ones, those with a
+source or from a device.
+
+Theory of operation. The engine lists, beside the end of plain packets, each *other end*: where
+packets end that meet a condition which plain packets do not meet. Nobody knows whether the cluster
+sends such packets. So another end is fine where a plain packet would be, and where it is known what
+packets these are: `RULES`, of which the first with an opinion decides. Each other one is opaque:
+the doubt `other-packets`, with the selectors to write into `intendedRules`.
+
+What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their
+packets are judged like the host's own, with the source and the device that they have, as far as
+rules tell these apart. Without it, a rule for the device of a CNI (`iif cni0`) is known to select
+packets of pods: such an end is opaque if it would escape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hostrouting.check.results import Grade, Opinion
+from hostrouting.check.sources import sources_of
+from hostrouting.fib.engine import PLAIN, Decision, End, Packet, conditions_of
+from hostrouting.model.route import TABLE_MAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.check.judge import Judge
+
+_FINE = Opinion(Grade.FINE)
+
+
+class Other(NamedTuple):
+    """Another end, and what is known about the packets that end there."""
+
+    end: End
+    plain: Decision
+    """Where the plain packet ends."""
+    conditions: dict[str, str]
+    """What the rule selects by, except the destination."""
+    is_met: bool
+    """Whether the packets are the host's own, and meet the conditions.
+
+    Of packets of pods (`podCidrs`), source and device are known.
+    """
+
+
+def judge_other_end(judge: Judge, end: End, plain: Decision, packet: Packet) -> Opinion:
+    """What is to be said of packets that differ from the others of this kind at a rule."""
+    conditions = dict(conditions_of(end.rule))
+    if conditions.get("iif") == "lo":  # the host's own packets come from there
+        del conditions["iif"]
+    other = Other(end, plain, conditions, is_met=packet is PLAIN and end.meets)
+    for rule in RULES:
+        opinion = rule(judge, other)
+        if opinion is not None:
+            return opinion
+    return opaque(other)
+
+
+def opaque(other: Other) -> Opinion:
+    """The doubt about packets of which nothing is known."""
+    rule = other.end.rule
+    return Opinion(Grade.DOUBT, "other-packets", f"rule {rule}", rule.selection)
+
+
+def intended(judge: Judge, other: Other) -> Opinion | None:
+    """The operator knows the rule.
+
+    Field states: policy-routing-intended, vpn-for-one-user-intended.
+    """
+    return _FINE if other.end.rule.selection in judge.config.intended_rules else None
+
+
+def forwarded(judge: Judge, other: Other) -> Opinion | None:
+    """Packets that arrive on a device that is not a CNI's: nothing of the cluster's.
+
+    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited.
+    """
+    is_forwarded = other.is_met and "iif" in other.conditions
+    if is_forwarded and not _are_pods_packets(judge, other):
+        return _FINE
+    return None
+
+
+def led_elsewhere_by_source(judge: Judge, other: Other) -> Opinion | None:
+    """TCP looks up twice, the second time with the source that Linux chose for the plain route.
+
+    If that source takes the connection to another device, plain connections are meant.
+
+    Field states: policy-routing-hides-pods, pods-through-a-vpn.
+    """
+    block = other.end.rule.src
+    if not other.is_met or "iif" in other.conditions or block is None:
+        return None
+    is_chosen = any(source in block for source in sources_of(judge, other.plain))
+    if is_chosen and set(other.end.decision.devs) != set(other.plain.devs):
+        return opaque(other)
+    return None
+
+
+def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
+    """Packets with a source of this host leave by the device that has it, and others are forwarded.
+
+    Field states: ec2-net-utils, cilium-eni, aws-vpc-cni-second-interface.
+    """
+    block = other.end.rule.src
+    if not other.is_met or "iif" in other.conditions or block is None:
+        return None
+    owners: set[str] = set()
+    for address in judge.devices.addresses:
+        is_own = address.ip in block and not address.ip.is_loopback
+        if is_own and not judge.devices.cni_rows(address.dev):
+            owners.add(address.dev)
+    if not owners:
+        return _FINE
+    decision = other.end.decision
+    leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
+    return _FINE if leaves_there and len(owners) == 1 else None
+
+
+def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
+    """A socket that is bound to a device sends by that device: `oif eth1 lookup 7`.
+
+    No field state needs it; policy routing for several uplinks is full of such rules.
+    """
+    decision = other.end.decision
+    is_there = decision.kind == "unicast" and decision.devs == (other.conditions.get("oif"),)
+    return _FINE if other.end.meets and is_there else None
+
+
+def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
+    """A VPN marks its own packets, so that they leave as if it were not there.
+
+    By the default route of table main, or by the network card that the VPN hides.
+
+    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    """
+    decision = other.end.decision
+    route = decision.route
+    if not _is_marked(other) or route is None or decision.kind != "unicast":
+        return None
+    if decision.devs == (judge.uplinks.hidden_nic,):
+        return _FINE
+    is_main_default = route.table == TABLE_MAIN and route.prefix.length == 0
+    if is_main_default and any(judge.devices.leads_out(dev) for dev in decision.devs):
+        return _FINE
+    return None
+
+
+def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
+    """A plain packet would be right there, so this one is.
+
+    Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
+    """
+    is_selected = _is_marked(other) or _are_pods_packets(judge, other)
+    opinion = judge.opinion(other.end.decision, is_selected=is_selected)
+    return _FINE if opinion.grade is Grade.FINE else None
+
+
+RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
+    intended,
+    forwarded,
+    led_elsewhere_by_source,
+    by_the_device_of_the_source,
+    bound_to_its_device,
+    of_a_vpn,
+    right_for_any_packet,
+)
+"""In the order in which they are asked. What none of them decides is opaque."""
+
+
+def _is_marked(other: Other) -> bool:
+    """Whether a mark, and nothing else, makes the packets differ."""
+    rule = other.end.rule
+    has_mark = bool(rule.fwmark & rule.fwmask)
+    return other.conditions.keys() == {"fwmark"} and has_mark is other.end.meets
+
+
+def _are_pods_packets(judge: Judge, other: Other) -> bool:
+    """Whether the packets arrive on a device by which a known CNI brings packets of pods.
+
+    With `podCidrs`, what arrives from this node's pods is judged on its own, source by source.
+    """
+    if not other.is_met or "iif" not in other.conditions:
+        return False
+    uses = judge.devices.uses(other.conditions["iif"]) - {"marked"}
+    if judge.pods:
+        uses -= {"pod", "bridge"}
+    return bool(uses)

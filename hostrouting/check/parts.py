@@ -1,0 +1,95 @@
+"""The ranges of a block of addresses, each with the opinions on where its packets end.
+
+Ranges are cut where the engine's decision can change, and around the addresses of every host or
+link: those are fine by any device.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from hostrouting.check.other_packets import judge_other_end
+from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
+from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
+from hostrouting.model.prefix import Prefix, borders_of, prefixes_between
+
+if TYPE_CHECKING:
+    from hostrouting.check.judge import Judge
+
+T = TypeVar("T")
+
+EVERYWHERE = {
+    4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
+    6: tuple(map(Prefix.parse, ("fe80::/10", "ff00::/8"))),
+}
+"""By family: multicast, broadcast, and the addresses of every host or link."""
+_EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.items()}
+"""By family: where these begin and end, in turn."""
+
+
+def packets_of(judge: Judge) -> Iterator[Packet]:
+    """A plain packet of this host, and a packet of each kind that pods send.
+
+    Sources differ only where a `from` selector begins or ends, and devices only where a rule names
+    one.
+    """
+    yield PLAIN
+    family = judge.fib.family
+    rules = judge.fib.rules
+    named = {rule.iif for rule in rules}
+    known = [dev for dev in judge.devices.links if dev in named]
+    devs = [SOME_POD, *filter(judge.devices.leads_to_own_pods, known)]
+    borders = borders_of(rule.src for rule in rules if rule.src is not None)
+    for cidr in judge.pods:
+        for first, last in pieces(cidr.first, cidr.last, borders):
+            for source in prefixes_between(family, first, last):
+                yield from (Packet(source, dev) for dev in devs)
+
+
+def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
+    """The ranges of these addresses, in order."""
+    everywhere = _EVERYWHERE[judge.fib.family]
+    for low, high in pieces(first, last, everywhere):
+        is_everywhere = bisect_right(everywhere, low) % 2 == 1
+        for cell in judge.fib.cells(low, high, packet):
+            if is_everywhere and cell.decision.devs:
+                yield Part(cell.first, cell.last, cell.decision, OWN, ())
+            else:
+                yield _judged(judge, cell, packet)
+
+
+def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
+    decision = cell.decision
+    others: tuple[Opinion, ...] = ()
+    if cell.others:
+        others = tuple(judge_other_end(judge, end, decision, packet) for end in cell.others)
+    return Part(cell.first, cell.last, decision, judge.opinion(decision), others)
+
+
+def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
+    """The ranges of neighbouring parts with one label; those without a label are left out.
+
+    Own addresses, which have none, belong to the range around them: else they would only split it.
+    """
+    ranges: list[tuple[T | None, int, int]] = []
+    is_only_own = False
+    """Whether the last range has only own addresses so far, and takes the label that follows."""
+    end = -1
+    """The address after the last range."""
+    for part in parts:
+        value = label(part)
+        is_own = value is None and part.is_own
+        if end == part.first and is_only_own:
+            _, first, _ = ranges[-1]
+            ranges[-1] = (value, first, part.last)
+            is_only_own = is_own
+        elif end == part.first and (is_own or value == ranges[-1][0]):
+            value, first, _ = ranges[-1]
+            ranges[-1] = (value, first, part.last)
+        else:
+            ranges.append((value, part.first, part.last))
+            is_only_own = is_own
+        end = part.last + 1
+    return [(value, first, last) for value, first, last in ranges if value is not None]

@@ -1,0 +1,160 @@
+"""Ranges that a route refuses (blackhole, unreachable, prohibit): a CNI's own, in doubt, or lost.
+
+A CNI refuses packets to those of its addresses that no pod has, so that they do not loop between
+the node and its router. The table of CNIs has a row for each such route (`config.cni.Refusal`):
+its protocol, its types and its lengths. A row alone proves nothing, because other programs use the
+same protocols. So a device of the CNI has to be there, and a proof that the range is the CNI's.
+
+The rules, in the order in which they are asked:
+
+1. In the networks of services, every refusal is an escape.
+2. A row of the table fits, and the CNI is proven: fine. With only a trace of the CNI: in doubt.
+3. No row fits, but a pod's address lies inside a range that is not wider than a node's block: in
+   doubt, because a CNI that is not known may have made it.
+4. Everything else is an escape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from hostrouting.check.results import Grade, Opinion
+from hostrouting.config.cni import CNIS, Cni, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from hostrouting.check.devices import Devices
+    from hostrouting.fib.engine import Fib
+    from hostrouting.model.prefix import Prefix
+    from hostrouting.model.route import Route
+
+_POD_BLOCK = {4: 20, 6: 64}
+"""By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
+
+
+class Inside(NamedTuple):
+    """A neighbour or an own address inside a refused range."""
+
+    dev: str
+    is_single: bool
+    """Whether it is a single address, as that of a pod is."""
+
+
+class Refusals:
+    """Judges the routes of one host that refuse packets."""
+
+    def __init__(
+        self,
+        fib: Fib,
+        devices: Devices,
+        uplinks: Collection[str],
+        services: tuple[Prefix, ...],
+    ) -> None:
+        """Use these tables and devices, the expected devices, and the networks of services."""
+        self._fib = fib
+        self._devices = devices
+        self._uplinks = uplinks
+        self._services = services
+
+    def opinion(self, route: Route) -> Opinion:
+        """What is to be said of packets that this route refuses."""
+        escape = Opinion(Grade.ESCAPE, route.type)
+        if self._overlaps_services(route.prefix):
+            return escape
+        inside = list(self._inside(route))
+        for cni, row in rows_for(route):
+            if row.is_node_subnet and not self._is_node_subnet(route, cni):
+                continue
+            if self._is_proven(cni, row, inside):
+                return Opinion(Grade.FINE, "pod-block", f"{route.prefix} ({cni.name})")
+            if self._has_trace(cni, route):
+                reason = f"[{route}] refuses them, perhaps for {cni.name}"
+                return Opinion(Grade.DOUBT, "doubtful-route", reason)
+        if self._holds_pods(route.prefix, inside):
+            reason = f"[{route}] refuses them, but holds pods"
+            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+        return escape
+
+    def _overlaps_services(self, prefix: Prefix) -> bool:
+        """Whether packets to services may be refused: those never belong to a CNI's block.
+
+        Field states: calico-services-refused-and-named, refused-by-configured-services.
+        """
+        return any(prefix in services or services in prefix for services in self._services)
+
+    def _is_proven(self, cni: Cni, row: Refusal, inside: list[Inside]) -> bool:
+        """Whether the range is this CNI's: it has a device, and one of three things shows the rest.
+
+        No other program uses the protocol for such routes (calico-bgp: 80); the range is the
+        network of the pods' bridge (flannel-and-a-refused-range); or a pod or an own address of
+        the CNI lies inside (calico-ipip: BIRD's protocol is also that of any router).
+        """
+        if not self._devices.has_cni(cni):
+            return False
+        if row.is_exclusive or row.is_node_subnet:
+            return True
+        return any(self._devices.is_of(dev, cni) for dev, _ in inside)
+
+    def _has_trace(self, cni: Cni, route: Route) -> bool:
+        """Whether something of the CNI is there: a device; or Calico's other routes, on a node
+        that only routes.
+
+        Field states: calico-block-without-pods, bird-without-calico-pods-only.
+        """
+        if self._devices.has_cni(cni):
+            return True
+        alike = [other for other in self._fib.routes if other.protocol == route.protocol]
+        return cni.name == "Calico" and len(alike) > 1
+
+    def _holds_pods(self, prefix: Prefix, inside: list[Inside]) -> bool:
+        """Whether the range may be the block of a CNI that has no row.
+
+        Field state: frr-refuses-its-pods.
+        """
+        if prefix.length < _POD_BLOCK[prefix.family]:
+            return False
+        return any(there.is_single and self._devices.cni_rows(there.dev) for there in inside)
+
+    def _inside(self, refused: Route) -> Iterator[Inside]:
+        """Neighbours that routes of the same table lead to, and own addresses, in the range.
+
+        What leaves by the uplink is not the CNI's.
+        """
+        for route in self._fib.routes:
+            if route.table != refused.table or route.has_gateway:
+                continue
+            if route.prefix == refused.prefix or route.prefix not in refused.prefix:
+                continue
+            for dev in route.devs:
+                if dev not in self._uplinks:
+                    yield Inside(dev, is_single=route.prefix.length == self._fib.width)
+        for address in self._devices.addresses:
+            if address.ip in refused.prefix:
+                yield Inside(address.dev, is_single=True)
+
+    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
+        """Whether the range is the network of the pods' bridge, or begins with the address of the
+        CNI's device.
+        """
+        for address in self._devices.addresses:
+            if address.network == route.prefix and self._devices.cni_rows(address.dev):
+                return True
+            is_first = int(address.ip) == route.prefix.first
+            if is_first and self._devices.is_of(address.dev, cni):
+                return True
+        return False
+
+
+def rows_for(route: Route) -> Iterator[tuple[Cni, Refusal]]:
+    """The rows of the table that this route fits by its protocol, type and length."""
+    for cni in CNIS:
+        for row in cni.refusals:
+            if row.protocol != route.protocol or route.type not in row.types:
+                continue
+            if route.prefix.family not in row.lengths:
+                continue
+            shortest, longest = row.lengths[route.prefix.family]
+            if shortest <= route.prefix.length <= longest:
+                yield cni, row

@@ -1,0 +1,385 @@
+"""What a check returns: plain data, each part of which says itself in one sentence.
+
+A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the expected CIDRs with
+an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
+verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
+is expected, unless something is not judged; undecided if anything is in doubt; else ok.
+
+`sentences` makes findings from a report, and `document` makes JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+
+from hostrouting.config.settings import StaticRoute
+from hostrouting.fib.engine import PLAIN, Decision, Packet
+from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
+from hostrouting.text import in_plural, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.finding import Finding
+    from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Snapshot
+
+T = TypeVar("T")
+
+Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
+WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
+
+FATES = {
+    "no-route": "has no route",
+    "blackhole": "is dropped",
+    "unreachable": "is refused as unreachable",
+    "prohibit": "is refused as prohibited",
+    "own-range": "stays on this host",
+    "not-judged": "is not judged",
+}
+"""What happens to a packet that leaves through no device."""
+SOME_POD = "a pod's device"
+"""The device of a packet that a pod sends, if no rule names that device; no device has a name with
+a space.
+"""
+
+
+class Grade(IntEnum):
+    """How good it is that packets end somewhere; of several ends, the worst counts."""
+
+    FINE = 0
+    DOUBT = 1
+    ESCAPE = 2
+
+
+class Opinion(NamedTuple):
+    """The judgement of one end of packets."""
+
+    grade: Grade
+    name: str = ""
+    """What makes it fine; or the name of the finding about a doubt; or how packets escape."""
+    reason: str = ""
+    """The thing that it is about: a device, a route, a rule."""
+    selection: str = ""
+    """The selectors of the rule, if other packets are in doubt."""
+    devs: tuple[str, ...] = ()
+    """The devices by which packets escape."""
+
+
+OWN = Opinion(Grade.FINE, "own")
+"""The addresses of this host itself, and those of every host."""
+
+
+class Part(NamedTuple):
+    """A range of addresses that are judged alike."""
+
+    first: int
+    last: int
+    decision: Decision
+    opinion: Opinion
+    others: tuple[Opinion, ...]
+    """The opinions on the ends of packets that a rule tells from the others."""
+
+    @property
+    def grade(self) -> Grade:
+        """The worst grade of its ends."""
+        worst = self.opinion.grade
+        for other in self.others:
+            worst = max(worst, other.grade)
+        return worst
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the addresses are this host's own."""
+        return self.opinion.name == OWN.name
+
+    @property
+    def allowance(self) -> str:
+        """What allows the device, if it is not expected; else empty."""
+        return self.opinion.reason if self.opinion.name == "allowed" else ""
+
+
+class Escape(NamedTuple):
+    """A range of an expected CIDR that does not leave through an expected device."""
+
+    cidr: Prefix
+    first: int
+    last: int
+    """The first and the last address, as integers."""
+    kind: str
+    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or
+    prohibit.
+    """
+    decision: Decision
+    devs: tuple[str, ...] = ()
+    packet: Packet = PLAIN
+    """Whose packets: the host's own, or those of pods."""
+    thrown: tuple[Route, ...] = ()
+    """If there is no route: the routes of type throw that the host's own packets meet."""
+
+    @property
+    def prefixes(self) -> tuple[Prefix, ...]:
+        """The range as prefixes, as few as possible."""
+        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
+
+    @property
+    def verb(self) -> str:
+        """What packets do; if another next hop is as expected, they may leave by these devices."""
+        if self.kind != "overlap":
+            return FATES.get(self.kind, self.kind)
+        is_every_dev = set(self.devs) == set(self.decision.devs)
+        return "leaves through" if is_every_dev else "may leave through"
+
+    def __str__(self) -> str:
+        """What happens to the packets, and the route or the rule that causes it."""
+        words = [extent(self.cidr.family, self.first, self.last)]
+        is_plain = self.packet == PLAIN
+        if not is_plain:
+            words[0] += f", for {phrase_of(self.packet)},"
+        words.append(self.verb)
+        devs = spoken(self.devs)
+        if not set(self.devs) <= set(self.decision.devs):
+            devs += ", whose default route has the same metric as"
+        if devs:
+            words.append(devs)
+        causes: list[str] = []
+        if self.decision.route is not None:
+            causes.append(f"[{self.decision.route}]")
+        # For the host's own packets, the finding "unsafe" names a rule before table main.
+        if self.decision.rule is not None and not (is_plain and causes):
+            causes.append(f"[rule {self.decision.rule}]")
+        if causes:
+            words.append(" by ".join(causes))
+        return " ".join(words)
+
+
+def phrase_of(packet: Packet) -> str:
+    """The packets of pods, as a phrase that follows "for"."""
+    if packet.iif == SOME_POD:
+        return f"packets of pods from {packet.source}"
+    return f"packets of pods from {packet.source} that arrive on {packet.iif}"
+
+
+class Unrepairable(NamedTuple):
+    """A range that no route can repair."""
+
+    first: int
+    last: int
+    reason: str
+    """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
+    cause: str
+    """The same in words that follow a colon, with the route or the rule."""
+    catching: tuple[Route, ...] = ()
+    """The routes to delete instead, in the order in which they decide."""
+
+
+class Cost(NamedTuple):
+    """A network that is reached through a device, and from which the repair takes addresses."""
+
+    dev: str
+    network: Prefix
+    is_connected: bool
+    """Whether it is the network of an address of the device; else a VPN has a route to it."""
+
+
+class Repair(NamedTuple):
+    """The routes that repair what can be repaired, what they cost, and what cannot be repaired."""
+
+    resolved: tuple[Route, ...] = ()
+    """The routes with device and gateway, as they are added on this host."""
+    dev: str | None = None
+    """The device that they name in a configuration."""
+    unrepairable: tuple[Unrepairable, ...] = ()
+    costs: tuple[Cost, ...] = ()
+
+    @property
+    def routes(self) -> tuple[StaticRoute, ...]:
+        """The same routes, as a configuration has them."""
+        return tuple(
+            StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
+        )
+
+
+class FamilyReport(NamedTuple):
+    """The result of a check for one family."""
+
+    family: int
+    """4 or 6."""
+    snapshot: Snapshot
+    """The host that was checked."""
+    cidrs: tuple[Prefix, ...] = ()
+    expected_devs: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """The ranges of the CIDRs, for the host's own packets."""
+    escapes: tuple[Escape, ...] = ()
+    doubts: tuple[Finding, ...] = ()
+    """What makes the verdict undecided, unless something escapes."""
+    flaws: tuple[Finding, ...] = ()
+    repair: Repair = Repair()
+    node_ip: IP | None = None
+    """The address with which this host sends by the expected devices, if there is exactly one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on this family."""
+        if self.escapes:
+            return "overlap"
+        is_judged = all(doubt.name != "not-judged" for doubt in self.doubts)
+        if not self.expected_devs and is_judged:
+            return "no-default-route"
+        return "undecided" if self.doubts else "ok"
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The doubt whose sentence is that of the verdict."""
+        return self.doubts[0] if self.verdict == "undecided" else None
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, without the verdict's own word."""
+        verdict = self.verdict
+        if verdict == "overlap":
+            return _overlap_sentence(self)
+        if verdict == "no-default-route":
+            return default_route_sentence(self)
+        if verdict == "undecided":
+            return _undecided_sentence(self.doubts)
+        return _ok_sentence(self)
+
+    def __repr__(self) -> str:
+        return f"<FamilyReport {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.verdict.upper()}: {self.sentence}"
+
+
+class CheckReport(NamedTuple):
+    """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
+
+    families: tuple[FamilyReport, ...]
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The host that was checked."""
+        return self.families[0].snapshot
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of a family."""
+        return min((report.verdict for report in self.families), key=WORST_FIRST.index)
+
+    @property
+    def node_ips(self) -> dict[int, IP]:
+        """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
+        `--node-ip`.
+        """
+        known: dict[int, IP] = {}
+        for report in self.families:
+            if report.node_ip is not None:
+                known[report.family] = report.node_ip
+        return known
+
+    @property
+    def escapes(self) -> tuple[Escape, ...]:
+        """What escapes, in both families."""
+        return tuple(escape for report in self.families for escape in report.escapes)
+
+    @property
+    def routes(self) -> tuple[StaticRoute, ...]:
+        """The routes that repair it, for a configuration."""
+        return tuple(route for report in self.families for route in report.repair.routes)
+
+    @property
+    def resolved(self) -> tuple[Route, ...]:
+        """The routes that repair it, with device and gateway, as they are added on this host."""
+        return tuple(route for report in self.families for route in report.repair.resolved)
+
+    def __repr__(self) -> str:
+        return f"<CheckReport {self.verdict}>"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.families))
+
+
+# The sentences of the verdicts.
+
+
+def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
+    """By label: its texts, each once, in their order."""
+    groups: dict[T, dict[str, None]] = {}
+    for label, text in pairs:
+        groups.setdefault(label, {})[text] = None
+    return {label: list(texts) for label, texts in groups.items()}
+
+
+def _overlap_sentence(report: FamilyReport) -> str:
+    """How much of which CIDR escapes, and how.
+
+    What the host's own packets suffer comes first; that of pods' packets is said where only they
+    escape.
+    """
+    escapes = [escape for escape in report.escapes if escape.packet == PLAIN]
+    whose = ""
+    if not escapes:
+        escapes = list(report.escapes)
+        whose = ", for packets of pods,"
+    sizes = _sizes(escapes)
+    wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
+    ways: list[str] = []
+    for verb, devs in grouped(_ways(escapes)).items():
+        predicate = verb if len(sizes) == 1 else in_plural(verb)
+        ways.append(f"{predicate} {spoken(devs)}".rstrip())
+    expected = spoken(report.expected_devs, last="or")
+    return f"{' and '.join(wholes)}{whose} {spoken(ways, last='or')}; expected: {expected}"
+
+
+def _sizes(escapes: Iterable[Escape]) -> list[tuple[str, str]]:
+    """Whether all or a part of each CIDR escapes, in the order of the escapes."""
+    ends: dict[Prefix, int] = {}
+    """By CIDR: up to where everything escapes from its beginning on."""
+    for escape in escapes:
+        ends[escape.cidr] = escape.cidr.first
+    for escape in sorted(escapes, key=attrgetter("first")):
+        if escape.first <= ends[escape.cidr]:
+            ends[escape.cidr] = max(ends[escape.cidr], escape.last + 1)
+    return [("all" if end > cidr.last else "part", str(cidr)) for cidr, end in ends.items()]
+
+
+def _ways(escapes: Iterable[Escape]) -> Iterator[tuple[str, str]]:
+    for escape in escapes:
+        for dev in escape.devs or ("",):
+            yield escape.verb, dev
+
+
+def default_route_sentence(report: FamilyReport, *, wait: float = 0.0) -> str:
+    """That no device is expected, how long the check waited, and which routes do not count."""
+    what = f"IPv{report.family} default route"
+    when = f" within {wait:g} s" if wait else ""
+    every = Prefix(report.family, 0, 0)
+    listed = report.snapshot.routes
+    defaults = [route for route in listed if route.prefix == every and route.type == "unicast"]
+    routes = [f"[{route}]" for route in defaults]
+    if not routes:
+        was = "was" if wait else "is"
+        return f"there {was} no {what}{when}, so no device is expected"
+    counts = "counted" if wait else "counts"
+    do = "does" if len(routes) == 1 else "do"
+    passed_over = f"no {what} {counts}{when} ({spoken(routes)} {do} not)"
+    return f"{passed_over}, so no device is expected"
+
+
+def _undecided_sentence(doubts: tuple[Finding, ...]) -> str:
+    more = len(doubts) - 1
+    if more:
+        return f"{doubts[0].sentence}; and {more} more"
+    return doubts[0].sentence
+
+
+def _ok_sentence(report: FamilyReport) -> str:
+    cidrs = spoken([str(cidr) for cidr in report.cidrs])
+    ways = spoken(report.expected_devs, last="or")
+    allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)
+    if allowed:
+        ways += f", or through {spoken(list(allowed), last='or')}"
+    return f"every address of {cidrs} leaves through {ways}, or is this host's own"

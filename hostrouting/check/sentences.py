@@ -1,0 +1,330 @@
+"""A check in words: its results as findings, in the order in which they are read.
+
+Every sentence about a check stands here or, if it is that of a verdict or an escape, in `results`,
+so all commands and logs say the same: the verdict, what escapes, the repair, what cannot be
+repaired, how to allow it, and what limits the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from hostrouting.check.parts import ranges_of
+from hostrouting.check.results import (
+    CheckReport,
+    Escape,
+    FamilyReport,
+    Opinion,
+    Unrepairable,
+    default_route_sentence,
+    grouped,
+)
+from hostrouting.finding import NAMES, Finding, Name, Severity
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, extent, ip_at
+from hostrouting.model.route import PROTOCOL_KERNEL, Route, protocol_name, table_name
+from hostrouting.model.rule import rule_command
+from hostrouting.routes.uplink import leads_out
+from hostrouting.text import counted, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import Mode
+    from hostrouting.fib.engine import Decision
+
+T = TypeVar("T")
+
+DOUBTS: dict[str, tuple[str, str]] = {
+    "default-routes": (
+        "it is unclear whether packets to {where} should leave through {reason}",
+        "in routeOverlap.expectedDevs, name the intended devices",
+    ),
+    "two-cnis": (
+        "packets to {where} leave through a device that a CNI may have left behind: {reason}",
+        "remove the leftovers of the CNI that is not used",
+    ),
+    "doubtful-route": (
+        "packets to {where} may be lost: {reason}",
+        "if this is not intended, correct the route, or delete it",
+    ),
+    "other-packets": (
+        "some packets to {where} are routed differently, by {reason}",
+        (
+            "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
+            '"{selection}"'
+        ),
+    ),
+    "not-judged": (
+        "hostrouting does not judge {reason}",
+        "to ask Linux about one address: ip route get ADDRESS",
+    ),
+    "kernel-differs": ("{where}: the kernel answers {reason}", ""),
+}
+"""By the name of a doubt: the sentence and the remedy."""
+OWN_PODS = "{reason}, even those to pods of this node: {pods}"
+"""The reason of a doubt about the default routes, if packets to pods of this node take them as
+well.
+"""
+_SEVERITIES: dict[Mode, Severity] = {"WARN": "warning", "STRICT": "error"}
+"""By mode: how bad it is that something escapes."""
+_RANGES = 3
+"""So many ranges are named for one cause; the others are counted."""
+
+
+def check_findings(
+    report: CheckReport, *, mode: Mode = "WARN", wait: float = 0.0
+) -> tuple[Finding, ...]:
+    """All findings of a check, in the order in which they are read.
+
+    `wait` is how long the check has waited for a default route, in seconds.
+    """
+    severity = _SEVERITIES[mode]
+    catching: list[Route] = []
+    for family in report.families:
+        for unrepairable in family.repair.unrepairable:
+            catching += unrepairable.catching
+    findings: list[Finding] = []
+    for family in report.families:
+        if family.verdict == "no-default-route":
+            findings.append(_of_no_default_route(family, severity, wait))
+        findings += (_of_escape(escape, family, severity, catching) for escape in family.escapes)
+    findings += _of_routes(report)
+    for family in report.families:
+        findings += _of_unrepairable(family, severity)
+        findings += _of_costs(family)
+        findings += family.flaws
+        findings += family.doubts
+        findings += _of_allowances(family)
+    return tuple(dict.fromkeys(findings))
+
+
+def find_doubts(family: int, doubts: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
+    """A finding for all ranges about which there is the same doubt."""
+    for opinion, ranges in _extents(family, doubts).items():
+        where = spoken(ranges, most=_RANGES)
+        sentence, remedy = DOUBTS[opinion.name]
+        yield Finding(
+            cast("Name", opinion.name),
+            "warning",
+            sentence.format(where=where, reason=opinion.reason),
+            where,
+            remedy.format(selection=opinion.selection),
+        )
+
+
+def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
+    """By label: its ranges as text."""
+    return grouped((label, extent(family, first, last)) for label, first, last in ranges)
+
+
+# What is wrong.
+
+
+def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) -> Finding:
+    """That no device is expected, and which devices may be intended."""
+    target = f"IPv{family.family} default route"
+    remedy = f"add an {target}, or set routeOverlap.expectedDevs"
+    candidates = _candidates(family)
+    if candidates:
+        remedy += f", perhaps to {spoken(candidates, last='or')}"
+    if any(flaw.name == "missing-rule" for flaw in family.flaws):
+        remedy = ""  # that of the rule is to be tried first
+    return Finding(
+        "no-default-route",
+        severity,
+        default_route_sentence(family, wait=wait),
+        target,
+        remedy,
+        {"family": family.family},
+        can_retry=True,
+    )
+
+
+def _candidates(family: FamilyReport) -> list[str]:
+    """The addresses of devices that a default route could have."""
+    links = {link.name: link for link in family.snapshot.links}
+    candidates: list[str] = []
+    for address in family.snapshot.addresses:
+        link = links.get(address.dev)
+        if address.ip.version != family.family or address.ip in LINK_LOCAL:
+            continue
+        if link is not None and leads_out(link):
+            state = "" if link.up else ", down"
+            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
+    return candidates
+
+
+def _of_escape(
+    escape: Escape, family: FamilyReport, severity: Severity, catching: Sequence[Route]
+) -> Finding:
+    where = extent(family.family, escape.first, escape.last)
+    thrown = "".join(f" [{route}]" for route in escape.thrown)
+    expected = spoken(family.expected_devs, last="or")
+    name = escape.kind if escape.kind in NAMES else "refused"
+    remedy = ""
+    if not _hides_others(escape, catching):
+        remedy = _remedy_of_escape(escape, family)
+    sentence = f"{escape}{thrown}; expected: {expected}"
+    return Finding(name, severity, sentence, where, remedy, _facts(escape))
+
+
+def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:
+    """Whether the finding "unsafe" says what to do about this escape.
+
+    It also does where the device could be allowed: the pods that the device hides would be lost
+    without a word.
+    """
+    if escape.decision.route in catching:
+        return True
+    devs = {dev for route in catching for dev in route.devs}
+    return not devs.isdisjoint(escape.devs)
+
+
+def _remedy_of_escape(escape: Escape, family: FamilyReport) -> str:
+    """How to allow a device, unless it is hardware; or what to delete."""
+    if escape.kind != "overlap":
+        return _deletion(escape.decision)
+    kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
+    if not all(kinds.get(dev) for dev in escape.devs):
+        return ""
+    devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
+    verb = "is" if len(escape.devs) == 1 else "are"
+    allowed = json.dumps(list(escape.devs))
+    return f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+
+
+def _facts(escape: Escape) -> dict[str, Any]:
+    """The escape for programs."""
+    family = escape.cidr.family
+    return {
+        "cidr": str(escape.cidr),
+        "first": str(ip_at(family, escape.first)),
+        "last": str(ip_at(family, escape.last)),
+        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "kind": escape.kind,
+        "devs": list(escape.devs),
+        "via": _way_of(escape),
+    }
+
+
+def _way_of(escape: Escape) -> dict[str, Any]:
+    """The first device by which packets escape, with what leads there."""
+    rule, route = escape.decision.rule, escape.decision.route
+    dev = escape.devs[0] if escape.devs else None
+    way: dict[str, Any] = dict.fromkeys(
+        ("dev", "gateway", "route", "table", "protocol", "rule"),
+    )
+    way["dev"] = dev
+    if route is not None:
+        way["route"] = str(route.prefix)
+        way["table"] = table_name(route.table)
+        way["protocol"] = protocol_name(route.protocol)
+        gateways = [hop.gateway for hop in route.next_hops if hop.dev == dev]
+        if gateways and gateways[0] is not None:
+            way["gateway"] = str(gateways[0])
+    if rule is not None:
+        way["rule"] = rule.priority
+    return way
+
+
+# What to do about it.
+
+
+def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
+    """The commands that add these routes until the next boot."""
+    commands: list[str] = []
+    for route in routes:
+        key = str(route.prefix)
+        if route.metric:
+            key += f" metric {route.metric}"
+        commands.append(f"ip route replace {key} proto {route.protocol} {route.way}")
+    return tuple(commands)
+
+
+def _of_routes(report: CheckReport) -> Iterator[Finding]:
+    """The routes that repair what escapes."""
+    routes = [route.to_mapping() for route in report.routes]
+    if not routes:
+        return
+    verb = "repairs" if len(routes) == 1 else "repair"
+    sentence = f"{counted(len(routes), 'static route')} {verb} it"
+    remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
+    facts = {"routes": routes}
+    yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
+
+
+def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
+    """What no route repairs, all ranges with one cause together."""
+    causes = (
+        (lost._replace(first=0, last=0), lost.first, lost.last)
+        for lost in family.repair.unrepairable
+    )
+    for cause, ranges in _extents(family.family, causes).items():
+        where = spoken(ranges, most=_RANGES)
+        claim = "no route repairs"
+        if cause.reason == "not-proven":
+            claim = "it is not proven that routes repair"
+        yield Finding(
+            "unsafe",
+            severity,
+            f"{claim} {where}: {cause.cause}",
+            where,
+            _removal(cause),
+            {"reason": cause.reason, "ranges": ranges},
+        )
+
+
+def _removal(unrepairable: Unrepairable) -> str:
+    """What to do about routes that catch packets; an address brings its network's route back."""
+    if not unrepairable.catching:
+        return ""
+    commands = " && ".join(map(_deletion_command, unrepairable.catching))
+    connected: dict[str, None] = {}
+    for route in unrepairable.catching:
+        if route.protocol == PROTOCOL_KERNEL:
+            connected |= dict.fromkeys(route.devs)
+    if not connected:
+        return f"if that is not intended, as root: {commands}"
+    lasting = f"give {spoken(list(connected))} another network"
+    return f"{lasting}; this helps until it is set up again, as root: {commands}"
+
+
+def _deletion(decision: Decision) -> str:
+    """How to delete what refuses packets, or keeps them on this host."""
+    rule, route = decision.rule, decision.route
+    if route is not None:
+        return f"if this route is not intended, as root: {_deletion_command(route)}"
+    if rule is not None:
+        command = rule_command("del", rule)
+        return f"if rule {rule.priority} is not intended, as root: {command}"
+    return ""
+
+
+def _deletion_command(route: Route) -> str:
+    """The command that deletes just this route."""
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.type == "unicast" and len(route.next_hops) == 1:
+        words.append(f"dev {route.next_hops[0].dev}")
+    words.append(f"table {table_name(route.table)}")
+    if route.metric:
+        words.append(f"metric {route.metric}")
+    words.append(f"proto {route.protocol}")
+    return " ".join(words)
+
+
+def _of_costs(family: FamilyReport) -> Iterator[Finding]:
+    """What the repair costs: the networks of other devices that it takes addresses from."""
+    for cost in family.repair.costs:
+        loss = f"nothing with these is reached through {cost.dev} any more"
+        if cost.is_connected:
+            loss = f"{cost.dev} no longer reaches neighbours there over IP"
+        sentence = f"the repair takes over addresses of {cost.network}, so {loss}"
+        yield Finding("repair-cost", "warning", sentence, str(cost.network))
+
+
+def _of_allowances(family: FamilyReport) -> Iterator[Finding]:
+    """Which ranges leave through a device that is only allowed, by what allows it."""
+    allowed = ranges_of(family.parts, lambda part: part.allowance or None)
+    for name, ranges in _extents(family.family, allowed).items():
+        where = spoken(ranges, most=_RANGES)
+        yield Finding("allowed", "note", f"packets to {where} leave through {name}", name)

@@ -1,0 +1,71 @@
+"""The source addresses of this host's packets, and so the address of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hostrouting.fib.engine import Decision
+
+if TYPE_CHECKING:
+    from hostrouting.check.judge import Judge
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.route import Route
+
+
+def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
+    """The addresses that Linux may write as the source into packets with this decision.
+
+    That of the route; else those of its device in the network of its gateway; else those of its
+    device; else any of the host.
+    """
+    route = decision.route
+    if route is None or decision.kind != "unicast":
+        return ()
+    if route.prefsrc is not None:
+        return (route.prefsrc,)
+    gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
+    of_host = judge.devices.global_addresses
+    of_device = [address for address in of_host if address.dev in decision.devs]
+    of_network = [
+        address for address in of_device if any(gateway in address.network for gateway in gateways)
+    ]
+    return tuple(address.ip for address in of_network or of_device or of_host)
+
+
+def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:
+    """The expected devices that are not in doubt, and the source of the packets that leave through
+    each.
+
+    Linux chooses one of several next hops by a hash, so no source comes before the others.
+    """
+    devs = judge.uplinks.devs - judge.uplinks.doubtful
+    for route in judge.uplinks.defaults:
+        if devs.issuperset(route.devs):
+            sources = _sources_by_hop(judge, route)
+            if sources:
+                return sources
+    first_addresses: dict[str, IP] = {}
+    for address in judge.devices.global_addresses:
+        if address.dev in devs:
+            first_addresses.setdefault(address.dev, address.ip)
+    return tuple(first_addresses.items())
+
+
+def _sources_by_hop(judge: Judge, route: Route) -> tuple[tuple[str, IP], ...]:
+    sources: dict[tuple[str, IP], None] = {}
+    for hop in route.next_hops:
+        if hop.dev is None or hop.dead:
+            continue
+        by_this_hop = Decision("unicast", route._replace(next_hops=(hop,)))
+        possible = sources_of(judge, by_this_hop)
+        if possible:
+            sources[hop.dev, possible[0]] = None
+    return tuple(sources)
+
+
+def node_ip(sources: tuple[tuple[str, IP], ...]) -> IP | None:
+    """The address with which this host sends by the expected devices; None if there is none, or
+    several.
+    """
+    addresses = {source for _, source in sources}
+    return addresses.pop() if len(addresses) == 1 else None
