@@ -100,8 +100,11 @@ class Devices:
             return False
         if link.kind != "bridge":
             return True
-        ports = (port for port in self.links.values() if port.master == dev)
-        return any(port.kind not in _OF_GUESTS for port in ports)
+        return any(port.kind not in _OF_GUESTS for port in self.ports(dev))
+
+    def ports(self, dev: str) -> list[Link]:
+        """The ports of a bridge or a bond."""
+        return [port for port in self.links.values() if port.master == dev]
 
     def are_only_taps(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address.
@@ -123,19 +126,21 @@ class Devices:
     def networks_around(self, prefix: Prefix) -> list[str]:
         """The devices with an address whose network contains the prefix, each once."""
         devs: dict[str, None] = {}
-        for address in self.addresses:
-            if prefix in address.network:
-                devs[address.dev] = None
+        for dev, network in self._networks:
+            if prefix in network:
+                devs[dev] = None
         return list(devs)
 
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
         return not route.has_gateway and dev in self.networks_around(route.prefix)
 
-    def networks_of(self, devs: Collection[str]) -> dict[tuple[str, Prefix], None]:
-        """The devices among these with their networks, each pair once, in their order."""
-        networks: dict[tuple[str, Prefix], None] = {}
-        for address in self.addresses:
-            if address.dev in devs:
-                networks[address.dev, address.network] = None
-        return networks
+    def networks_of(self, devs: Collection[str]) -> list[tuple[str, Prefix]]:
+        """The devices among these, each with each of its networks."""
+        return [(dev, network) for dev, network in self._networks if dev in devs]
+
+    @cached_property
+    def _networks(self) -> list[tuple[str, Prefix]]:
+        """Each device with each of its networks, once."""
+        pairs = ((address.dev, address.network) for address in self.addresses)
+        return list(dict.fromkeys(pairs))

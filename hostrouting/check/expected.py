@@ -51,34 +51,48 @@ class Default(NamedTuple):
     """Whether the rule uses it: with `suppress_prefixlength 0` it does not."""
 
 
+class Leading(NamedTuple):
+    """The default routes of a host that lead out of it."""
+
+    devs: frozenset[str]
+    """The devices whose default routes count."""
+    every: list[Route]
+    """All of them, also two halves beside a default route, in the order of the lookup."""
+    routes: tuple[Route, ...]
+    """Without these halves, which are a capture."""
+    used: Route | None
+    """The first that Linux uses."""
+
+
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """The expected devices of a host, and the doubt about them.
 
     The devices that the configuration names come first, and are not in doubt.
     """
-    every = list(find_defaults(fib))
-    counting = counting_devs(every, devices.links)
-    leading = [default for default in every if not counting.isdisjoint(default.route.devs)]
-    defaults = _without_captures(leading)
-    routes = tuple(default.route for default in defaults)
-    used = next((default.route for default in defaults if default.is_used), None)
+    leading = find_leading(fib, devices.links)
     devs = configured
-    if not devs and used is not None:
-        devs = counting & set(used.devs)
-    hidden = _NONE
-    if has_tunnel(devs, devices.links):
-        hidden = counting & _first_nic_devs(routes, devices.links)
+    if not devs and leading.used is not None:
+        devs = leading.devs & set(leading.used.devs)
+    hidden = _hidden_nic_devs(leading, devs, devices.links)
     doubtful = _NONE
-    if used is not None and not configured:
-        rivals = counting & {dev for route in fib.equals(used) for dev in route.devs}
-        is_way_out = _may_be_the_only_way_out(devs, counting, devices)
-        doubtful = doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
-        if len(counting) > 1 and _may_pass_over_defaults(fib):
-            doubtful |= counting & {dev for default in leading for dev in default.route.devs}
+    if not configured:
+        doubtful = _devs_that_compete(fib, leading, devs, hidden, devices)
+        doubtful |= _devs_that_may_be_passed_over(fib, leading)
     hidden_nic = None
     if len(hidden) == 1:
         [hidden_nic] = hidden
-    return Uplinks(devs | doubtful, doubtful, hidden_nic, routes)
+    return Uplinks(devs | doubtful, doubtful, hidden_nic, leading.routes)
+
+
+def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
+    """The default routes of a host that count."""
+    listed = list(find_defaults(fib))
+    devs = counting_devs(listed, links)
+    every = [default for default in listed if not devs.isdisjoint(default.route.devs)]
+    defaults = _without_captures(every)
+    used = next((default.route for default in defaults if default.is_used), None)
+    routes = tuple(default.route for default in defaults)
+    return Leading(devs, [default.route for default in every], routes, used)
 
 
 def find_defaults(fib: Fib) -> Iterator[Default]:
@@ -127,37 +141,64 @@ def _without_captures(defaults: list[Default]) -> list[Default]:
     return whole or defaults
 
 
-def _first_nic_devs(routes: Iterable[Route], links: Mapping[str, Link]) -> frozenset[str]:
-    """The devices of the first default route that is not a tunnel's."""
-    for route in routes:
+def _hidden_nic_devs(
+    leading: Leading, devs: frozenset[str], links: Mapping[str, Link]
+) -> frozenset[str]:
+    """Where a tunnel is expected: the devices of the first default route that is not a tunnel's.
+
+    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    """
+    if not has_tunnel(devs, links):
+        return _NONE
+    for route in leading.routes:
         if not has_tunnel(route.devs, links):
-            return frozenset(route.devs)
+            return leading.devs & set(route.devs)
     return _NONE
 
 
-# One function for each reason why a default route may be right or wrong after all.
+# One function for each reason why the default route may not be the one that is meant.
 
 
-def _may_be_the_only_way_out(
-    devs: frozenset[str], counting: frozenset[str], devices: Devices
-) -> bool:
+def _devs_that_compete(
+    fib: Fib,
+    leading: Leading,
+    devs: frozenset[str],
+    hidden: frozenset[str],
+    devices: Devices,
+) -> frozenset[str]:
+    """The devices of equal default routes, and of a tunnel's and the one that it hides.
+
+    Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops, wg-quick-full-tunnel.
+    """
+    used = leading.used
+    if used is None:
+        return _NONE
+    rivals = leading.devs & {dev for route in fib.equals(used) for dev in route.devs}
+    is_way_out = _may_be_the_only_way_out(leading, devs, devices)
+    return doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
+
+
+def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: Devices) -> bool:
     """Whether a tunnel's default route is right: a provider's line, or taps and nothing else.
 
-    Field states: pppoe, openfortivpn; slirp-tap, open-vswitch-netdev.
+    Field states: pppoe; slirp-tap, open-vswitch-netdev.
     """
     if is_line(devs, devices.links):
         return True
-    return devs == counting and devices.are_only_taps(devs)
+    return devs == leading.devs and devices.are_only_taps(devs)
 
 
-def _may_pass_over_defaults(fib: Fib) -> bool:
-    """Whether plain packets may take a rule that is not judged, and so miss a default route.
+def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
+    """The devices of all default routes, if plain packets may take a rule that is not judged.
 
-    Field state: goto-over-another-default.
+    They may miss the first default route then, and take another one. No field state is decided by
+    it alone: goto-over-another-default is also not judged.
     """
+    if leading.used is None or len(leading.devs) < 2:
+        return _NONE
     for step in fib.steps():
         is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
         is_about_all = step.rule.dst is None or step.rule.invert
         if is_unjudged and is_about_all and step.may_take_plain:
-            return True
-    return False
+            return leading.devs & {dev for route in leading.every for dev in route.devs}
+    return _NONE

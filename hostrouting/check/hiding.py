@@ -48,20 +48,17 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
     An escape is judged by its route alone: a route by which some packets escape is right for no
     others, so all such routes can go at once. What is expected stays what the whole host expects.
     """
-    fib = judge.fib
     if not _may_hide(judge, escapes):
-        return Uncovered(fib, {})
+        return Uncovered(judge.fib, {})
+    fib = judge.fib
     decisions = {part.first: part.decision for part in escapes}
     catching: dict[int, list[Route]] = {part.first: [] for part in escapes}
     while True:
-        caught_by: dict[int, Route] = {}
-        for first, decision in decisions.items():
-            route = decision.route
-            if route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
-                catching[first].append(route)
-                caught_by[id(route)] = route
+        caught_by = _escaping_routes(judge, decisions)
         if not caught_by:
             break
+        for first, route in caught_by.items():
+            catching[first].append(route)
         fib = fib.without_routes(caught_by.values())
         decisions = {first: fib.ends(first)[0] for first in decisions}
     hidden: dict[int, Hidden] = {}
@@ -72,6 +69,16 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
             then = part._replace(decision=decision, opinion=opinion)
             hidden[part.first] = Hidden(then, tuple(catching[part.first]))
     return Uncovered(fib, hidden)
+
+
+def _escaping_routes(judge: Judge, decisions: dict[int, Decision]) -> dict[int, Route]:
+    """By address: the routes by which packets escape."""
+    routes: dict[int, Route] = {}
+    for first, decision in decisions.items():
+        route = decision.route
+        if route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
+            routes[first] = route
+    return routes
 
 
 def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:

@@ -12,10 +12,14 @@ No rule looks at the CIDR that is asked about, only at ends of packets. So a par
 worse than the whole's, and the verdict of a union is the worst of its parts.
 
 To add a rule, write a function with the signature of its neighbours and put it into a list, where
-its place says what it gives way to. Its docstring names the states of nodes that need it
-(tests/hosts, one file for each). Whose a device is, `devices` says; which devices are expected,
-`expected`; which refused ranges are a CNI's, `refusals`. Packets that a rule of the host tells from
-the others are judged by `other_packets`, which asks here about the route that they take.
+its place says what it gives way to: what is never right stands before `expected`. Its docstring
+names the states of nodes that need it (tests/hosts, one file for each), and its test is a host in
+tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule: it is a row in
+`config.cni`.
+
+What a device is, `devices` says; which devices are expected, `expected`; which refused ranges are a
+CNI's, `refusals`. Packets that a rule of the host tells from the others are judged by
+`other_packets`, which asks here about the route that they take.
 """
 
 from __future__ import annotations
@@ -102,8 +106,8 @@ class Judge:
             return _not_judged(route)
         opinions = [self._judge_device(dev, way) for dev in way.devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade is Grade.FINE:
-            return lost_to_tcp(self, way) or worst
+        if worst.grade is Grade.FINE and is_lost_to_tcp(self, route):
+            return Opinion(Grade.DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
         escaping = (opinion.reason for opinion in opinions if opinion.grade is Grade.ESCAPE)
         return worst._replace(devs=tuple(escaping))
 
@@ -224,16 +228,14 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, Way], Opinion | None], ...] = (
 """
 
 
-def lost_to_tcp(judge: Judge, way: Way) -> Opinion | None:
-    """TCP does not connect by an IPv4 route of the type broadcast or multicast.
+def is_lost_to_tcp(judge: Judge, route: Route) -> bool:
+    """Whether TCP does not connect by the route, although its devices are right.
 
-    Asked last, where every device is right.
+    Linux refuses connections by IPv4 routes of the type broadcast or multicast.
 
     Field state: multicast-type-by-the-uplink.
     """
-    if judge.fib.family != IPV4 or way.route.type not in {"broadcast", "multicast"}:
-        return None
-    return Opinion(Grade.DOUBT, "doubtful-route", f"TCP does not connect by [{way.route}]")
+    return judge.fib.family == IPV4 and route.type in {"broadcast", "multicast"}
 
 
 # The rules for one device of a route.

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.results import Grade, Opinion
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Packet, conditions_of
-from hostrouting.model.route import TABLE_MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.check.judge import Judge
+    from hostrouting.model.prefix import Prefix
 
 _FINE = Opinion(Grade.FINE)
 
@@ -43,6 +43,13 @@ class Other(NamedTuple):
 
     Of packets of pods (`podCidrs`), source and device are known.
     """
+
+    @property
+    def source(self) -> Prefix | None:
+        """The sources of the packets, if the rule selects packets of this host by these."""
+        if not self.is_met or "iif" in self.conditions:
+            return None
+        return self.end.rule.src
 
 
 def judge_other_end(judge: Judge, end: End, plain: Decision, packet: Packet) -> Opinion:
@@ -90,8 +97,8 @@ def led_elsewhere_by_source(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: policy-routing-hides-pods, pods-through-a-vpn.
     """
-    block = other.end.rule.src
-    if not other.is_met or "iif" in other.conditions or block is None:
+    block = other.source
+    if block is None:
         return None
     is_chosen = any(source in block for source in sources_of(judge, other.plain))
     if is_chosen and set(other.end.decision.devs) != set(other.plain.devs):
@@ -104,19 +111,25 @@ def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: ec2-net-utils, cilium-eni, aws-vpc-cni-second-interface.
     """
-    block = other.end.rule.src
-    if not other.is_met or "iif" in other.conditions or block is None:
+    block = other.source
+    if block is None:
         return None
-    owners: set[str] = set()
-    for address in judge.devices.addresses:
-        is_own = address.ip in block and not address.ip.is_loopback
-        if is_own and not judge.devices.cni_rows(address.dev):
-            owners.add(address.dev)
+    owners = _devs_with_a_source_in(judge, block)
     if not owners:
         return _FINE
     decision = other.end.decision
     leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
     return _FINE if leaves_there and len(owners) == 1 else None
+
+
+def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
+    """The devices with an address of this host in the block; a CNI's devices are the pods'."""
+    owners: set[str] = set()
+    for address in judge.devices.addresses:
+        is_own = address.ip in block and not address.ip.is_loopback
+        if is_own and not judge.devices.cni_rows(address.dev):
+            owners.add(address.dev)
+    return owners
 
 
 def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
@@ -130,22 +143,13 @@ def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave as if it were not there.
-
-    By the default route of table main, or by the network card that the VPN hides.
+    """A VPN marks its own packets, so that they leave by the network card whose route it hides.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
     decision = other.end.decision
-    route = decision.route
-    if not _is_marked(other) or route is None or decision.kind != "unicast":
-        return None
-    if decision.devs == (judge.uplinks.hidden_nic,):
-        return _FINE
-    is_main_default = route.table == TABLE_MAIN and route.prefix.length == 0
-    if is_main_default and any(judge.devices.leads_out(dev) for dev in decision.devs):
-        return _FINE
-    return None
+    is_by_nic = decision.kind == "unicast" and decision.devs == (judge.uplinks.hidden_nic,)
+    return _FINE if is_by_nic and _is_marked(other) else None
 
 
 def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:

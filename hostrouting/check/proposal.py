@@ -48,7 +48,8 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
     conflicts = plan.conflicts if report.escapes else ()
-    replaced = {route.key for route in report.routes} | {step.route.key for step in conflicts}
+    replaced = {route.key for route in report.routes}
+    replaced |= {step.route.key for step in conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
     routes = (*kept, *report.routes)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
@@ -65,19 +66,23 @@ def find_unconfigured(
     `after` is the check of the host after the plan was carried out.
     """
     deleted = _unconfigured(plan)
-    if not (deleted and after.escapes):
+    if not deleted or not after.escapes:
         return
     lost = _newly_escaping(check_snapshot(snapshot, config), after)
     if not lost:
         return
-    destinations, pronoun = [str(route.prefix) for route in deleted], "it"
-    subject = f"the route to {destinations[0]} is"
-    if len(destinations) > 1:
-        subject, pronoun = f"the routes to {spoken(destinations)} are", "them"
+    destinations = [str(route.prefix) for route in deleted]
+    subject = f"the routes to {spoken(destinations)} are"
+    pronoun = "them"
+    if len(destinations) == 1:
+        subject = f"the route to {destinations[0]} is"
+        pronoun = "it"
     escape = "escapes" if len(lost) == 1 else "escape"
     sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
-    remedy = f"add to staticRoutes.routes: {json.dumps(routes)}" if routes else ""
+    remedy = ""
+    if routes:
+        remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
     facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
     yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
 

@@ -302,27 +302,41 @@ def prove(
 ) -> Repair:
     """The repair, with what stays lost; without any route if the routes make anything worse."""
     proofs = list(_judge_again(judge, repair, blocks, parts))
-    rest = "some packets there would still be in doubt"
-    is_worse = any(proof.new.grade > proof.old.grade for proof in proofs)
-    if is_worse:
-        rest = "other packets would be worse off"
-        proofs = [Proof(part, part) for part in parts]
+    if any(proof.new.grade > proof.old.grade for proof in proofs):
+        cause = "with these routes, other packets would be worse off"
+        unchanged = [Proof(part, part) for part in parts]
+        reasons = _reasons(judge.fib, unchanged, repair.resolved, to_delete, cause)
+        return Repair(unrepairable=_lost_ranges(unchanged, reasons))
+    cause = "with these routes, some packets there would still be in doubt"
+    reasons = _reasons(judge.fib, proofs, repair.resolved, to_delete, cause)
+    costs = tuple(find_costs(judge, repair, proofs))
+    return repair._replace(unrepairable=_lost_ranges(proofs, reasons), costs=costs)
+
+
+def _lost_ranges(proofs: Iterable[Proof], reasons: dict[int, Why]) -> tuple[Unrepairable, ...]:
+    parts = [proof.new for proof in proofs]
+    return _unrepairable(ranges_of(parts, lambda part: reasons.get(part.first)))
+
+
+def _reasons(
+    fib: Fib,
+    proofs: Iterable[Proof],
+    proposed: Iterable[Route],
+    to_delete: dict[int, Why],
+    cause: str,
+) -> dict[int, Why]:
+    """By first address: why an escape stays, although these routes were proposed."""
     reasons: dict[int, Why] = {}
     for new, old in proofs:
         if old.opinion.grade is not Grade.ESCAPE or new.grade is Grade.FINE:
             continue
         why = to_delete.get(old.first)
         if why is None:
-            why = _why_lost(judge.fib, old, new.first, repair.resolved)
+            why = _why_lost(fib, old, new.first, proposed)
         if why is None:
-            why = ("not-proven", f"with these routes, {rest}", ())
+            why = ("not-proven", cause, ())
         reasons[new.first] = why
-    ranges = ranges_of([proof.new for proof in proofs], lambda part: reasons.get(part.first))
-    unrepairable = _unrepairable(ranges)
-    if is_worse:
-        return Repair(unrepairable=unrepairable)
-    costs = tuple(find_costs(judge, repair, proofs))
-    return repair._replace(unrepairable=unrepairable, costs=costs)
+    return reasons
 
 
 def _judge_again(
@@ -392,6 +406,7 @@ def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
         if route is None or route.prefix.length < 2:
             continue
         for dev in part.opinion.devs:
-            is_connected = judge.devices.is_connected(dev, route)
-            if is_tunnel(judge.devices.links.get(dev)) and not is_connected:
+            if not is_tunnel(judge.devices.links.get(dev)):
+                continue
+            if not judge.devices.is_connected(dev, route):
                 yield Cost(dev, route.prefix, is_connected=False)
