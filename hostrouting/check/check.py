@@ -71,8 +71,7 @@ def check_kernel(
         nonlocal report
         for _ in range(_READINGS):
             report = _check_once(backend, config, name_servers)
-            doubts = [doubt for family in report.families for doubt in family.doubts]
-            if all(doubt.name != "kernel-differs" for doubt in doubts):
+            if all(doubt.name != "kernel-differs" for doubt in report.doubts):
                 break
         missing = [
             f"an IPv{family.family} default route"

@@ -28,6 +28,14 @@ _OF_GUESTS = {"veth", "tun"}
 _OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
 
 
+def devs_of(routes: Iterable[Route]) -> frozenset[str]:
+    """All devices by which these routes lead."""
+    devs: set[str] = set()
+    for route in routes:
+        devs.update(route.devs)
+    return frozenset(devs)
+
+
 class Devices:
     """The devices and addresses of one host, for one family."""
 
@@ -53,9 +61,9 @@ class Devices:
         """Whether the device may be this CNI's."""
         return any(owner is cni for owner, _ in self.cni_rows(dev))
 
-    def has_cni(self, cni: Cni) -> bool:
-        """Whether the host has a device of this CNI."""
-        return any(self.is_of(dev, cni) for dev in self.links)
+    def has_cni(self, cni: Cni, *, beside: str = "") -> bool:
+        """Whether the host has a device of this CNI, beside this one."""
+        return any(self.is_of(dev, cni) for dev in self.links if dev != beside)
 
     def uses(self, dev: str) -> set[Use]:
         """What CNIs use the device for."""

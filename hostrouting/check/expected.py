@@ -11,6 +11,9 @@ asked for, and gives the devices that are in doubt:
 
 The first two are the same for the routes of a configuration, so `routes.uplink` has them
 (`doubtful_devs`). Doubt belongs to devices: what leaves through others is not in doubt.
+
+Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device of which that
+is true for ever is left out there; then only the configuration can name it.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.check.devices import Devices, devs_of
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
 
 if TYPE_CHECKING:
-    from hostrouting.check.devices import Devices
     from hostrouting.fib.engine import Fib, Step, Table
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
@@ -126,7 +129,7 @@ def counting_devs(defaults: Iterable[Default], links: Mapping[str, Link]) -> fro
     A dummy's counts where there is no other. k3s asks for one on a node without a router, because
     packets to services need a route before kube-proxy gives them another destination.
     """
-    devs = {dev for default in defaults for dev in default.route.devs if dev in links}
+    devs = devs_of(default.route for default in defaults) & links.keys()
     leading = {dev for dev in devs if leads_out(links[dev])}
     dummies = {dev for dev in devs if links[dev].kind == "dummy"}
     return frozenset(leading or dummies)
@@ -173,7 +176,7 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & {dev for route in fib.equals(used) for dev in route.devs}
+    rivals = leading.devs & devs_of(fib.equals(used))
     is_way_out = _may_be_the_only_way_out(leading, devs, devices)
     return doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
 
@@ -200,5 +203,5 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
         is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
         is_about_all = step.rule.dst is None or step.rule.invert
         if is_unjudged and is_about_all and step.may_take_plain:
-            return leading.devs & {dev for route in leading.every for dev in route.devs}
+            return leading.devs & devs_of(leading.every)
     return _NONE

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.check.devices import devs_of
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding
@@ -143,8 +144,8 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:
         return
-    devs = {dev for default in uplinks.defaults for dev in default.devs}
-    cards = sorted(dev for dev in devs - uplinks.devs if judge.devices.is_nic(dev))
+    others = devs_of(uplinks.defaults) - uplinks.devs
+    cards = sorted(dev for dev in others if judge.devices.is_nic(dev))
     if cards:
         verb = "has" if len(cards) == 1 else "have"
         used = spoken(sorted(uplinks.devs))

@@ -377,10 +377,7 @@ def device_of_a_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
     if not rows:
         return None
     if len(rows) > 1:
-        others = [other for other in judge.devices.links if other != dev]
-        running = [
-            row for row in rows if any(judge.devices.is_of(other, row[0]) for other in others)
-        ]
+        running = [row for row in rows if judge.devices.has_cni(row[0], beside=dev)]
         rows = running or rows
     names = spoken([cni.name for cni, _ in rows], last="or")
     return Opinion(Grade.FINE, "allowed", f"{rows[0][1].pattern} ({names})")

@@ -26,8 +26,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
@@ -45,8 +46,13 @@ if TYPE_CHECKING:
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
 
-Why: TypeAlias = "tuple[str, str, tuple[Route, ...]]"
-"""The reason, the cause and the routes to delete of what cannot be repaired."""
+
+class Why(NamedTuple):
+    """Why no route repairs an address; the fields are those of `Unrepairable`."""
+
+    reason: str
+    cause: str
+    catching: tuple[Route, ...] = ()
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
@@ -79,7 +85,7 @@ def _to_delete(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[
     for part in escapes:
         hidden = uncovered.hidden.get(part.first)
         if hidden is not None and shortest_length(fib, part) is not None:
-            reasons[part.first] = ("below-a-cni", hidden.cause, hidden.catching)
+            reasons[part.first] = Why("below-a-cni", hidden.cause, hidden.catching)
     return reasons
 
 
@@ -91,7 +97,7 @@ def _without_routes(
     def why(part: Part) -> Why | None:
         if part.opinion.grade is not Grade.ESCAPE:
             return None
-        return to_delete.get(part.first, (reason, cause, ()))
+        return to_delete.get(part.first, Why(reason, cause))
 
     return Repair(unrepairable=_unrepairable(ranges_of(parts, why)))
 
@@ -150,13 +156,12 @@ def _device_to_name(judge: Judge) -> str:
     return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
 
 
-def _first_default_devs(judge: Judge) -> list[str]:
+def _first_default_devs(judge: Judge) -> frozenset[str]:
     """The devices of the default route; of equal ones, the first may be another after a boot."""
-    devs: list[str] = []
-    for default in judge.uplinks.defaults[:1]:
-        for route in judge.fib.equals(default):
-            devs += route.devs
-    return devs
+    defaults = judge.uplinks.defaults
+    if not defaults:
+        return frozenset()
+    return devs_of(judge.fib.equals(defaults[0]))
 
 
 def _is_configurable(dev: str | None, every: Prefix) -> bool:
@@ -334,7 +339,7 @@ def _reasons(
         if why is None:
             why = _why_lost(fib, old, new.first, proposed)
         if why is None:
-            why = ("not-proven", cause, ())
+            why = Why("not-proven", cause)
         reasons[new.first] = why
     return reasons
 
@@ -354,17 +359,17 @@ def _why_lost(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> 
     """Why no route was proposed for an address of this part; None if one was, and is not enough."""
     length = shortest_length(fib, part)
     if length is None:
-        return "earlier-rule", _what_decides_before_main(part), ()
+        return Why("earlier-rule", _what_decides_before_main(part))
     for route in proposed:
         prefix = route.prefix
         if prefix.length >= length and prefix.first <= address <= prefix.last:
             return None
     if is_reserved(Prefix.around(fib.family, address, fib.width)):
-        return "host-route", "the range is reserved", ()
+        return Why("host-route", "the range is reserved")
     holder = "another route"
     if part.decision.route is not None and part.decision.route.prefix.length == fib.width:
         holder = f"[{part.decision.route}]"
-    return "host-route", f"{holder} is as specific as a route can be", ()
+    return Why("host-route", f"{holder} is as specific as a route can be")
 
 
 def _what_decides_before_main(part: Part) -> str:
@@ -382,7 +387,9 @@ def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterato
     for new, old in proofs:
         if new.decision.route in repair.resolved and old.opinion.grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
-    devs = {dev for part in taken for dev in part.decision.devs}
+    devs: set[str] = set()
+    for part in taken:
+        devs.update(part.decision.devs)
     for dev, network in judge.devices.networks_of(devs):
         # A network of a single address has no neighbours to lose.
         if network.length < judge.fib.width and _is_taken(taken, dev, network):

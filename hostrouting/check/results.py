@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -281,19 +282,24 @@ class CheckReport(NamedTuple):
         return known
 
     @property
+    def doubts(self) -> tuple[Finding, ...]:
+        """What is in doubt, in both families."""
+        return tuple(chain.from_iterable(report.doubts for report in self.families))
+
+    @property
     def escapes(self) -> tuple[Escape, ...]:
         """What escapes, in both families."""
-        return tuple(escape for report in self.families for escape in report.escapes)
+        return tuple(chain.from_iterable(report.escapes for report in self.families))
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it, for a configuration."""
-        return tuple(route for report in self.families for route in report.repair.routes)
+        return tuple(chain.from_iterable(report.repair.routes for report in self.families))
 
     @property
     def resolved(self) -> tuple[Route, ...]:
         """The routes that repair it, with device and gateway, as they are added on this host."""
-        return tuple(route for report in self.families for route in report.repair.resolved)
+        return tuple(chain.from_iterable(report.repair.resolved for report in self.families))
 
     def __repr__(self) -> str:
         return f"<CheckReport {self.verdict}>"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from hostrouting.check.devices import devs_of
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     CheckReport,
@@ -176,14 +177,13 @@ def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:
     """
     if escape.decision.route in catching:
         return True
-    devs = {dev for route in catching for dev in route.devs}
-    return not devs.isdisjoint(escape.devs)
+    return not devs_of(catching).isdisjoint(escape.devs)
 
 
 def _remedy_of_escape(escape: Escape, family: FamilyReport) -> str:
     """How to allow a device, unless it is hardware; or what to delete."""
     if escape.kind != "overlap":
-        return _deletion(escape.decision)
+        return _remedy_by_deletion(escape.decision)
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     if not all(kinds.get(dev) for dev in escape.devs):
         return ""
@@ -209,7 +209,8 @@ def _facts(escape: Escape) -> dict[str, Any]:
 
 def _way_of(escape: Escape) -> dict[str, Any]:
     """The first device by which packets escape, with what leads there."""
-    rule, route = escape.decision.rule, escape.decision.route
+    rule = escape.decision.rule
+    route = escape.decision.route
     dev = escape.devs[0] if escape.devs else None
     way: dict[str, Any] = dict.fromkeys(
         ("dev", "gateway", "route", "table", "protocol", "rule"),
@@ -269,12 +270,12 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
             severity,
             f"{claim} {where}: {cause.cause}",
             where,
-            _removal(cause),
+            _remedy_for_hidden(cause),
             {"reason": cause.reason, "ranges": ranges},
         )
 
 
-def _removal(unrepairable: Unrepairable) -> str:
+def _remedy_for_hidden(unrepairable: Unrepairable) -> str:
     """What to do about routes that catch packets; an address brings its network's route back."""
     if not unrepairable.catching:
         return ""
@@ -289,9 +290,10 @@ def _removal(unrepairable: Unrepairable) -> str:
     return f"{lasting}; this helps until it is set up again, as root: {commands}"
 
 
-def _deletion(decision: Decision) -> str:
+def _remedy_by_deletion(decision: Decision) -> str:
     """How to delete what refuses packets, or keeps them on this host."""
-    rule, route = decision.rule, decision.route
+    rule = decision.rule
+    route = decision.route
     if route is not None:
         return f"if this route is not intended, as root: {_deletion_command(route)}"
     if rule is not None:

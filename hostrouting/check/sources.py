@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from hostrouting.fib.engine import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.check.judge import Judge
-    from hostrouting.model.prefix import IP
+    from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
 
 
@@ -26,10 +28,12 @@ def sources_of(judge: Judge, decision: Decision) -> tuple[IP, ...]:
     gateways = [hop.gateway for hop in route.next_hops if hop.gateway is not None]
     of_host = judge.devices.global_addresses
     of_device = [address for address in of_host if address.dev in decision.devs]
-    of_network = [
-        address for address in of_device if any(gateway in address.network for gateway in gateways)
-    ]
+    of_network = [address for address in of_device if _has_one_of(address.network, gateways)]
     return tuple(address.ip for address in of_network or of_device or of_host)
+
+
+def _has_one_of(network: Prefix, ips: Iterable[IP]) -> bool:
+    return any(ip in network for ip in ips)
 
 
 def node_sources(judge: Judge) -> tuple[tuple[str, IP], ...]:

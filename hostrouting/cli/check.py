@@ -80,7 +80,7 @@ class Check(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        doubts = {doubt for family in self.report.families for doubt in family.doubts}
+        doubts = set(self.report.doubts)
         counting = [finding for finding in self.findings if finding.name not in ignored]
         escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)
         open_ = (

@@ -122,10 +122,9 @@ def _remedies(check: Check) -> list[str]:
 
 def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:
     """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
-    doubts = [doubt for family in report.families for doubt in family.doubts]
+    doubts = list(report.doubts)
     if report.verdict == "ok":
-        differing = [doubt for family in now.families for doubt in family.doubts]
-        doubts += [doubt for doubt in differing if doubt.name == "kernel-differs"]
+        doubts += [doubt for doubt in now.doubts if doubt.name == "kernel-differs"]
     return [] if report.verdict == "overlap" else doubts
 
 
