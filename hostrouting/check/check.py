@@ -95,8 +95,8 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
     CIDRs are expected.
     """
     require_cidrs(config)
-    check = config.route_overlap
-    return CheckReport(tuple(check_family(judge, check) for judge in _judges(snapshot, check)))
+    judges = _judges(snapshot, config.route_overlap)
+    return CheckReport(tuple(check_family(judge) for judge in judges))
 
 
 def require_cidrs(config: HostRoutingConfig) -> None:
@@ -117,12 +117,13 @@ def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
         yield Judge(Fib(snapshot, family), check)
 
 
-def check_family(judge: Judge, check: RouteOverlapConfig) -> FamilyReport:
+def check_family(judge: Judge) -> FamilyReport:
     """Judge every address of the CIDRs of one family.
 
     Without an expected device, no address is judged.
     """
-    cidrs = of_family(check.cidrs, judge.fib.family)
+    family = judge.fib.family
+    cidrs = of_family(judge.config.cidrs, family)
     blocks: list[Prefix] = []
     if judge.uplinks.devs:
         blocks = _disjoint(cidrs)
@@ -146,16 +147,16 @@ def check_family(judge: Judge, check: RouteOverlapConfig) -> FamilyReport:
     repair = propose_repair(judge, blocks, plain)
     for_pods = tuple(_unrepairable_for_pods(judge, escapes))
     return FamilyReport(
-        judge.fib.family,
+        family,
         judge.fib.snapshot,
         cidrs,
-        tuple(sorted(judge.uplinks.devs)),
-        tuple(plain),
-        tuple(escapes),
-        (*find_undelivered(judge), *find_doubts(judge.fib.family, doubts)),
-        find_flaws(judge),
-        repair._replace(unrepairable=(*repair.unrepairable, *for_pods)),
-        node_ip(node_sources(judge)),
+        expected_devs=tuple(sorted(judge.uplinks.devs)),
+        parts=tuple(plain),
+        escapes=tuple(escapes),
+        doubts=(*find_undelivered(judge), *find_doubts(family, doubts)),
+        flaws=find_flaws(judge),
+        repair=repair._replace(unrepairable=(*repair.unrepairable, *for_pods)),
+        node_ip=node_ip(node_sources(judge)),
     )
 
 
@@ -262,11 +263,8 @@ def _check_once(
         family=versions.pop() if len(versions) == 1 else None, reached=True, near=near
     )
     snapshot = snapshot._replace(name_servers=name_servers)
-    families: list[FamilyReport] = []
-    for judge in _judges(snapshot, config.route_overlap):
-        report = check_family(judge, config.route_overlap)
-        families.append(_compared(judge, report, backend))
-    return CheckReport(tuple(families))
+    judges = _judges(snapshot, config.route_overlap)
+    return CheckReport(tuple(_compared(judge, check_family(judge), backend) for judge in judges))
 
 
 def _compared(judge: Judge, report: FamilyReport, backend: RouteBackend) -> FamilyReport:
