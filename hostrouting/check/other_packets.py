@@ -76,7 +76,9 @@ def intended(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
-    return _FINE if other.end.rule.selection in judge.config.intended_rules else None
+    if other.end.rule.selection in judge.config.intended_rules:
+        return _FINE
+    return None
 
 
 def forwarded(judge: Judge, other: Other) -> Opinion | None:
@@ -119,7 +121,9 @@ def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
         return _FINE
     decision = other.end.decision
     leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
-    return _FINE if leaves_there and len(owners) == 1 else None
+    if leaves_there and len(owners) == 1:
+        return _FINE
+    return None
 
 
 def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
@@ -139,7 +143,9 @@ def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
     """
     decision = other.end.decision
     is_there = decision.kind == "unicast" and decision.devs == (other.conditions.get("oif"),)
-    return _FINE if other.end.meets and is_there else None
+    if other.end.meets and is_there:
+        return _FINE
+    return None
 
 
 def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
@@ -149,7 +155,9 @@ def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
     """
     decision = other.end.decision
     is_by_nic = decision.kind == "unicast" and decision.devs == (judge.uplinks.hidden_nic,)
-    return _FINE if is_by_nic and _is_marked(other) else None
+    if is_by_nic and _is_marked(other):
+        return _FINE
+    return None
 
 
 def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
@@ -159,7 +167,9 @@ def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
     """
     is_selected = _is_marked(other) or _are_pods_packets(judge, other)
     opinion = judge.opinion(other.end.decision, is_selected=is_selected)
-    return _FINE if opinion.grade is Grade.FINE else None
+    if opinion.grade is Grade.FINE:
+        return _FINE
+    return None
 
 
 RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
