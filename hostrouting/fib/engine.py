@@ -1,24 +1,37 @@
 """What Linux does with a packet, computed from rules and routes: for one address, or for every
 address of a prefix.
 
-Theory of operation. A lookup goes through the rules by priority. The first rule that selects the
-packet and whose table has a usable route decides; in a table, the longest prefix wins, then the
-lowest metric. As a function of the destination alone, the decision can change only where a prefix
-of a route or of a `to` selector begins or ends. So one decision in each range between two such
-borders is the decision for the whole range, and the ranges (cells) of a prefix say what happens to
-all of its addresses.
+Theory of operation.
 
-Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound
-device or source (IPv4 compares `from` with 0.0.0.0 then, and IPv6 with nothing). `Packet` can also
-be a forwarded one, whose source and device are known. Every other condition of a rule splits the
-packets: those that it selects end there, and the rest goes on. One pass over the rules collects
-both, so the possible ends of a destination are one list: the plain end, and *other ends*, each with
-the rule at which its packets differ from the plain one. No end is missed, because each such rule
-contributes its end. The list may contain an end that no packet has, which errs on the safe side.
+One lookup. Linux goes through the policy rules in the order of their priority. A rule that does not
+select the packet is passed over. A rule that selects the packet refuses it or looks up a table, in
+which the route with the longest prefix is used, and of several routes to this prefix the one with
+the lowest metric. The lookup ends with this route. Linux goes on with the next rule if the table
+has no route for the packet, if the route has the type throw, or if the rule suppresses the route.
 
-`not_judged` names what the engine does not look at. Where such a rule or route may decide, the kind
-of the decision is not-judged, because the lookup may not get past it. `check` judges whether a
-decision is right.
+Every address. As a function of the destination alone, the decision can change only where the prefix
+of a route, or the `to` of a rule, begins or ends. These places are the borders. All addresses
+between two neighbouring borders (a cell) have the same decision, so one lookup in each cell of a
+prefix says what happens to every address of the prefix.
+
+Every packet. Rules select by more than the destination. A plain packet of this host has no mark,
+user 0, and no device or source that it is bound to. (IPv4 compares the `from` of a rule with
+0.0.0.0 then; in IPv6 no `from` matches.) A forwarded packet has a source and an incoming device. Of
+the packets of such a kind, a rule selects all, none, or those that meet its conditions, such as a
+mark. So one pass over the rules follows all packets of a kind at once:
+
+- A rule that selects only some packets captures these: they end there, and the rest goes on.
+- A rule that selects all packets captures all that are left, and the pass is over. After the last
+  rule, there is no route for the packets that are left.
+
+The result is the decision for the plain packet, and the other ends: those of the packets that part
+from the plain one at some rule. No end is missed, because each rule that captures packets adds one.
+There may be an end that no packet has, which errs on the safe side: conditions of different rules
+may exclude each other.
+
+What the engine does not look at is named in `not_judged`. Where such a rule or route would decide,
+the kind of the decision is not-judged, because nobody knows here whether the lookup ends there.
+Whether a decision is right is the question of `check`.
 """
 
 from __future__ import annotations
@@ -26,20 +39,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
 
 if TYPE_CHECKING:
     from hostrouting.model.rule import Rule
     from hostrouting.model.snapshot import Snapshot
-
-
-def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The range, cut at these borders, which are in order."""
-    starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
-    return zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
 
 
 class Packet(NamedTuple):
@@ -53,8 +60,6 @@ class Packet(NamedTuple):
 
 
 PLAIN = Packet()
-
-Conditions: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class Decision(NamedTuple):
@@ -70,12 +75,14 @@ class Decision(NamedTuple):
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which the packet can leave: those of all next hops in use."""
+        """The devices by which the packet can leave: those of all next hops that are not dead."""
         if self.route is None or self.kind in REFUSING:
             return ()
-        return tuple(
-            {hop.dev: None for hop in self.route.next_hops if hop.dev is not None and not hop.dead}
-        )
+        devs: dict[str, None] = {}
+        for hop in self.route.next_hops:
+            if hop.dev is not None and not hop.dead:
+                devs[hop.dev] = None
+        return tuple(devs)
 
 
 NO_ROUTE = Decision("no-route")
@@ -86,9 +93,7 @@ some sources.
 
 
 class End(NamedTuple):
-    """Where other packets to the same destination end, which differ from the plain packet at this
-    rule.
-    """
+    """Where packets to the same destination end that part from the plain packet at this rule."""
 
     rule: Rule
     decision: Decision
@@ -107,110 +112,351 @@ class Cell(NamedTuple):
     others: tuple[End, ...] = ()
 
 
+# One table.
+
+
+_WIDEST = {
+    family: (Prefix(family, 0, 0), *Prefix(family, 0, 0).halves()) for family in (IPV4, IPV6)
+}
+"""By family: the prefix of all addresses, and its halves."""
+
+
+RoutesByPrefix: TypeAlias = "dict[tuple[int, int, int], list[Route]]"
+"""The routes to each prefix, the preferred one first. A lookup finds them by a tuple that equals
+the prefix, because to make a Prefix takes ten times as long.
+"""
+
+
 class Table:
-    """One routing table: its usable routes, the preferred one of each prefix."""
+    """One routing table: the routes that Linux may use for plain packets."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        """Leave out what Linux does not use for plain packets: dead and expired routes, and routes
-        for a tos.
+    def __init__(self, family: int, routes: RoutesByPrefix) -> None:
+        """Use these routes of this family."""
+        self._family = family
+        self._routes = routes
+        every_bit = (1 << width_of(family)) - 1
+        lengths = sorted({length for _, _, length in routes}, reverse=True)
+        self._masks = [(length, every_bit ^ (every_bit >> length)) for length in lengths]
+        """The lengths of the prefixes, the longest first, and their masks."""
 
-        An IPv6 route for some sources hides the other routes to its prefix: even for packets from
-        other sources, Linux passes over those and goes on with a wider prefix.
-        """
-        self.defaults: dict[Prefix, list[Route]] = {}
-        """The routes to all addresses, and to either half of them, the preferred one of each prefix
-        first.
-        """
-        self._by_length: dict[int, dict[int, Route]] = {}
-        """The routes to use, by the number of free bits, fewest first, and then by the other bits
-        of their prefixes.
-        """
-        for route in sorted(routes, key=_order):
-            is_dead = bool(route.next_hops) and False not in [hop.dead for hop in route.next_hops]
-            if not (is_dead or route.tos or route.expired):
-                family, first, length = prefix = route.prefix
-                free = width_of(family) - length
-                if length < 2 and route.source is None:
-                    self.defaults.setdefault(prefix, []).append(route)
-                self._by_length.setdefault(free, {}).setdefault(first >> free, route)
+    @classmethod
+    def of(cls, family: int, routes: Iterable[Route]) -> Table:
+        """The table with these routes, which are in the kernel's order."""
+        by_prefix: RoutesByPrefix = {}
+        for route in routes:
+            if _is_usable(route):
+                by_prefix.setdefault(route.prefix, []).append(route)
+        for rivals in by_prefix.values():
+            if len(rivals) > 1:
+                rivals.sort(key=_rank)
+        return cls(family, by_prefix)
 
     def best(self, address: int) -> Route | None:
-        """The route with the longest prefix that contains this address; None if there is none."""
-        for free, routes in self._by_length.items():
-            if (route := routes.get(address >> free)) is not None:
-                return route
+        """The route that Linux uses for this address: of those with the longest prefix that
+        contains it, the preferred one. None if there is none.
+        """
+        for length, mask in self._masks:
+            routes = self._routes.get((self._family, address & mask, length))
+            if routes:
+                return routes[0]
         return None
 
+    def routes_to(self, prefix: Prefix) -> Sequence[Route]:
+        """The routes to exactly this prefix, the preferred one first."""
+        return self._routes.get(prefix, ())
 
-def _order(route: Route) -> tuple[int, bool, int, int]:
-    """The route with the lowest value is used. Sorting is stable, so equal routes stay in the
-    kernel's order.
+    @property
+    def defaults(self) -> dict[Prefix, list[Route]]:
+        """The routes for any source to all addresses, and to either half of them, by prefix."""
+        defaults: dict[Prefix, list[Route]] = {}
+        for prefix in _WIDEST[self._family]:
+            routes = [route for route in self.routes_to(prefix) if route.source is None]
+            if routes:
+                defaults[prefix] = routes
+        return defaults
+
+    def with_routes(self, added: Sequence[Route]) -> Table:
+        """The same table with these routes, which come after the others in the kernel's order."""
+        if not added:
+            return self
+        routes = self._routes.copy()
+        for route in added:
+            if _is_usable(route):
+                rivals = [*routes.get(route.prefix, []), route]
+                routes[route.prefix] = sorted(rivals, key=_rank)
+        return Table(self._family, routes)
+
+    def without_routes(self, removed: Sequence[Route]) -> Table:
+        """The same table without these routes; a route that equals one of them stays."""
+        if not removed:
+            return self
+        routes = self._routes.copy()
+        for route in removed:
+            rivals = routes.get(route.prefix, [])
+            routes[route.prefix] = [other for other in rivals if other is not route]
+        return Table(self._family, routes)
+
+
+def _is_usable(route: Route) -> bool:
+    """Whether Linux may use the route for plain packets. It uses no route for a tos, none that has
+    expired, and none whose next hops are all dead; one next hop that is not dead is enough.
     """
-    return (
-        -route.prefix.length,
-        route.source is None,
-        route.metric,
-        -PREFERENCES.index(route.preference),
-    )
+    if route.tos or route.expired:
+        return False
+    for hop in route.next_hops:
+        if not hop.dead:
+            return True
+    return not route.next_hops
+
+
+def _rank(route: Route) -> tuple[bool, int, int]:
+    """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
+    the first.
+
+    An IPv6 route for some sources has the lowest. Even for packets from other sources, it hides the
+    other routes to its prefix: Linux goes on with a wider prefix.
+    """
+    return route.source is None, route.metric, -PREFERENCES.index(route.preference)
+
+
+# Which packets a rule selects.
+
+Condition: TypeAlias = tuple[str, str]
+"""A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
+
+
+class Selection(NamedTuple):
+    """The packets of one kind that a rule selects."""
+
+    conditions: tuple[Condition, ...]
+    """What some packets of the kind meet and others do not."""
+    meets: bool
+    """Whether the selected packets meet all of these conditions, or (`not`) are the others."""
+    has_plain: bool
+    """Whether the plain packet is one of them."""
+
+
+ALL = Selection((), meets=True, has_plain=True)
+NONE = Selection((), meets=False, has_plain=False)
+
+
+def conditions_of(rule: Rule) -> tuple[Condition, ...]:
+    """The selectors of a rule, except the destination, in the words of `ip rule`."""
+    return tuple(selector for selector in rule.selectors() if selector[0] != "to")
+
+
+def select(rule: Rule, packet: Packet) -> tuple[Selection, Selection]:
+    """What the rule selects of packets of this kind: of those to an address in its `to`, and of
+    those to any other address. A rule without `to` has all addresses in it.
+    """
+    met, unmet = (NONE, ALL) if rule.invert else (ALL, NONE)
+    open_conditions: list[Condition] = []
+    for condition in conditions_of(rule):
+        is_met = _is_met(rule, condition, packet)
+        if is_met is None:
+            open_conditions.append(condition)
+        elif not is_met:
+            return unmet, unmet
+    if not open_conditions:
+        return met, unmet
+    plain_meets = all(_plain_meets(rule, condition) for condition in open_conditions)
+    has_plain = plain_meets is not rule.invert
+    return Selection(tuple(open_conditions), not rule.invert, has_plain), unmet
+
+
+def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
+    """Whether every packet of this kind meets the condition; None if some do and others do not."""
+    name, value = condition
+    if packet.source is None:
+        return True if condition == ("iif", "lo") else None
+    if name == "from" and rule.src is not None:
+        return packet.source in rule.src
+    if name == "iif":
+        return value == packet.iif
+    if name == "oif":
+        return False
+    return None
+
+
+def _plain_meets(rule: Rule, condition: Condition) -> bool:
+    """Whether the plain packet, which has user 0 and neither mark, source nor device, meets this
+    condition.
+
+    While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
+    """
+    name, value = condition
+    if name == "fwmark":
+        return rule.fwmark & rule.fwmask == 0
+    if name == "uidrange":
+        return value.startswith("0-")
+    if name == "from" and rule.src is not None:
+        return rule.family == IPV4 and rule.src.first == 0
+    return False
+
+
+# What a rule does with the packets that it selects.
+
+Effect: TypeAlias = Literal[
+    "skipped", "no-route", "thrown", "suppressed", "decides", "refuses", "not-judged"
+]
+"""The lookup goes on, because the rule does nothing (skipped), because its table has no route, or
+because the route is passed over (thrown, suppressed). Or the lookup ends, with the route (decides)
+or with the rule itself (refuses). Or nobody knows here (not-judged).
+"""
+
+_OF_ACTION: dict[str, Effect] = {
+    "nop": "skipped",
+    "goto": "not-judged",
+    "blackhole": "refuses",
+    "unreachable": "refuses",
+    "prohibit": "refuses",
+}
+"""What the actions do that look up no table."""
+
+
+def effect_of(rule: Rule, route: Route | None) -> Effect:
+    """What the rule does with packets that it selects, if this is the route that its table has for
+    them: the first line that applies.
+    """
+    if rule.action != "to_table":
+        return _OF_ACTION[rule.action]
+    if route is None:
+        return "no-route"
+    if route.type == "throw" and route.source is None:
+        return "thrown"
+    if route.type not in REFUSING:
+        limit = rule.suppress_prefixlength
+        if limit is not None and route.prefix.length <= limit:
+            return "suppressed"
+        if rule.suppress_ifgroup is not None:
+            return "not-judged"  # which devices are in the group is not known
+    if route.source is not None:
+        return "not-judged"
+    return "decides"
+
+
+class Step(NamedTuple):
+    """One rule, as it is for one kind of packet."""
+
+    rule: Rule
+    first: int
+    last: int
+    """The addresses in the rule's `to`, from the first to the last."""
+    inside: Selection
+    """What the rule selects of packets to these addresses."""
+    outside: Selection
+    """What the rule selects of packets to all other addresses."""
+    table: Table | None
+    """The table that the rule looks up; None if it has another action."""
+
+    def selection(self, address: int) -> Selection:
+        """What the rule selects of packets to this address."""
+        if self.first <= address <= self.last:
+            return self.inside
+        return self.outside
+
+    def is_for_plain(self, address: int) -> bool:
+        """Whether the rule selects the plain packet to this address."""
+        return self.selection(address).has_plain
+
+    @property
+    def may_take_plain(self) -> bool:
+        """Whether the rule selects plain packets, at least those to some addresses."""
+        return self.inside.has_plain or self.outside.has_plain
+
+    def decision_for(self, address: int) -> Decision | None:
+        """The decision for packets to this address that the rule selects; None if they go on to
+        the next rule.
+        """
+        route = self.best(address)
+        effect = effect_of(self.rule, route)
+        if effect == "decides" and route is not None:
+            return Decision(route.type, route, self.rule)
+        if effect == "refuses":
+            return Decision(self.rule.action, None, self.rule)
+        if effect == "not-judged":
+            return Decision(NOT_JUDGED, None, self.rule)
+        return None
+
+    def best(self, address: int) -> Route | None:
+        """The route that the rule's table has for this address, if the rule looks up a table."""
+        if self.table is None:
+            return None
+        return self.table.best(address)
+
+
+# All rules.
 
 
 class Fib:
     """The rules and tables of one host for one family."""
 
     def __init__(
-        self, snapshot: Snapshot, family: int, known: Mapping[int, Table] | None = None
+        self, snapshot: Snapshot, family: int, tables: Mapping[int, Table] | None = None
     ) -> None:
-        """Make each table that a rule looks up, unless it is in `known`. The other tables are left
-        out.
+        """Make each table that a rule looks up, unless these tables are already there. The other
+        tables are left out.
 
         Raises ValueError if the snapshot does not contain this family.
         """
-        if family not in (families := [snapshot.family] if snapshot.family else [4, 6]):
-            raise ValueError(
-                f"the snapshot has IPv{' and IPv'.join(map(str, families))}, not IPv{family}"
-            )
-        self.snapshot, self.family, self.width = snapshot, family, width_of(family)
-        rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
-        self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
-        by_table: dict[int, list[Route]] = {
-            rule.table: [] for rule in self.rules if rule.action == "to_table"
-        }
-        for route in snapshot.routes:
-            if route.table in by_table and route.prefix.family == family:
-                by_table[route.table].append(route)
-        self.routes = tuple(route for routes in by_table.values() for route in routes)
-        self.tables = {
-            number: (known or {}).get(number) or Table(routes)
-            for number, routes in by_table.items()
-        }
+        _require(family, snapshot)
+        self.snapshot = snapshot
+        self.family = family
+        self.width = width_of(family)
+        self.rules = _rules_of(snapshot, family)
+        if tables is None:
+            tables = {number: Table.of(family, own) for number, own in self._by_table.items()}
+        self.tables = tables
         self._steps: dict[Packet, tuple[Step, ...]] = {}
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all tables that a rule looks up, table by table."""
+        return tuple(route for routes in self._by_table.values() for route in routes)
+
+    @cached_property
+    def _by_table(self) -> dict[int, list[Route]]:
+        return self._sorted_by_table(self.snapshot.routes)
+
+    def _sorted_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
+        by_table: dict[int, list[Route]] = {}
+        for rule in self.rules:
+            if rule.action == "to_table":
+                by_table[rule.table] = []
+        for route in routes:
+            if route.table in by_table and route.prefix.family == self.family:
+                by_table[route.table].append(route)
+        return by_table
 
     def with_routes(self, added: Iterable[Route]) -> Fib:
         """The same host with more routes; tables that stay the same are shared."""
-        snapshot = self.snapshot.with_routes(added)
-        changed = {route.table for route in snapshot.routes[len(self.snapshot.routes) :]}
-        same = {number: table for number, table in self.tables.items() if number not in changed}
-        return Fib(snapshot, self.family, same)
+        added = tuple(added)
+        tables = dict(self.tables)
+        for number, routes in self._sorted_by_table(added).items():
+            tables[number] = tables[number].with_routes(routes)
+        return Fib(self.snapshot.with_routes(added), self.family, tables)
 
     def without_routes(self, removed: Iterable[Route]) -> Fib:
-        """The same host without these routes, which it has; unchanged tables are shared."""
-        gone = {id(route): route.table for route in removed}  # an equal route stays
-        kept = tuple(route for route in self.snapshot.routes if id(route) not in gone)
-        changed = frozenset(gone.values())
-        same = {number: table for number, table in self.tables.items() if number not in changed}
-        return Fib(self.snapshot._replace(routes=kept), self.family, same)
+        """The same host without these routes, which it has. One that equals such a route stays."""
+        removed = tuple(removed)
+        tables = dict(self.tables)
+        for number, routes in self._sorted_by_table(removed).items():
+            tables[number] = tables[number].without_routes(routes)
+        identities = {id(route) for route in removed}
+        kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
+        return Fib(self.snapshot._replace(routes=kept), self.family, tables)
 
     def equals(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, it may
         use any.
         """
-        table = None if route.prefix.length else self.tables.get(route.table)
-        others = table.defaults.get(route.prefix, []) if table else []
-        rank = ("unicast", route.metric, route.preference)
-        return [
-            route,
-            *(other for other in others if (other.type, other.metric, other.preference) == rank),
-        ]
+        routes = [route]
+        if route.prefix.length == 0 and route.table in self.tables:
+            for other in self.tables[route.table].routes_to(route.prefix):
+                is_equal = (other.metric, other.preference) == (route.metric, route.preference)
+                if is_equal and other.type == "unicast" and other.source is None:
+                    routes.append(other)
+        return routes
 
     def number_of(self, destination: IP | str) -> int:
         """The address as an integer. Raises ValueError for an address of the other family."""
@@ -221,159 +467,86 @@ class Fib:
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
-        return self.ends(self.number_of(destination), packet)[0]
+        decision, _ = self.ends(self.number_of(destination), packet)
+        return decision
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
         for low, high in pieces(first, last, self.borders):
-            yield Cell(low, high, *self.ends(low, packet))
+            decision, others = self.ends(low, packet)
+            yield Cell(low, high, decision, others)
 
     @cached_property
     def borders(self) -> list[int]:
         """Where each prefix of a route or of a rule begins, and the address after its last one, in
         order.
         """
-        prefixes = {route.prefix for route in self.routes}
-        return borders_of(prefixes | {rule.dst for rule in self.rules if rule.dst is not None})
+        prefixes = [route.prefix for route in self.routes]
+        prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
+        return borders_of(prefixes)
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
-        """The decision for the plain packet, and the other ends, from one pass over the rules."""
-        plain: Decision | None = None
-        left: tuple[Rule, bool] | None = (
-            None  # the rule where the plain packet left the others, and if they meet it
-        )
-        gone: dict[
-            Conditions, bool
-        ] = {}  # which packets have ended: those that meet these conditions, or the rest
+        """The decision for the plain packet to this address, and the other ends of packets of this
+        kind, from one pass over the rules.
+        """
         others: list[End] = []
+        captured = {NONE}  # no packet of these selections is left
+        plain: Decision | None = None
+        parting: Step | None = None  # captured the plain packet, and not all others
+        rest = NO_ROUTE  # the decision for packets that are left in the end
         for step in self.steps(packet):
-            conditions = step.inside if step.first <= address <= step.last else step.outside
-            if conditions is None or (conditions and gone.get(conditions) is step.takes):
+            selection = step.selection(address)
+            if selection in captured:
                 continue
             decision = step.decision_for(address)
             if decision is None:
                 continue
-            if plain is None and step.takes_plain(conditions):
-                plain, left = decision, (step.rule, not step.takes) if conditions else None
-            elif conditions:
-                others.append(End(step.rule, decision, step.takes))
-            elif left is not None:
-                others.append(End(left[0], decision, left[1]))
-            if not conditions:
+            if selection == ALL:
+                rest = decision
                 break
-            gone[conditions] = step.takes
-        else:
-            if left is not None:
-                others.append(End(left[0], NO_ROUTE, left[1]))
-        return plain or NO_ROUTE, tuple(others)
+            captured.add(selection)
+            if plain is None and selection.has_plain:
+                plain = decision
+                parting = step
+            else:
+                others.append(End(step.rule, decision, selection.meets))
+        if plain is None or parting is None:
+            return rest, tuple(others)
+        others.append(End(parting.rule, rest, parting.rule.invert))
+        return plain, tuple(others)
 
     def steps(self, packet: Packet = PLAIN) -> tuple[Step, ...]:
-        """The rules, with what is known of them for this packet."""
+        """The rules, as they are for this kind of packet."""
         if packet not in self._steps:
-            self._steps[packet] = tuple(Step.of(self, rule, packet) for rule in self.rules)
+            self._steps[packet] = tuple(self._step(rule, packet) for rule in self.rules)
         return self._steps[packet]
 
-
-class Step(NamedTuple):
-    """One rule, as it is for one kind of packet."""
-
-    rule: Rule
-    takes: bool
-    """Whether the rule takes packets that meet its conditions, or those that do not."""
-    first: int
-    last: int
-    inside: Conditions | None
-    """The conditions that decide if the rule selects a packet to these addresses: empty if always,
-    None if never.
-    """
-    outside: Conditions | None
-    """The same for all other addresses."""
-    table: Table | None
-
-    @classmethod
-    def of(cls, fib: Fib, rule: Rule, packet: Packet) -> Step:
-        """The step for this rule."""
-        every, never = Prefix(fib.family, 0, 0), () if rule.invert else None
-        answers = {condition: _answer(rule, condition, packet) for condition in conditions_of(rule)}
-        unknown = tuple(condition for condition, answer in answers.items() if answer is None)
-        inside = never if False in answers.values() else unknown or (None if rule.invert else ())
-        table = fib.tables[rule.table] if rule.action == "to_table" else None
-        return cls(
-            rule,
-            not rule.invert,
-            (rule.dst or every).first,
-            (rule.dst or every).last,
-            inside,
-            never,
-            table,
-        )
-
-    def takes_plain(self, conditions: Conditions) -> bool:
-        """Whether the rule selects a plain packet, if these are its conditions."""
-        if not conditions:
-            return True
-        return self.takes is all(_plain_meets(self.rule, condition) for condition in conditions)
-
-    @property
-    def may_take_plain(self) -> bool:
-        """Whether the rule selects plain packets, at least those to some addresses."""
-        every = (conditions for conditions in (self.inside, self.outside) if conditions is not None)
-        return any(self.takes_plain(conditions) for conditions in every)
-
-    def is_for_plain(self, address: int) -> bool:
-        """Whether the rule selects a plain packet to this address."""
-        conditions = self.inside if self.first <= address <= self.last else self.outside
-        return conditions is not None and self.takes_plain(conditions)
-
-    def decision_for(self, address: int) -> Decision | None:
-        """The decision for packets that the rule selects; None if they go on to the next rule."""
-        rule = self.rule
-        if self.table is None:
-            kind = NOT_JUDGED if rule.action == "goto" else rule.action
-            return None if kind == "nop" else Decision(kind, None, rule)
-        route = self.table.best(address)
-        if route is None or (route.type == "throw" and route.source is None):
-            return None
-        if route.type not in REFUSING:
-            limit = rule.suppress_prefixlength
-            if limit is not None and route.prefix.length <= limit:
-                return None
-            if rule.suppress_ifgroup is not None:
-                return Decision(NOT_JUDGED, None, rule)
-        return (
-            Decision(route.type, route, rule)
-            if route.source is None
-            else Decision(NOT_JUDGED, None, rule)
-        )
+    def _step(self, rule: Rule, packet: Packet) -> Step:
+        to = rule.dst or Prefix(self.family, 0, 0)
+        inside, outside = select(rule, packet)
+        table = None
+        if rule.action == "to_table":
+            table = self.tables[rule.table]
+        return Step(rule, to.first, to.last, inside, outside, table)
 
 
-def conditions_of(rule: Rule) -> Conditions:
-    """The selectors of a rule, except the destination, in the words of `ip rule`."""
-    return tuple((name, value) for name, value in rule.selectors() if name != "to")
+def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The range, cut at these borders, which are in order."""
+    inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
+    for border in inside:
+        yield first, border - 1
+        first = border
+    yield first, last
 
 
-def _plain_meets(rule: Rule, condition: tuple[str, str]) -> bool:
-    """Whether a packet of user 0, without a mark, a source and a device, meets this condition.
-
-    While a packet has no source, IPv4 compares `from` with 0.0.0.0. In IPv6 it meets no `from`.
-    """
-    name, value = condition
-    if name == "fwmark":
-        return not rule.fwmark & rule.fwmask
-    if name == "uidrange":
-        return value.startswith("0-")
-    if name == "from" and rule.src is not None:
-        return rule.family == IPV4 and rule.src.first == 0
-    return False
+def _require(family: int, snapshot: Snapshot) -> None:
+    families = [snapshot.family] if snapshot.family else [4, 6]
+    if family not in families:
+        there = " and ".join(f"IPv{number}" for number in families)
+        raise ValueError(f"the snapshot has {there}, not IPv{family}")
 
 
-def _answer(rule: Rule, condition: tuple[str, str], packet: Packet) -> bool | None:
-    """Whether every packet of this kind meets the condition; None if some do and others do not."""
-    name, value = condition
-    if packet.source is None:
-        return True if condition == ("iif", "lo") else None
-    if name == "from" and rule.src is not None:
-        return packet.source in rule.src
-    if name == "iif":
-        return value == packet.iif
-    return False if name == "oif" else None
+def _rules_of(snapshot: Snapshot, family: int) -> tuple[Rule, ...]:
+    """The rules in the order of the lookup, without that for VRFs: no plain packet is in a VRF."""
+    rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
+    return tuple(sorted(rules, key=lambda rule: rule.priority))

@@ -23,12 +23,15 @@ ENCAPSULATED = "an encapsulation that may change the destination"
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
     """Each rule and route that the engine does not look at, and the addresses that it is about."""
-    every = Prefix(fib.family, 0, 0)
     for rule in fib.rules:
         if rule.action == "goto" or rule.suppress_ifgroup is not None:
-            yield f"rule {rule}", every if rule.dst is None or rule.invert else rule.dst
+            about = Prefix(fib.family, 0, 0)
+            if rule.dst is not None and not rule.invert:
+                about = rule.dst
+            yield f"rule {rule}", about
     for route in fib.routes:
-        if reason := _reason(route):
+        reason = _reason(route)
+        if reason:
             yield f"route {route} ({reason})", route.prefix
 
 
@@ -39,7 +42,9 @@ def _reason(route: Route) -> str:
         return f"for packets from {route.source}"
     if route.type == "unicast" and not route.devs:
         return NOT_LISTED
-    return ENCAPSULATED if may_change_destination(route) else ""
+    if may_change_destination(route):
+        return ENCAPSULATED
+    return ""
 
 
 def may_change_destination(route: Route) -> bool:

@@ -5,11 +5,12 @@ does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.fib.engine import NOT_JUDGED, Fib, Step
+from hostrouting.fib.engine import effect_of
 
 if TYPE_CHECKING:
+    from hostrouting.fib.engine import Effect, Fib, Step
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
@@ -19,12 +20,8 @@ class Tried(NamedTuple):
     """A rule that was tried, with the result and the route that was found."""
 
     rule: Rule
-    result: Literal[
-        "skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"
-    ]
-    """The rule does not select the packet; it is not judged; its table has no route; its route is
-    passed over (thrown, suppressed); or the lookup ends, because of the rule itself (refuses) or
-    because of its route (decides)."""
+    result: Effect
+    """What the rule does with the packet; one that does not select the packet is skipped, too."""
     route: Route | None = None
 
 
@@ -41,12 +38,8 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
 
 
 def _try(step: Step, address: int) -> Tried:
-    if step.rule.action == "nop" or not step.is_for_plain(address):
+    if not step.is_for_plain(address):
         return Tried(step.rule, "skipped")
-    if decision := step.decision_for(address):
-        if decision.kind == NOT_JUDGED:
-            return Tried(step.rule, "not-judged")
-        return Tried(step.rule, "decides" if decision.route else "refuses", decision.route)
-    if step.table is not None and (route := step.table.best(address)):
-        return Tried(step.rule, "thrown" if route.type == "throw" else "suppressed", route)
-    return Tried(step.rule, "no-route")
+    route = step.best(address)
+    effect = effect_of(step.rule, route)
+    return Tried(step.rule, effect, None if effect == "not-judged" else route)

@@ -144,7 +144,11 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
     """The first address of each block, and the address after its last one, in order, each once."""
-    return sorted({border for block in blocks for border in (block.first, block.last + 1)})
+    borders: set[int] = set()
+    for family, first, length in blocks:
+        borders.add(first)
+        borders.add(first + (1 << (_WIDTH[family] - length)))
+    return sorted(borders)
 
 
 LINK_LOCAL = IPv6Network("fe80::/10")
