@@ -9,8 +9,8 @@ from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.trace import trace_rules
-from hostrouting.model.prefix import ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -124,3 +124,24 @@ def test_a_rule_that_does_nothing() -> None:
     also = host._replace(rules=(Rule(family=4, priority=0, action="nop"), *host.rules))
     address = ip_at(4, 0x08080808)
     assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
+
+
+@pytest.mark.parametrize(
+    ("next_hops", "devs"),
+    [
+        ("eth0 eth1", ("eth0", "eth1")),
+        ("eth0-dead eth1", ("eth1",)),
+        ("eth0 eth1-dead", ("eth0",)),
+        ("eth0-dead eth1-dead", ("wider",)),
+        ("eth0-dead", ("wider",)),
+    ],
+)
+def test_next_hops_that_are_dead(next_hops: str, devs: tuple[str, ...]) -> None:
+    """A route is used as long as one of its next hops is not dead, and leads to those alone.
+
+    Kills: the whole route is passed over.
+    """
+    hops = tuple(NextHop(hop[:4], dead=hop.endswith("dead")) for hop in next_hops.split())
+    wider = Route.to("10.9.0.0/16", dev="wider")
+    host = plain_vm().snapshot().with_routes([wider, Route(Prefix.parse("10.9.0.0/24"), hops)])
+    assert Fib(host, 4).lookup("10.9.0.1").devs == devs

@@ -5,10 +5,11 @@ route or refusal.
 import pytest
 from hypothesis import HealthCheck, event, given, settings, strategies as st
 
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import Route
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -26,6 +27,9 @@ HOST = (
     "address add fd09::21/124 dev ib0 nodad",
 )
 GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
+ON_LINK = {4: "", 6: "via fe80::1"}
+"""How a next hop by a device without an address is written: IPv6 wants a gateway for each of several.
+"""
 SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
 UNBOUND = {4: ["0.0.0.0/32", "0.0.0.0/8", "0.0.0.0/1"], 6: ["::/128", "::/8", "::/1"]}
 """Sources around the address that IPv4 compares while a packet has no source."""
@@ -49,7 +53,8 @@ def routes(draw: st.DrawFn, family: int) -> str:
     hop = f"dev {draw(st.sampled_from(DEVS))}"
     through = f"via {GATEWAY[family]} dev eth0"
     several = " ".join(
-        f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}")
+        f"nexthop {way}"
+        for way in (through, f"{ON_LINK[family]} dev {draw(st.sampled_from(DEVS[1:]))}")
     )
     way = "" if kind in PATHLESS else draw(st.sampled_from([hop, hop, through, several]))
     table, metric = (
@@ -101,18 +106,23 @@ def rules(draw: st.DrawFn, family: int) -> str:
 )
 @given(data=st.data())
 def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> None:
-    """For every address of the block, the plain decision is what Linux answers."""
+    """For every address of the block, the plain decision is what Linux answers, also if a device is
+    down, so that a next hop of several is dead.
+    """
     lines = [
         *data.draw(st.lists(routes(family), max_size=8)),
         *data.draw(st.lists(rules(family), max_size=4)),
     ]
+    down = data.draw(st.sampled_from(["", "", "link set eth1 down", "link set ib0 down"]))
     default = f"route add default via {GATEWAY[family]} dev eth0 metric 1024"
     with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         # A rule that was ever added lets Linux look up table local before main; a snapshot cannot
         # show that.
         namespace.batch(HOST)
         namespace.batch(
-            ["rule add priority 50000 lookup 200", default, *lines], force=True, family=family
+            ["rule add priority 50000 lookup 200", default, *lines, down],
+            force=True,
+            family=family,
         )
         fib, block = Fib(backend.snapshot(), family), BLOCK[family]
         addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
@@ -121,6 +131,66 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
         decision = fib.lookup(address)
         event(decision.kind)
         assert agree(answer, decision), f"{address}: Linux {answer}, the engine {decision}"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
+    """A route with another next hop is still used, without the dead one."""
+    address = ip_at(family, BLOCK[family].first)
+    several = f"nexthop via {GATEWAY[family]} dev eth0 nexthop {ON_LINK[family]} dev eth1"
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        namespace.batch(HOST)
+        lines = ["route add default dev ib0 metric 9999", f"route add {BLOCK[family]} {several}"]
+        namespace.batch([*lines, "link set eth1 down"], family=family)
+        decision = Fib(backend.snapshot(), family).lookup(address)
+        (answer,) = backend.lookup([address])
+    assert agree(answer, decision)
+    assert decision.devs == ("eth0",)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize(
+    ("rule", "selects"),
+    [
+        ("iif lo", "own"),
+        ("not iif lo", "eth1 ib0"),
+        ("iif eth1", "eth1"),
+        ("not iif eth1", "own ib0"),
+        ("from SENDER", "eth1 ib0"),
+        ("not from SENDER", "own"),
+        ("from SENDER iif lo", ""),
+        ("not from SENDER iif lo", "own eth1 ib0"),
+        ("from SENDER iif ib0", "ib0"),
+        ("not from SENDER iif ib0", "own eth1"),
+    ],
+)
+def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) -> None:
+    """A rule selects the same packets for Linux and for the engine: the host's own, and what others
+    send through it by each device. `not iif lo` selects everything that is forwarded.
+    """
+    sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
+    target = ip_at(family, BLOCK[family].first)
+    packets = {"own": PLAIN, **{dev: Packet(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")}}
+    with private_namespace() as namespace:
+        namespace.batch(HOST)
+        namespace.sysctl("ipv4/ip_forward", 1)
+        namespace.sysctl("ipv6/conf/all/forwarding", 1)
+        namespace.batch(
+            [
+                "route add default dev eth0",
+                "route add default dev eth1 table 100",
+                f"rule add priority 50 {rule.replace('SENDER', sender)} lookup 100",
+            ],
+            family=family,
+        )
+        queries = [f"{target} from {sender} iif {dev}" for dev in ("eth1", "ib0")]
+        answers = namespace.get(family, [str(target), *queries])
+        fib = Fib(namespace.snapshot(), family)
+    for (name, packet), answer in zip(packets.items(), answers, strict=True):
+        assert isinstance(answer, Route), f"{name}: {answer}"
+        by_rule = name in selects.split()
+        assert (answer.table == 100) is by_rule
+        assert fib.lookup(target, packet).devs == (("eth1",) if by_rule else ("eth0",))
 
 
 def agree(answer: Answer, decision: Decision) -> bool:

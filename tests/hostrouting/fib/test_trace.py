@@ -2,11 +2,13 @@
 random nodes.
 """
 
+import pytest
 from hypothesis import given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.trace import trace_rules
-from hostrouting.model.prefix import ip_at
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -42,3 +44,39 @@ def test_a_trace_ends_at_what_is_not_judged() -> None:
     fib = Fib(snapshot._replace(rules=(*rules, *snapshot.rules)), 4)
     tried = [(each.rule.priority, each.result) for each in trace_rules(fib, ip_at(4, 1 << 31))]
     assert tried == [(0, "no-route"), (7, "skipped"), (8, "not-judged")]
+
+
+@pytest.mark.parametrize(
+    ("family", "source", "invert", "result"),
+    [
+        (4, "0.0.0.0/32", False, "decides"),
+        (4, "0.0.0.0/8", False, "decides"),
+        (4, "0.0.0.1/32", False, "skipped"),
+        (4, "10.0.0.0/8", False, "skipped"),
+        (4, "0.0.0.0/32", True, "skipped"),
+        (4, "10.0.0.0/8", True, "decides"),
+        (6, "::/128", False, "skipped"),
+        (6, "::/8", False, "skipped"),
+        (6, "::/128", True, "decides"),
+    ],
+)
+@pytest.mark.parametrize("iif", [None, "lo"])
+def test_a_source_before_there_is_one(
+    family: int, source: str, *, invert: bool, result: str, iif: str | None
+) -> None:
+    """IPv4 compares `from` with 0.0.0.0 while a packet has no source; in IPv6 no `from` matches.
+    With `iif lo`, the rule selects the same packets of this host.
+    """
+    selecting = Rule(family, 9, table=7, src=Prefix.parse(source), invert=invert, iif=iif)
+    host = plain_vm().snapshot()
+    host = host._replace(
+        rules=tuple(sorted((selecting, *host.rules), key=lambda rule: (rule.family, rule.priority)))
+    )
+    default = Route.to(str(Prefix(family, 0, 0)), dev="wg0", table=7)
+    fib = Fib(host.with_routes([default]), family)
+    results = {
+        tried.rule.priority: (tried.result, tried.route)
+        for tried in trace_rules(fib, ip_at(family, 1 << 31))
+    }
+    assert results[9] == (result, default if result == "decides" else None)
+    assert (32766 in results) is (result == "skipped")
