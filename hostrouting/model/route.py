@@ -41,16 +41,32 @@ _SCOPES = {
     255: "nowhere",
 }
 # From iproute2's rt_protos.
-_NAMED = (
-    "0 unspec, 1 redirect, 2 kernel, 3 boot, 4 static, 8 gated, 9 ra, 10 mrt, 11 zebra, 12 "
-    "bird, 13 dnrouted, "
-    "14 xorp, 15 ntk, 16 dhcp, 17 kube-router, 18 keepalived, 42 babel, 80 calico, 99 openr, "
-    "186 bgp, 187 "
-    "isis, 188 ospf, 189 rip, 192 eigrp"
-)
 _PROTOCOLS = {
+    0: "unspec",
+    1: "redirect",
+    PROTOCOL_KERNEL: "kernel",
+    3: "boot",
+    4: "static",
+    8: "gated",
+    PROTOCOL_RA: "ra",
+    10: "mrt",
+    11: "zebra",
+    12: "bird",
+    13: "dnrouted",
+    14: "xorp",
+    15: "ntk",
+    16: "dhcp",
+    17: "kube-router",
+    18: "keepalived",
+    42: "babel",
+    80: "calico",
+    99: "openr",
+    186: "bgp",
+    187: "isis",
+    188: "ospf",
+    189: "rip",
+    192: "eigrp",
     OURS: "hostrouting",
-    **{int(number): name for number, name in map(str.split, _NAMED.split(", "))},
 }
 
 
@@ -58,17 +74,17 @@ def protocol_name(number: int) -> str:
     """The name of a route protocol as `ip route` prints it, or `hostrouting`; the number if it has
     no name.
     """
-    return _PROTOCOLS.get(number) or str(number)
+    return _PROTOCOLS.get(number, str(number))
 
 
 def table_name(number: int) -> str:
     """The name of a table as `ip route` prints it; the number if it has no name."""
-    return _TABLES.get(number) or str(number)
+    return _TABLES.get(number, str(number))
 
 
 def scope_name(number: int) -> str:
     """The name of a scope as `ip route` prints it; the number if it has no name."""
-    return _SCOPES.get(number) or str(number)
+    return _SCOPES.get(number, str(number))
 
 
 _Byte: TypeAlias = Annotated[int, range(256)]
@@ -88,12 +104,18 @@ class NextHop(NamedTuple):
     dead: bool = False
 
     def __str__(self) -> str:
-        words = []
+        words: list[str] = []
         if self.gateway is not None:
-            words += ["via inet6" if self.gateway.version == IPV6 else "via", str(self.gateway)]
+            words.append("via inet6" if self.gateway.version == IPV6 else "via")
+            words.append(str(self.gateway))
         if self.dev is not None:
             words += ["dev", self.dev]
-        words += [flag for flag in ("onlink", "dead", "linkdown") if getattr(self, flag)]
+        if self.onlink:
+            words.append("onlink")
+        if self.dead:
+            words.append("dead")
+        if self.linkdown:
+            words.append("linkdown")
         return " ".join(words)
 
 
@@ -157,12 +179,14 @@ class Route(NamedTuple):
         gateway is link.
         """
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
-        router = None if gateway is None else as_ip(gateway)
-        hops = () if dev is None and router is None else (NextHop(dev, gateway=router),)
-        # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
-        scope = (
-            SCOPE_LINK if hops and router is None and destination.family == IPV4 else SCOPE_UNIVERSE
-        )
+        hops: tuple[NextHop, ...] = ()
+        scope = SCOPE_UNIVERSE
+        if gateway is not None:
+            hops = (NextHop(dev, gateway=as_ip(gateway)),)
+        elif dev is not None:
+            hops = (NextHop(dev),)
+            if destination.family == IPV4:  # IPv6 routes have no other scope than global
+                scope = SCOPE_LINK
         return cls(
             destination, hops, table=table, metric=metric, type=type, scope=scope, protocol=protocol
         )
@@ -182,29 +206,21 @@ class Route(NamedTuple):
     @property
     def key(self) -> RouteKey:
         """The fields by which the kernel distinguishes routes from each other."""
-        return RouteKey(
-            self.table,
-            self.prefix,
-            self.tos,
-            self.metric,
-            () if self.source is None else (self.source,),
-        )
+        sources = () if self.source is None else (self.source,)
+        return RouteKey(self.table, self.prefix, self.tos, self.metric, sources)
 
     @property
     def way(self) -> str:
         """The next hops, as `ip route` prints them for a route of this family."""
-        hops = [str(hop) for hop in self.next_hops]
-        hops = (
-            [hop.replace("via inet6 ", "via ") for hop in hops]
-            if self.prefix.family == IPV6
-            else hops
-        )
-        if len(hops) < 2:
-            return "".join(hops)
-        return " ".join(
-            f"nexthop {text} weight {hop.weight}"
-            for text, hop in zip(hops, self.next_hops, strict=True)
-        )
+        texts: list[str] = []
+        for hop in self.next_hops:
+            text = str(hop)
+            if self.prefix.family == IPV6:
+                text = text.replace("via inet6 ", "via ")
+            if len(self.next_hops) > 1:
+                text = f"nexthop {text} weight {hop.weight}"
+            texts.append(text)
+        return " ".join(texts)
 
     @property
     def name(self) -> str:
@@ -214,25 +230,41 @@ class Route(NamedTuple):
 
     def __str__(self) -> str:
         words = [self.name]
-        words += [f"from {self.source}"] if self.source is not None else []
-        words += [self.way] if len(self.next_hops) == 1 else []
-        words += [f"tos {self.tos:#x}"] if self.tos else []
-        words += [f"table {table_name(self.table)}"] if self.table != TABLE_MAIN else []
+        if self.source is not None:
+            words.append(f"from {self.source}")
+        if len(self.next_hops) == 1:
+            words.append(self.way)
+        if self.tos:
+            words.append(f"tos {self.tos:#x}")
+        if self.table != TABLE_MAIN:
+            words.append(f"table {table_name(self.table)}")
         words.append(f"proto {protocol_name(self.protocol)}")
-        words += [f"scope {scope_name(self.scope)}"] if self.scope != SCOPE_UNIVERSE else []
-        words += [f"src {self.prefsrc}"] if self.prefsrc is not None else []
-        words += [f"metric {self.metric}"] if self.metric else []
-        words += [
-            f"{name} {value}"
-            for name in ("mtu", "advmss")
-            if (value := getattr(self, name)) is not None
-        ]
-        words += [f"nhid {self.nexthop_id}"] if self.nexthop_id is not None else []
-        words += ["expires 0sec"] if self.expired else []
-        words += self.unread
-        words += [f"pref {self.preference}"] if self.preference != "medium" else []
-        words += [self.way] if len(self.next_hops) > 1 else []
+        if self.scope != SCOPE_UNIVERSE:
+            words.append(f"scope {scope_name(self.scope)}")
+        words += self._attributes()
+        if len(self.next_hops) > 1:
+            words.append(self.way)
         return " ".join(words)
+
+    def _attributes(self) -> list[str]:
+        """The attributes that few routes have, in the words and the order of `ip route`."""
+        words: list[str] = []
+        if self.prefsrc is not None:
+            words.append(f"src {self.prefsrc}")
+        if self.metric:
+            words.append(f"metric {self.metric}")
+        if self.mtu is not None:
+            words.append(f"mtu {self.mtu}")
+        if self.advmss is not None:
+            words.append(f"advmss {self.advmss}")
+        if self.nexthop_id is not None:
+            words.append(f"nhid {self.nexthop_id}")
+        if self.expired:
+            words.append("expires 0sec")
+        words += self.unread
+        if self.preference != "medium":
+            words.append(f"pref {self.preference}")
+        return words
 
 
 def entries_of(route: Route) -> tuple[Route, ...]:
@@ -250,19 +282,15 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
     Entries between the first and the last of them are not listed.
     """
-    joined = [
-        place
-        for place, entry in enumerate(entries)
-        if entry.prefix.family != IPV4 and _is_joined(entry)
-    ]
+    joined = [place for place, entry in enumerate(entries) if _is_joined(entry)]
     if not joined:
         return tuple(entries)
+    first, last = joined[0], joined[-1]
     hops = tuple(entries[place].next_hops[0] for place in joined)
-    first = entries[joined[0]]._replace(
-        next_hops=hops if len(hops) > 1 else (hops[0]._replace(weight=1),)
-    )
-    return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
+    if len(hops) == 1:
+        hops = (hops[0]._replace(weight=1),)
+    return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
 
 
 def _is_joined(entry: Route) -> bool:
-    return len(entry.next_hops) == 1 and entry.has_gateway
+    return entry.prefix.family == IPV6 and len(entry.next_hops) == 1 and entry.has_gateway

@@ -58,56 +58,82 @@ class Rule(NamedTuple):
     suppress_ifgroup: int | None = None
 
     def __str__(self) -> str:
-        words = ["not"] if self.invert else []
-        words += [] if self.src else ["from all"]
-        words += [f"{word} {value}" for word, value in self.selectors()]
-        if self.action == "goto":
-            words.append(f"goto {self.target}")
-        elif self.action != "to_table":
-            words.append(self.action)
-        else:
-            words.append(
-                "lookup [l3mdev-table]" if self.l3mdev else f"lookup {table_name(self.table)}"
-            )
-        for name in ("suppress_prefixlength", "suppress_ifgroup"):
-            words += [f"{name} {limit}"] if (limit := getattr(self, name)) is not None else []
+        words: list[str] = []
+        if self.invert:
+            words.append("not")
+        if self.src is None:
+            words.append("from all")
+        for word, value in self.selectors():
+            words.append(f"{word} {value}")
+        words.append(self._action())
+        if self.suppress_prefixlength is not None:
+            words.append(f"suppress_prefixlength {self.suppress_prefixlength}")
+        if self.suppress_ifgroup is not None:
+            words.append(f"suppress_ifgroup {self.suppress_ifgroup}")
         return f"{self.priority}: {' '.join(words)}"
+
+    def _action(self) -> str:
+        if self.action == "goto":
+            return f"goto {self.target}"
+        if self.action != "to_table":
+            return self.action
+        if self.l3mdev:
+            return "lookup [l3mdev-table]"
+        return f"lookup {table_name(self.table)}"
 
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
-        single = f"/{width_of(self.family)}"  # which `ip` leaves out
-        blocks = (("from", self.src), ("to", self.dst))
-        typed = [
-            (word, str(block).removesuffix(single)) for word, block in blocks if block is not None
-        ]
+        selectors = list(self.others)
+        if self.src is not None:
+            selectors.append(("from", self._block(self.src)))
+        if self.dst is not None:
+            selectors.append(("to", self._block(self.dst)))
         if self.fwmask:
-            mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
-            typed.append(("fwmark", f"{self.fwmark:#x}{mask}"))
-        typed += [("iif", self.iif)] if self.iif else []
-        return tuple(
-            sorted([*typed, *self.others], key=lambda pair: (*SELECTORS, pair[0]).index(pair[0]))
-        )
+            selectors.append(("fwmark", self._mark()))
+        if self.iif:
+            selectors.append(("iif", self.iif))
+        if len(selectors) > 1:
+            selectors.sort(key=_place)
+        return tuple(selectors)
+
+    def _block(self, block: Prefix) -> str:
+        return str(block).removesuffix(f"/{width_of(self.family)}")
+
+    def _mark(self) -> str:
+        if self.fwmask == _WHOLE_MASK:
+            return f"{self.fwmark:#x}"
+        return f"{self.fwmark:#x}/{self.fwmask:#x}"
 
     @property
     def selection(self) -> str:
         """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
-        words = (f"{word} {value}" for word, value in self.selectors())
-        return " ".join([*(["not"] if self.invert else []), *words])
+        words = [f"{word} {value}" for word, value in self.selectors()]
+        if self.invert:
+            words.insert(0, "not")
+        return " ".join(words)
+
+
+def _place(selector: tuple[str, str]) -> int:
+    """Where `ip rule` prints this selector; what it does not know comes last."""
+    word, _ = selector
+    return SELECTORS.index(word) if word in SELECTORS else len(SELECTORS)
 
 
 def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
     """The command that adds or deletes the rule."""
     priority, _, words = str(rule).replace("from all ", "", 1).partition(": ")
-    return f"{'ip' if rule.family == IPV4 else 'ip -6'} rule {verb} pref {priority} {words}"
+    program = "ip" if rule.family == IPV4 else "ip -6"
+    return f"{program} rule {verb} pref {priority} {words}"
 
 
 @cache
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""
-    places = ((0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT))[
-        : 3 if family == IPV4 else 2
-    ]
-    return tuple(Rule(family=family, priority=place, table=table) for place, table in places)
+    local = Rule(family, 0, table=TABLE_LOCAL)
+    main = Rule(family, 32766, table=TABLE_MAIN)
+    if family != IPV4:
+        return local, main
+    return local, main, Rule(family, 32767, table=TABLE_DEFAULT)
 
 
 def reached_tables(rules: Sequence[Rule]) -> frozenset[int] | None:
