@@ -21,14 +21,13 @@ def width_of(family: int) -> int:
     return _WIDTH[family]
 
 
-_parsed = lru_cache(maxsize=256)(
-    ip_address
-)  # equal texts are one object: 10,000 routes are encoded in 4.1 ms, not 5.4
+# Equal texts give one object, because 10,000 routes are then encoded in 4.1 ms instead of 5.4.
+_parsed = lru_cache(maxsize=256)(ip_address)
 
 
 def as_ip(value: str | IP) -> IP:
-    """An address, from text or unchanged. A zone ("%eth0") raises ValueError, because routes have
-    devices instead.
+    """The address that a text means, or an address unchanged. A zone ("%eth0") raises ValueError:
+    routes have a field for the device.
     """
     address = _parsed(value) if isinstance(value, str) else value
     if isinstance(address, IPv6Address) and address.scope_id is not None:
@@ -51,14 +50,13 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
 
     __slots__ = ()
 
-    if (
-        TYPE_CHECKING
-    ):  # with the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members
+    if TYPE_CHECKING:
+        # With the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members.
 
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
-    def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  it has no subclasses
+    def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  it is final
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
         width = _WIDTH.get(family, -1)
         if not 0 <= length <= width or first >> width or first & ((1 << width - length) - 1):
@@ -95,15 +93,13 @@ class Prefix(NamedTuple("_Block", [("family", int), ("first", int), ("length", i
         """The first address."""
         return ip_at(self.family, self.first)
 
-    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # asked of a block, not of a tuple
+    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # of a block
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
+        if block.family != self.family or block.length < self.length:
+            return False
         free = _WIDTH[self.family] - self.length
-        return (
-            block.family == self.family
-            and block.length >= self.length
-            and block.first >> free == self.first >> free
-        )
+        return block.first >> free == self.first >> free
 
     def halves(self) -> "tuple[Prefix, Prefix]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
@@ -127,17 +123,18 @@ def extent(family: int, first: int, last: int) -> str:
     if first == last:
         return str(ip_at(family, first))
     block = next(prefixes_between(family, first, last))
-    return str(block) if block.last == last else f"{block.ip}\N{EN DASH}{ip_at(family, last)}"
+    if block.last == last:
+        return str(block)
+    return f"{block.ip}\N{EN DASH}{ip_at(family, last)}"
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first … last, in order."""
     width = _WIDTH[family]
     while first <= last:
-        # As wide as the alignment of `first` and the remaining addresses allow.
-        size = min(
-            first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1)
-        )
+        aligned = first & -first  # the largest block that can begin here; at 0, any can
+        remaining = 1 << ((last - first + 1).bit_length() - 1)
+        size = min(aligned or remaining, remaining)
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
 

@@ -60,9 +60,10 @@ class Address(NamedTuple):
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """The length fits the address."""
-        if None not in (self.ip, self.length) and self.length > (
-            bits := (self.peer or self.ip).max_prefixlen
-        ):
+        if self.ip is None or self.length is None:
+            return
+        bits = (self.peer or self.ip).max_prefixlen
+        if self.length > bits:
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
 
     @property
@@ -122,14 +123,7 @@ class Snapshot(NamedTuple):
         """
         try:
             document = parse(text, SAVE, "is not JSON, or was not copied whole")
-            schema = document.pop("schema", "") if isinstance(document, dict) else ""
-            if schema != SCHEMA:
-                rule = (
-                    f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
-                    if schema
-                    else f"is not {SCHEMA!r}"
-                )
-                raise ConfigError([Fault("", "", rule, SAVE)])  # noqa: TRY301  one of its faults
+            _require_schema(document)
             snapshot = read(cls, document)
         except ConfigError as error:
             raise ConfigError(error.faults, "the snapshot") from error
@@ -137,3 +131,14 @@ class Snapshot(NamedTuple):
             # Whoever plans or repairs by it would take our routes of the other family for gone.
             raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)])
         return snapshot
+
+
+def _require_schema(document: Any) -> None:
+    """Take the name of the schema out of the document; raise ConfigError if it is another one."""
+    schema = document.pop("schema", "") if isinstance(document, dict) else ""
+    if schema == SCHEMA:
+        return
+    rule = f"is not {SCHEMA!r}"
+    if schema:
+        rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
+    raise ConfigError([Fault("", "", rule, SAVE)])
