@@ -66,8 +66,12 @@ def _devices(
 ) -> tuple[Device, ...]:
     """The devices of each use: a pattern and its kinds, with commas between devices."""
     uses: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
-    rows = ((use, row.split()) for use, text in uses.items() for row in text.split(", ") if row)
-    return tuple(Device(pattern, tuple(kinds), use) for use, (pattern, *kinds) in rows)
+    devices: list[Device] = []
+    for use, rows in uses.items():
+        for row in filter(None, rows.split(", ")):
+            pattern, *kinds = row.split()
+            devices.append(Device(pattern, tuple(kinds), use))
+    return tuple(devices)
 
 
 CNIS = (
@@ -86,8 +90,7 @@ CNIS = (
         "Calico",
         _devices(
             "bpfin.cali veth, tunl0 ipip, vxlan.calico vxlan, vxlan-v6.calico vxlan, "
-            "wireguard.cali wireguard, "
-            "wg-v6.cali wireguard",
+            "wireguard.cali wireguard, wg-v6.cali wireguard",
             pod="cali* veth",
         ),
         (Refusal(BIRD, ("blackhole",), _BLOCKS), Refusal(CALICO, _ALL, _BLOCKS, is_exclusive=True)),
@@ -97,8 +100,7 @@ CNIS = (
         "Cilium",
         _devices(
             "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, "
-            "cilium_wg0 wireguard, "
-            "cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
+            "cilium_wg0 wireguard, cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
             pod="lxc* veth netkit",
         ),
         (
@@ -112,9 +114,8 @@ CNIS = (
     Cni(
         "Flannel",
         _devices(
-            "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 "
-            "wireguard, flannel.ipip ipip, "
-            "flannel0 tun"
+            "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 wireguard, "
+            "flannel.ipip ipip, flannel0 tun"
         ),
         (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
         serves=("Calico",),  # Canal
@@ -139,8 +140,7 @@ CNIS = (
         "unbounded-net",
         _devices(
             "unbounded0 dummy, wg518?? wireguard, vxlan0 vxlan, gn????????? geneve, "
-            "gn?????????? geneve, "
-            "ip????????? ipip, ip?????????? ipip",
+            "gn?????????? geneve, ip????????? ipip, ip?????????? ipip",
             bridge="cbr0 bridge",
         ),
         serves=None,
@@ -152,7 +152,11 @@ CNIS = (
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
 def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
     """The rows that a device with this name and kind fits."""
-    rows = ((cni, device) for cni in CNIS for device in cni.devices)
-    return tuple(
-        (cni, row) for cni, row in rows if kind in row.kinds and fnmatchcase(name, row.pattern)
-    )
+    rows: list[tuple[Cni, Device]] = []
+    for cni in CNIS:
+        rows += [(cni, device) for device in cni.devices if _fits(device, name, kind)]
+    return tuple(rows)
+
+
+def _fits(device: Device, name: str, kind: str) -> bool:
+    return kind in device.kinds and fnmatchcase(name, device.pattern)

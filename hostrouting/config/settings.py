@@ -5,7 +5,7 @@ Values from Python and from a file follow the same rules, and are refused with t
 at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from os import PathLike
@@ -44,10 +44,10 @@ _REMEDY = (
 )
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-_LENGTHS = {
-    str(length): length for length in range(1000)
-}  # int() also reads 08, and digits of other alphabets
-_WIDEST = {4: 8, 6: 32}  # networks of pods
+# int() would also read 08, and the digits of other alphabets.
+_LENGTHS = {str(length): length for length in range(1000)}
+_WIDEST = {4: 8, 6: 32}
+"""By family: the shortest prefix of a network of pods."""
 
 _OWN = (
     "static-routes.service",
@@ -60,18 +60,8 @@ _EARLY = (
     *("systemd-", "udev.", "dbus", "messagebus."),
     # what gives this host its addresses and its default route
     *("NetworkManager", "networking.", "network.", "netplan", "ifup", "dhcpcd", "dhclient"),
-    *(
-        "wpa_supplicant",
-        "iwd.",
-        "connman",
-        "wicked",
-        "frr.",
-        "bird.",
-        "bird6.",
-        "openvswitch",
-        "ovs-",
-        "ovsdb-",
-    ),
+    *("wpa_supplicant", "iwd.", "connman", "wicked", "frr.", "bird.", "bird6."),
+    *("openvswitch", "ovs-", "ovsdb-"),
     # what comes before the network: the first boot of a cloud's image, InfiniBand, filters
     *("cloud-init", "openibd.", "rdma-"),
     *("nftables", "iptables", "ip6tables", "firewalld.", "ufw.", "netfilter-persistent."),
@@ -92,21 +82,19 @@ def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> N
     host, slash, length = text.partition("/")
     try:
         address = as_ip(host)
-        bits, most = _LENGTHS[length] if slash else address.max_prefixlen, address.max_prefixlen
+        bits = _LENGTHS[length] if slash else address.max_prefixlen
     except (ValueError, KeyError):
-        raise ValueError(
-            "is not a network", 'write an address, a slash and a length: "10.0.0.0/8"'
-        ) from None
-    if bits > most:
-        raise ValueError("has too long a prefix", f"the length is at most {most}")
+        remedy = 'write an address, a slash and a length: "10.0.0.0/8"'
+        raise ValueError("is not a network", remedy) from None
+    if bits > address.max_prefixlen:
+        raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
     prefix = Prefix.around(address.version, int(address), bits)
     _require_no_ipv4(prefix.to_network())
     if has_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if is_exact and prefix.ip != address:
-        raise ValueError(
-            "has host bits set", f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
-        )
+        remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
+        raise ValueError("has host bits set", remedy)
     return prefix.to_network()
 
 
@@ -158,7 +146,7 @@ Router: TypeAlias = Annotated[
         "lies in a reserved range, which has no routers",
     ),
 ]
-Device: TypeAlias = Annotated[
+DeviceName: TypeAlias = Annotated[
     str,
     must(
         r"(?!\.\.?$)[\w.-]{1,15}", "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'"
@@ -229,7 +217,7 @@ class StaticRoute(NamedTuple):
     ]
     gateway: Router | None = None
     """None means the default gateway on the device."""
-    dev: Device | None = None
+    dev: DeviceName | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an
@@ -247,10 +235,14 @@ class StaticRoute(NamedTuple):
         return dict(written(self))
 
     def __str__(self) -> str:
-        fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
-        return " ".join(
-            [str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)]
-        )
+        words = [str(self.destination)]
+        if self.gateway is not None:
+            words.append(f"via {self.gateway}")
+        if self.dev is not None:
+            words.append(f"dev {self.dev}")
+        if self.metric:
+            words.append(f"metric {self.metric}")
+        return " ".join(words)
 
     def faults_between(self: Any) -> Iterator[Fault]:
         """The gateway fits the destination, and has a device if it is link-local."""
@@ -278,7 +270,10 @@ class StaticRoutesConfig(NamedTuple):
         routes = self.routes or ()
         places: dict[RouteKey, int] = {}
         for place, route in enumerate(routes):
-            if route is not None and (first := places.setdefault(route.key, place)) != place:
+            if route is None:
+                continue
+            first = places.setdefault(route.key, place)
+            if first != place:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)
@@ -293,7 +288,7 @@ class RouteOverlapConfig(NamedTuple):
     expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
     mode: Mode = "WARN"
-    expected_devs: tuple[Device, ...] = ()
+    expected_devs: tuple[DeviceName, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of
@@ -323,7 +318,7 @@ class ProbeRewriteConfig(NamedTuple):
     enabled: bool = False
     interfaces: tuple[
         Annotated[
-            Device,
+            DeviceName,
             must(lambda name: name != "lo", "is the loopback device, where no probe arrives"),
         ],
         ...,
@@ -367,7 +362,7 @@ class AzureVnetCleanupConfig(NamedTuple):
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
     protect: tuple[Exact, ...] = ()
     """Addresses and networks whose rules and entries are not deleted."""
-    uplinks: tuple[Device, ...] = ()
+    uplinks: tuple[DeviceName, ...] = ()
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on
     it.
     """
@@ -439,38 +434,22 @@ class HostRoutingConfig(NamedTuple):
         """The configuration in parsed JSON, as from its text."""
         document: Any = mapping  # JSON can be anything
         ours = [*map(camel, cls.__annotations__)]
-        keys = (
-            [key for key in document if document[key] is not None]
-            if isinstance(document, Mapping)
-            else ours
-        )
-        if _IN_AGENTS_FILE in keys:
-            rule, remedy = (
-                f"is beside {_IN_AGENTS_FILE}, where it would be ignored",
-                f"move it into {_IN_AGENTS_FILE}",
-            )
-            # An agent may have a guard or a gate of its own; a copy of config.json has not.
-            beside = [
-                key for key in keys if key in ours and (not key.islower() or "writtenBy" in keys)
-            ]
-            if required and beside:
-                raise ConfigError([Fault(key, "", rule, remedy) for key in beside])
-            return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
-        if not {*keys}.isdisjoint(ours):
+        if not isinstance(document, Mapping):
             return read(cls, document)
-        near = ((key, nearest(str(key), [*ours, _IN_AGENTS_FILE])) for key in keys)
-        faults = [
-            Fault(path_of(key), "", "unknown key", f"did you mean {word}?")
-            for key, word in near
-            if word
-        ]
-        if keys and required and not faults:
+        keys = [key for key, value in document.items() if value is not None]
+        if _IN_AGENTS_FILE in keys:
+            if required:
+                _require_none_beside(keys, ours)
+            return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
+        if not set(ours).isdisjoint(keys):
+            return read(cls, document)
+        _require_none_misspelt(keys, [*ours, _IN_AGENTS_FILE])
+        if keys and required:
+            rule = f"has none of the keys {', '.join(ours)}"
             remedy = (
                 f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
             )
-            faults = [Fault("", "", f"has none of the keys {', '.join(ours)}", remedy)]
-        if faults:
-            raise ConfigError(faults)
+            raise ConfigError([Fault("", "", rule, remedy)])
         return cls()
 
     def to_mapping(self) -> dict[str, Any]:
@@ -485,11 +464,35 @@ class HostRoutingConfig(NamedTuple):
         )
 
     def replaced(self, section: str, other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """The same, with one section (the name of its attribute) of the other; a guard with nothing
-        to guard goes.
+        """The same configuration with one section (the name of its attribute) of the other one. A
+        guard that would have nothing left to guard is turned off.
         """
-        bare = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
-        return bare._replace(guard=self.guard) if bare.has_step else bare
+        changed = self._replace(guard=GuardConfig(), **{section: getattr(other, section)})
+        if not changed.has_step:
+            return changed
+        return changed._replace(guard=self.guard)
+
+
+def _require_none_beside(keys: Iterable[str], ours: Sequence[str]) -> None:
+    """Raise ConfigError if keys of ours are beside `hostRouting`, where nobody reads them."""
+    rule = f"is beside {_IN_AGENTS_FILE}, where it would be ignored"
+    remedy = f"move it into {_IN_AGENTS_FILE}"
+    # An agent may have a guard or a gate of its own; a copy of config.json has not.
+    is_copy = "writtenBy" in keys
+    beside = [key for key in keys if key in ours and (is_copy or not key.islower())]
+    if beside:
+        raise ConfigError([Fault(key, "", rule, remedy) for key in beside])
+
+
+def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:
+    """Raise ConfigError if a key is nearly one of the known keys."""
+    faults: list[Fault] = []
+    for key in keys:
+        word = nearest(str(key), known)
+        if word:
+            faults.append(Fault(path_of(key), "", "unknown key", f"did you mean {word}?"))
+    if faults:
+        raise ConfigError(faults)
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
@@ -498,4 +501,6 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """
     if config.gate is not None:
         return tuple(sorted({*config.gate.units}))
-    return (MACHINES,) if config.has_step else ()
+    if config.has_step:
+        return (MACHINES,)
+    return ()
