@@ -33,7 +33,9 @@ def _source_of(path: str) -> str:
     """The file as messages name it; its name must not control the terminal."""
     if path == "-":
         return "standard input"
-    return path if path and path.isprintable() else show(path)
+    if path and path.isprintable():
+        return path
+    return show(path)
 
 
 def _text_of(path: str, source: str) -> bytes:
@@ -64,9 +66,9 @@ def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
         return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         broken = rule or f"is not JSON: {error}"
-        raise ConfigError(
-            [Fault("", "", broken if text.strip() else "is empty", remedy)]
-        ) from error
+        if not text.strip():
+            broken = "is empty"
+        raise ConfigError([Fault("", "", broken, remedy)]) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""The way from a type to the function that reads its values from JSON, and the faults of these
-values.
+"""From a type to the function that reads its values from JSON, and the faults of these values.
 
-The reader of a value returns it, or raises `ValueError(rule, remedy)`. The reader of the object or
-list around it adds the path, reads the other values, and raises all their faults. `reader_of` finds
-the reader of a type:
+A reader is a function that takes a value from JSON and returns the value that the type has; for any
+other value it raises `ValueError(rule, remedy)`. The reader of an object or a list reads all of its
+values, adds their paths, and raises all faults at once. `reader_of` is the only way from a type to
+its reader:
 
 - a type that was registered (`register`) has the reader that it was registered with;
 - `Annotated[int, range(256)]` is an integer of these; `Annotated[str, must(...)]` is read as a
   `str` first, and then passes through functions that take the value and return it or another one;
-- of `X | None`, and of addresses of either family, the first stands for all;
+- `X | None` and `IPv4Address | IPv6Address` are read as the first of the two;
 - a `Literal` is one of these words, in any case;
 - a `tuple[X, ...]` is a list;
 - any other class is a NamedTuple, which is an object; its annotations say how its values are read.
@@ -18,7 +18,7 @@ default is None or a word. A key that is unknown or given twice is a fault.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
@@ -71,9 +71,8 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 def _integer_in(numbers: Any) -> Reader:
     rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
-    return must(
-        lambda value: type(value) is int and value in numbers, rule
-    )  # a bool is an int for Python only
+    # For Python alone, True is an integer, too.
+    return must(lambda value: type(value) is int and value in numbers, rule)
 
 
 def _one_of(words: tuple[str, ...]) -> Reader:
@@ -147,8 +146,10 @@ def read_member(reader: Reader, key: object, value: object, faults: list[Fault])
         faults += [fault._replace(path=path_of(key, fault.path)) for fault in own]
         return rest
     except ValueError as error:
-        words = _GIVEN_TWICE if value is REPEATED else (show(value), *error.args)
-        faults.append(Fault(path_of(key), *words))
+        if value is REPEATED:
+            faults.append(Fault(path_of(key), *_GIVEN_TWICE))
+        else:
+            faults.append(Fault(path_of(key), show(value), *error.args))
         return None
 
 
@@ -158,10 +159,12 @@ def path_of(key: object, below: str = "") -> str:
     """
     if key is None:
         return below
-    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
-    here = key if is_plain else f"[{show(key)}]"
-    dot = "." if below and not below.startswith("[") else ""
-    return f"{here}{dot}{below}"
+    here = f"[{show(key)}]"
+    if isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN:
+        here = key
+    if below and not below.startswith("["):
+        return f"{here}.{below}"
+    return f"{here}{below}"
 
 
 def _list_of(kind: Any, *others: Any) -> Reader:
@@ -173,14 +176,14 @@ def _list_of(kind: Any, *others: Any) -> Reader:
         if not isinstance(values, list) and type(values) is not tuple:
             raise ValueError("is not a list", "write [...], even around a single item")
         faults: list[Fault] = []
-        items = tuple(
-            read_member(read_item, place, value, faults) for place, value in enumerate(values)
-        )
+        items: list[Any] = []
+        for place, value in enumerate(values):
+            items.append(read_member(read_item, place, value, faults))
         if faults:
-            raise _FaultyError(faults, items)
-        if length not in {None, len(items)}:
+            raise _FaultyError(faults, tuple(items))
+        if length is not None and length != len(items):
             raise ValueError("is not of the right length")
-        return items
+        return tuple(items)
 
     return read_list
 
@@ -212,8 +215,20 @@ class Form:
         if type(document) is not dict and not isinstance(document, Mapping):
             remedy = f"write {{...}} with any of the keys {', '.join(self.members)}"
             raise ValueError("is not an object", remedy)
-        values = dict(self.defaults)
         faults: list[Fault] = []
+        values = self._values_in(document, faults)
+        result = tuple.__new__(self.cls, values)
+        if hasattr(result, "faults_between"):
+            faults += result.faults_between()
+        if faults:
+            raise _FaultyError(faults, None)
+        return result
+
+    def _values_in(self, document: Mapping[Any, Any], faults: list[Fault]) -> Iterable[Any]:
+        """The values of the attributes, in their order. Each fault is added to `faults`, and the
+        value that has it is None.
+        """
+        values = dict(self.defaults)
         for key, value in document.items():
             if value is None or (value == "" and key in self._may_be_empty):
                 continue
@@ -223,18 +238,13 @@ class Form:
             name, reader = self.members[key]
             values[name] = read_member(reader, key, value, faults)
         faults += [Fault(key, "", "missing") for key in self._required if document.get(key) is None]
-        result = tuple.__new__(self.cls, values.values())
-        if hasattr(result, "faults_between"):
-            faults += result.faults_between()
-        if faults:
-            raise _FaultyError(faults, None)
-        return result
+        return values.values()
 
     def _unknown(self, key: object) -> Fault:
         near = nearest(str(key), self.members)
-        remedy = (
-            f"did you mean {near}?" if near else f"the known keys are {', '.join(self.members)}"
-        )
+        remedy = f"the known keys are {', '.join(self.members)}"
+        if near is not None:
+            remedy = f"did you mean {near}?"
         return Fault(path_of(key), "", "unknown key", remedy)
 
 
