@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Opinion
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import PLAIN, Decision, End, Packet, conditions_of
+from hostrouting.fib.engine import (
+    FORWARDED,
+    NOT_JUDGED,
+    PLAIN,
+    Decision,
+    End,
+    Packet,
+    conditions_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +52,9 @@ class Other(NamedTuple):
     Of packets of pods (`podCidrs`), source and device are known.
     """
 
+    is_all_forwarded: bool = False
+    """Whether they are all packets that this host forwards (`not iif lo`), also for its pods."""
+
     @property
     def source(self) -> Prefix | None:
         """The sources of the packets, if the rule selects packets of this host by these."""
@@ -57,7 +68,14 @@ def judge_other_end(judge: Judge, end: End, plain: Decision, packet: Packet) -> 
     conditions = dict(conditions_of(end.rule))
     if conditions.get("iif") == "lo":  # the host's own packets come from there
         del conditions["iif"]
-    other = Other(end, plain, conditions, is_met=packet is PLAIN and end.meets)
+    is_of_not_iif_lo = conditions_of(end.rule) == FORWARDED.conditions and not end.meets
+    other = Other(
+        end,
+        plain,
+        conditions,
+        is_met=packet is PLAIN and end.meets,
+        is_all_forwarded=packet is PLAIN and is_of_not_iif_lo,
+    )
     for rule in RULES:
         opinion = rule(judge, other)
         if opinion is not None:
@@ -71,6 +89,16 @@ def opaque(other: Other) -> Opinion:
     return Opinion(Grade.DOUBT, "other-packets", f"rule {rule}", rule.selection)
 
 
+def not_judged(_: Judge, other: Other) -> Opinion | None:
+    """The engine does not judge the rule, and names it for that.
+
+    Field states: goto-for-marked-packets, istio-ambient.
+    """
+    if other.end.decision.kind == NOT_JUDGED:
+        return Opinion(Grade.DOUBT, NOT_JUDGED)
+    return None
+
+
 def intended(judge: Judge, other: Other) -> Opinion | None:
     """The operator knows the rule.
 
@@ -82,10 +110,13 @@ def intended(judge: Judge, other: Other) -> Opinion | None:
 
 
 def forwarded(judge: Judge, other: Other) -> Opinion | None:
-    """Packets that arrive on a device that is not a CNI's: nothing of the cluster's.
+    """Packets that arrive on a device that is not a CNI's: nothing of the cluster's. Of all that is
+    forwarded, pods may have sent some if this node has a device of a CNI.
 
-    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited.
+    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, not-iif-lo-on-a-node-with-pods.
     """
+    if other.is_all_forwarded and not any(_brings_pods_packets(judge, dev) for dev in judge.links):
+        return _FINE
     is_forwarded = other.is_met and "iif" in other.conditions
     if is_forwarded and not _are_pods_packets(judge, other):
         return _FINE
@@ -173,6 +204,7 @@ def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
 
 
 RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
+    not_judged,
     intended,
     forwarded,
     led_elsewhere_by_source,
@@ -192,13 +224,18 @@ def _is_marked(other: Other) -> bool:
 
 
 def _are_pods_packets(judge: Judge, other: Other) -> bool:
-    """Whether the packets arrive on a device by which a known CNI brings packets of pods.
+    """Whether the packets arrive on a device by which a known CNI brings packets of pods."""
+    if not other.is_met or "iif" not in other.conditions:
+        return False
+    return _brings_pods_packets(judge, other.conditions["iif"])
+
+
+def _brings_pods_packets(judge: Judge, dev: str) -> bool:
+    """Whether packets of pods arrive on this device.
 
     With `podCidrs`, what arrives from this node's pods is judged on its own, source by source.
     """
-    if not other.is_met or "iif" not in other.conditions:
-        return False
-    uses = judge.devices.uses(other.conditions["iif"]) - {"marked"}
+    uses = judge.devices.uses(dev) - {"marked"}
     if judge.pods:
         uses -= {"pod", "bridge"}
     return bool(uses)

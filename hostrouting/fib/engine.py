@@ -238,6 +238,8 @@ class Selection(NamedTuple):
 
 ALL = Selection((), meets=True, has_plain=True)
 NONE = Selection((), meets=False, has_plain=False)
+FORWARDED = Selection((("iif", "lo"),), meets=False, has_plain=False)
+"""What `not iif lo` selects: everything that this host forwards, also for its pods."""
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
@@ -250,8 +252,11 @@ def select(rule: Rule, packet: Packet) -> tuple[Selection, Selection]:
     those to any other address. A rule without `to` has all addresses in it.
     """
     met, unmet = (NONE, ALL) if rule.invert else (ALL, NONE)
+    conditions = conditions_of(rule)
+    if rule.invert and conditions == FORWARDED.conditions and packet == PLAIN:
+        return FORWARDED, unmet
     open_conditions: list[Condition] = []
-    for condition in conditions_of(rule):
+    for condition in conditions:
         is_met = _is_met(rule, condition, packet)
         if is_met is None:
             open_conditions.append(condition)

@@ -23,7 +23,7 @@ from hostrouting.install.task import SectionTask, Wanted
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
-    from hostrouting.check.check import CheckReport
+    from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
     from hostrouting.model.prefix import IP
 

@@ -59,6 +59,15 @@ def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
     assert checked(snapshot, str(ELSEWHERE)).verdict == ("ok" if is_inside else "undecided")
 
 
+@pytest.mark.parametrize("rule", [GOTO, GROUP])
+def test_what_is_not_judged_for_marked_packets(rule: Rule) -> None:
+    """The rule is named once, and not also as one that sends other packets elsewhere."""
+    marked = rule._replace(fwmark=1, fwmask=0xFF)
+    report = checked(vm_with(rules=(marked,)))
+    doubts = [(doubt.name, doubt.sentence.count("goto")) for doubt in report.families[0].doubts]
+    assert doubts == [("not-judged", int(rule is GOTO))]
+
+
 def test_a_default_route_that_is_not_judged() -> None:
     """Without another default route, that is what the verdict names, and not that there is none."""
     snapshot = plain_vm().snapshot()
