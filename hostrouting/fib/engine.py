@@ -32,6 +32,10 @@ may exclude each other.
 What the engine does not look at is named in `not_judged`. Where such a rule or route would decide,
 the kind of the decision is not-judged, because nobody knows here whether the lookup ends there.
 Whether a decision is right is the question of `check`.
+
+Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
+does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
+comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.ends`.
 """
 
 from __future__ import annotations
@@ -251,22 +255,22 @@ def select(rule: Rule, packet: Packet) -> tuple[Selection, Selection]:
     """What the rule selects of packets of this kind: of those to an address in its `to`, and of
     those to any other address. A rule without `to` has all addresses in it.
     """
-    met, unmet = (NONE, ALL) if rule.invert else (ALL, NONE)
+    if_met, if_unmet = (NONE, ALL) if rule.invert else (ALL, NONE)
     conditions = conditions_of(rule)
     if rule.invert and conditions == FORWARDED.conditions and packet == PLAIN:
-        return FORWARDED, unmet
-    open_conditions: list[Condition] = []
+        return FORWARDED, if_unmet
+    met_by_some: list[Condition] = []
     for condition in conditions:
         is_met = _is_met(rule, condition, packet)
         if is_met is None:
-            open_conditions.append(condition)
+            met_by_some.append(condition)
         elif not is_met:
-            return unmet, unmet
-    if not open_conditions:
-        return met, unmet
-    plain_meets = all(_plain_meets(rule, condition) for condition in open_conditions)
+            return if_unmet, if_unmet
+    if not met_by_some:
+        return if_met, if_unmet
+    plain_meets = all(_plain_meets(rule, condition) for condition in met_by_some)
     has_plain = plain_meets is not rule.invert
-    return Selection(tuple(open_conditions), not rule.invert, has_plain), unmet
+    return Selection(tuple(met_by_some), not rule.invert, has_plain), if_unmet
 
 
 def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
@@ -329,15 +333,19 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return "no-route"
     if route.type == "throw" and route.source is None:
         return "thrown"
-    if route.type not in REFUSING:
-        limit = rule.suppress_prefixlength
-        if limit is not None and route.prefix.length <= limit:
-            return "suppressed"
-        if rule.suppress_ifgroup is not None:
-            return "not-judged"  # which devices are in the group is not known
+    if _is_suppressed(rule, route):
+        return "suppressed"
+    if rule.suppress_ifgroup is not None and route.type not in REFUSING:
+        return "not-judged"  # which devices are in the group is not known
     if route.source is not None:
         return "not-judged"
     return "decides"
+
+
+def _is_suppressed(rule: Rule, route: Route) -> bool:
+    """Whether the prefix is too short for the rule, which does not matter for a refusal."""
+    limit = rule.suppress_prefixlength
+    return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
 
 class Step(NamedTuple):
@@ -414,54 +422,10 @@ class Fib:
         self.tables = tables
         self._steps: dict[Packet, tuple[Step, ...]] = {}
 
-    @cached_property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes of all tables that a rule looks up, table by table."""
-        return tuple(route for routes in self._by_table.values() for route in routes)
-
-    @cached_property
-    def _by_table(self) -> dict[int, list[Route]]:
-        return self._sorted_by_table(self.snapshot.routes)
-
-    def _sorted_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
-        by_table: dict[int, list[Route]] = {}
-        for rule in self.rules:
-            if rule.action == "to_table":
-                by_table[rule.table] = []
-        for route in routes:
-            if route.table in by_table and route.prefix.family == self.family:
-                by_table[route.table].append(route)
-        return by_table
-
-    def with_routes(self, added: Iterable[Route]) -> Fib:
-        """The same host with more routes; tables that stay the same are shared."""
-        added = tuple(added)
-        tables = dict(self.tables)
-        for number, routes in self._sorted_by_table(added).items():
-            tables[number] = tables[number].with_routes(routes)
-        return Fib(self.snapshot.with_routes(added), self.family, tables)
-
-    def without_routes(self, removed: Iterable[Route]) -> Fib:
-        """The same host without these routes, which it has. One that equals such a route stays."""
-        removed = tuple(removed)
-        tables = dict(self.tables)
-        for number, routes in self._sorted_by_table(removed).items():
-            tables[number] = tables[number].without_routes(routes)
-        identities = {id(route) for route in removed}
-        kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
-        return Fib(self.snapshot._replace(routes=kept), self.family, tables)
-
-    def equals(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, it may
-        use any.
-        """
-        routes = [route]
-        if route.prefix.length == 0 and route.table in self.tables:
-            for other in self.tables[route.table].routes_to(route.prefix):
-                is_equal = (other.metric, other.preference) == (route.metric, route.preference)
-                if is_equal and other.type == "unicast" and other.source is None:
-                    routes.append(other)
-        return routes
+    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
+        """What happens to this packet. Raises ValueError for an address of the other family."""
+        decision, _ = self.ends(self.number_of(destination), packet)
+        return decision
 
     def number_of(self, destination: IP | str) -> int:
         """The address as an integer. Raises ValueError for an address of the other family."""
@@ -469,11 +433,6 @@ class Fib:
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
         return int(address)
-
-    def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
-        """What happens to this packet. Raises ValueError for an address of the other family."""
-        decision, _ = self.ends(self.number_of(destination), packet)
-        return decision
 
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
@@ -533,6 +492,55 @@ class Fib:
         if rule.action == "to_table":
             table = self.tables[rule.table]
         return Step(rule, to.first, to.last, inside, outside, table)
+
+    def equals(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: of several equal default routes, it may
+        use any.
+        """
+        routes = [route]
+        if route.prefix.length == 0 and route.table in self.tables:
+            for other in self.tables[route.table].routes_to(route.prefix):
+                is_equal = (other.metric, other.preference) == (route.metric, route.preference)
+                if is_equal and other.type == "unicast" and other.source is None:
+                    routes.append(other)
+        return routes
+
+    def with_routes(self, added: Iterable[Route]) -> Fib:
+        """The same host with more routes; tables that stay the same are shared."""
+        added = tuple(added)
+        tables = dict(self.tables)
+        for number, routes in self._sorted_by_table(added).items():
+            tables[number] = tables[number].with_routes(routes)
+        return Fib(self.snapshot.with_routes(added), self.family, tables)
+
+    def without_routes(self, removed: Iterable[Route]) -> Fib:
+        """The same host without these routes, which it has. One that equals such a route stays."""
+        removed = tuple(removed)
+        tables = dict(self.tables)
+        for number, routes in self._sorted_by_table(removed).items():
+            tables[number] = tables[number].without_routes(routes)
+        identities = {id(route) for route in removed}
+        kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
+        return Fib(self.snapshot._replace(routes=kept), self.family, tables)
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes of all tables that a rule looks up, table by table."""
+        return tuple(route for routes in self._by_table.values() for route in routes)
+
+    @cached_property
+    def _by_table(self) -> dict[int, list[Route]]:
+        return self._sorted_by_table(self.snapshot.routes)
+
+    def _sorted_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
+        by_table: dict[int, list[Route]] = {}
+        for rule in self.rules:
+            if rule.action == "to_table":
+                by_table[rule.table] = []
+        for route in routes:
+            if route.table in by_table and route.prefix.family == self.family:
+                by_table[route.table].append(route)
+        return by_table
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
