@@ -110,10 +110,10 @@ def find_defaults(fib: Fib) -> Iterator[Default]:
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     """The default routes of a table; routes to both halves of all addresses are one of them."""
-    for route in table.defaults.get(every, ()):
+    for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
-    lower, upper = (table.defaults.get(half, ()) for half in every.halves())
+    lower, upper = (table.routes_to(half) for half in every.halves())
     if lower and upper and lower[0].type == upper[0].type == "unicast":
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
 

@@ -115,7 +115,7 @@ def forwarded(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, not-iif-lo-on-a-node-with-pods.
     """
-    if other.is_all_forwarded and not any(_brings_pods_packets(judge, dev) for dev in judge.links):
+    if other.is_all_forwarded and not any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return _FINE
     is_forwarded = other.is_met and "iif" in other.conditions
     if is_forwarded and not _are_pods_packets(judge, other):

@@ -45,7 +45,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
 
 if TYPE_CHECKING:
@@ -119,12 +119,6 @@ class Cell(NamedTuple):
 # One table.
 
 
-_WIDEST = {
-    family: (Prefix(family, 0, 0), *Prefix(family, 0, 0).halves()) for family in (IPV4, IPV6)
-}
-"""By family: the prefix of all addresses, and its halves."""
-
-
 RoutesByPrefix: TypeAlias = "dict[tuple[int, int, int], list[Route]]"
 """The routes to each prefix, the preferred one first. A lookup finds them by a tuple that equals
 the prefix, because to make a Prefix takes ten times as long.
@@ -165,19 +159,9 @@ class Table:
                 return routes[0]
         return None
 
-    def routes_to(self, prefix: Prefix) -> Sequence[Route]:
-        """The routes to exactly this prefix, the preferred one first."""
-        return self._routes.get(prefix, ())
-
-    @property
-    def defaults(self) -> dict[Prefix, list[Route]]:
-        """The routes for any source to all addresses, and to either half of them, by prefix."""
-        defaults: dict[Prefix, list[Route]] = {}
-        for prefix in _WIDEST[self._family]:
-            routes = [route for route in self.routes_to(prefix) if route.source is None]
-            if routes:
-                defaults[prefix] = routes
-        return defaults
+    def routes_to(self, prefix: Prefix) -> list[Route]:
+        """The routes to exactly this prefix that are for any source, the preferred one first."""
+        return [route for route in self._routes.get(prefix, []) if route.source is None]
 
     def with_routes(self, added: Sequence[Route]) -> Table:
         """The same table with these routes, which come after the others in the kernel's order."""
@@ -501,7 +485,7 @@ class Fib:
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
                 is_equal = (other.metric, other.preference) == (route.metric, route.preference)
-                if is_equal and other.type == "unicast" and other.source is None:
+                if is_equal and other.type == "unicast":
                     routes.append(other)
         return routes
 
