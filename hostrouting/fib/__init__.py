@@ -1,6 +1,6 @@
 """What Linux does with a packet, computed from the rules and routes of a snapshot."""
 
-from hostrouting.fib.engine import PLAIN, Cell, Decision, End, Fib, Packet
+from hostrouting.fib.engine import PLAIN, Cell, Decision, Outcome, Fib, Packet
 from hostrouting.fib.trace import Tried, trace_rules
 
-__all__ = ["Fib", "Packet", "PLAIN", "Decision", "Cell", "End", "trace_rules", "Tried"]
+__all__ = ["Fib", "Packet", "PLAIN", "Decision", "Cell", "Outcome", "trace_rules", "Tried"]

@@ -24,9 +24,9 @@ mark. So one pass over the rules follows all packets of a kind at once:
 - A rule that selects all packets captures all that are left, and the pass is over. After the last
   rule, there is no route for the packets that are left.
 
-The result is the decision for the plain packet, and the other ends: those of the packets that part
-from the plain one at some rule. No end is missed, because each rule that captures packets adds one.
-There may be an end that no packet has, which errs on the safe side: conditions of different rules
+The result is the decision for the plain packet, and the other outcomes: those of the packets that part
+from the plain one at some rule. No outcome is missed, because each rule that captures packets adds one.
+There may be an outcome that no packet has, which errs on the safe side: conditions of different rules
 may exclude each other.
 
 What the engine does not look at is named in `not_judged`. Where such a rule or route would decide,
@@ -35,7 +35,7 @@ Whether a decision is right is the question of `check`.
 
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
-comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.ends`.
+comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ some sources.
 """
 
 
-class End(NamedTuple):
+class Outcome(NamedTuple):
     """Where packets to the same destination end that part from the plain packet at this rule."""
 
     rule: Rule
@@ -107,13 +107,13 @@ class End(NamedTuple):
 
 class Cell(NamedTuple):
     """A range of addresses with no border inside it, so that all have the same decision and the
-    same other ends.
+    same other outcomes.
     """
 
     first: int
     last: int
     decision: Decision
-    others: tuple[End, ...] = ()
+    others: tuple[Outcome, ...] = ()
 
 
 # One table.
@@ -408,7 +408,7 @@ class Fib:
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
-        decision, _ = self.ends(self.number_of(destination), packet)
+        decision, _ = self.outcomes(self.number_of(destination), packet)
         return decision
 
     def number_of(self, destination: IP | str) -> int:
@@ -421,7 +421,7 @@ class Fib:
     def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The cells that these addresses consist of, in order."""
         for low, high in pieces(first, last, self.borders):
-            decision, others = self.ends(low, packet)
+            decision, others = self.outcomes(low, packet)
             yield Cell(low, high, decision, others)
 
     @cached_property
@@ -433,11 +433,13 @@ class Fib:
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
         return borders_of(prefixes)
 
-    def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
-        """The decision for the plain packet to this address, and the other ends of packets of this
+    def outcomes(
+        self, address: int, packet: Packet = PLAIN
+    ) -> tuple[Decision, tuple[Outcome, ...]]:
+        """The decision for the plain packet to this address, and the other outcomes of packets of this
         kind, from one pass over the rules.
         """
-        others: list[End] = []
+        others: list[Outcome] = []
         captured = {NONE}  # no packet of these selections is left
         plain: Decision | None = None
         parting: Step | None = None  # captured the plain packet, and not all others
@@ -457,10 +459,10 @@ class Fib:
                 plain = decision
                 parting = step
             else:
-                others.append(End(step.rule, decision, selection.meets))
+                others.append(Outcome(step.rule, decision, selection.meets))
         if plain is None or parting is None:
             return rest, tuple(others)
-        others.append(End(parting.rule, rest, parting.rule.invert))
+        others.append(Outcome(parting.rule, rest, parting.rule.invert))
         return plain, tuple(others)
 
     def steps(self, packet: Packet = PLAIN) -> tuple[Step, ...]:

@@ -54,7 +54,7 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     assert [cell.last for cell in cells] == [*(cell.first - 1 for cell in cells[1:]), block.last]
     for cell in cells:
         for address in range(cell.first, cell.last + 1):
-            assert fib.ends(address) == (cell.decision, cell.others)
+            assert fib.outcomes(address) == (cell.decision, cell.others)
 
 
 @given(nodes())
@@ -68,7 +68,7 @@ def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
     assume(conditional)
     for met in conditional:
         for address in (block.first, block.last):
-            plain, others = fib.ends(address)
+            plain, others = fib.outcomes(address)
             ends = [plain, *(end.decision for end in others)]
             assert end_of_met(fib, met, address) in ends
 
@@ -82,7 +82,7 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
     )
     other = Fib(fib.snapshot, fib.family)
     other.rules = rules
-    decision = other.ends(address)[0]
+    decision = other.outcomes(address)[0]
     back = {id(new): old for new, old in zip(rules, fib.rules, strict=True)}
     return decision if decision.rule is None else decision._replace(rule=back[id(decision.rule)])
 
