@@ -101,7 +101,7 @@ class Outcome(NamedTuple):
 
     rule: Rule
     decision: Decision
-    meets: bool
+    meets_conditions: bool
     """Whether these packets meet the conditions of the rule, or are those that do not."""
 
 
@@ -218,15 +218,15 @@ class Selection(NamedTuple):
 
     conditions: tuple[Condition, ...]
     """What some packets of the kind meet and others do not."""
-    meets: bool
+    meets_conditions: bool
     """Whether the selected packets meet all of these conditions, or (`not`) are the others."""
     has_plain: bool
     """Whether the plain packet is one of them."""
 
 
-ALL = Selection((), meets=True, has_plain=True)
-NONE = Selection((), meets=False, has_plain=False)
-FORWARDED = Selection((("iif", "lo"),), meets=False, has_plain=False)
+ALL = Selection((), meets_conditions=True, has_plain=True)
+NONE = Selection((), meets_conditions=False, has_plain=False)
+FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods."""
 
 
@@ -459,7 +459,7 @@ class Fib:
                 plain = decision
                 parting = step
             else:
-                others.append(Outcome(step.rule, decision, selection.meets))
+                others.append(Outcome(step.rule, decision, selection.meets_conditions))
         if plain is None or parting is None:
             return rest, tuple(others)
         others.append(Outcome(parting.rule, rest, parting.rule.invert))

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         for end in others:
             if end.decision.kind == NOT_JUDGED:
                 continue  # its rule is named above
-            matches = "does not match" if end.meets is end.rule.invert else "matches"
+            matches = "does not match" if end.meets_conditions is end.rule.invert else "matches"
             yield (
                 f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} "
                 f"[{end.rule}]"
