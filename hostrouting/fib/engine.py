@@ -479,7 +479,7 @@ class Fib:
             table = self.tables[rule.table]
         return Step(rule, to.first, to.last, inside, outside, table)
 
-    def equals(self, route: Route) -> list[Route]:
+    def equal_cost_routes(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, it may
         use any.
         """
