@@ -332,7 +332,7 @@ def _is_suppressed(rule: Rule, route: Route) -> bool:
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
 
-class Step(NamedTuple):
+class AppliedRule(NamedTuple):
     """One rule, as it is for one kind of packet."""
 
     rule: Rule
@@ -352,12 +352,12 @@ class Step(NamedTuple):
             return self.inside
         return self.outside
 
-    def is_for_plain(self, address: int) -> bool:
+    def selects_plain(self, address: int) -> bool:
         """Whether the rule selects the plain packet to this address."""
         return self.selection(address).has_plain
 
     @property
-    def may_take_plain(self) -> bool:
+    def may_select_plain(self) -> bool:
         """Whether the rule selects plain packets, at least those to some addresses."""
         return self.inside.has_plain or self.outside.has_plain
 
@@ -404,7 +404,7 @@ class Fib:
         if tables is None:
             tables = {number: Table.of(family, own) for number, own in self._by_table.items()}
         self.tables = tables
-        self._steps: dict[Packet, tuple[Step, ...]] = {}
+        self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet. Raises ValueError for an address of the other family."""
@@ -442,13 +442,13 @@ class Fib:
         others: list[Outcome] = []
         captured = {NONE}  # no packet of these selections is left
         plain: Decision | None = None
-        parting: Step | None = None  # captured the plain packet, and not all others
+        parting: AppliedRule | None = None  # captured the plain packet, and not all others
         rest = NO_ROUTE  # the decision for packets that are left in the end
-        for step in self.steps(packet):
-            selection = step.selection(address)
+        for applied in self.applied_rules(packet):
+            selection = applied.selection(address)
             if selection in captured:
                 continue
-            decision = step.decision_for(address)
+            decision = applied.decision_for(address)
             if decision is None:
                 continue
             if selection == ALL:
@@ -457,27 +457,27 @@ class Fib:
             captured.add(selection)
             if plain is None and selection.has_plain:
                 plain = decision
-                parting = step
+                parting = applied
             else:
-                others.append(Outcome(step.rule, decision, selection.meets_conditions))
+                others.append(Outcome(applied.rule, decision, selection.meets_conditions))
         if plain is None or parting is None:
             return rest, tuple(others)
         others.append(Outcome(parting.rule, rest, parting.rule.invert))
         return plain, tuple(others)
 
-    def steps(self, packet: Packet = PLAIN) -> tuple[Step, ...]:
+    def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
-        if packet not in self._steps:
-            self._steps[packet] = tuple(self._step(rule, packet) for rule in self.rules)
-        return self._steps[packet]
+        if packet not in self._applied:
+            self._applied[packet] = tuple(self._apply(rule, packet) for rule in self.rules)
+        return self._applied[packet]
 
-    def _step(self, rule: Rule, packet: Packet) -> Step:
+    def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
         to = rule.dst or Prefix(self.family, 0, 0)
         inside, outside = select(rule, packet)
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return Step(rule, to.first, to.last, inside, outside, table)
+        return AppliedRule(rule, to.first, to.last, inside, outside, table)
 
     def equal_cost_routes(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, it may

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.fib.engine import effect_of
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Effect, Fib, Step
+    from hostrouting.fib.engine import Effect, Fib, AppliedRule
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
@@ -30,16 +30,16 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
     lookup.
     """
     number = fib.number_of(address)
-    for step in fib.steps():
-        tried = _try(step, number)
+    for applied in fib.applied_rules():
+        tried = _try(applied, number)
         yield tried
         if tried.result in {"refuses", "decides", "not-judged"}:
             return
 
 
-def _try(step: Step, address: int) -> Tried:
-    if not step.is_for_plain(address):
-        return Tried(step.rule, "skipped")
-    route = step.best(address)
-    effect = effect_of(step.rule, route)
-    return Tried(step.rule, effect, None if effect == "not-judged" else route)
+def _try(applied: AppliedRule, address: int) -> Tried:
+    if not applied.selects_plain(address):
+        return Tried(applied.rule, "skipped")
+    route = applied.best(address)
+    effect = effect_of(applied.rule, route)
+    return Tried(applied.rule, effect, None if effect == "not-judged" else route)
