@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.fib.engine import effect_of
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Effect, Fib, AppliedRule
+    from hostrouting.fib.engine import AppliedRule, Effect, Fib
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule

@@ -267,7 +267,7 @@ class Route(NamedTuple):
         return words
 
 
-def entries_of(route: Route) -> tuple[Route, ...]:
+def as_stored(route: Route) -> tuple[Route, ...]:
     """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have
     its own protocol.
     """

@@ -31,7 +31,7 @@ from hostrouting.model.route import (
     Route,
     RouteKey,
     as_listed,
-    entries_of,
+    as_stored,
     protocol_name,
 )
 from hostrouting.routes.uplink import Need, Uplink, bare_hop
@@ -156,7 +156,7 @@ class RoutePlan(NamedTuple):
         for route in snapshot.routes:
             if route.key in keys:
                 tables[route.key] += (
-                    entry for entry in entries_of(route) if bare(entry) not in deleted
+                    entry for entry in as_stored(route) if bare(entry) not in deleted
                 )
         for step in self.changes:
             if step.action == "add":
@@ -216,7 +216,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
             else:
                 pending.append(Pending(static, way))
             continue
-        new = steps_for(entries_of(way), present)
+        new = steps_for(as_stored(way), present)
         if is_reply and new[0].action == "conflict":
             left_out.append(new[0].finding)
         else:
@@ -241,7 +241,7 @@ def _standing(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> 
 
 def _staying(standing: Route, present: Sequence[Route], missing: str) -> Iterator[Step]:
     """The steps for one key if the present route stays: it is the wanted one."""
-    for step in steps_for(entries_of(standing), present):
+    for step in steps_for(as_stored(standing), present):
         if step.action == "keep":
             yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
         else:
@@ -281,7 +281,7 @@ def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     holds the key now.
     """
     needed = {_compared(entry): entry for entry in wanted}
-    entries = [entry for route in present for entry in entries_of(route)]
+    entries = [entry for route in present for entry in as_stored(route)]
     kept: list[Route] = []
     stale: list[Route] = []
     for entry in entries:
@@ -343,7 +343,7 @@ def _conflict(
 ) -> Step | None:
     """The conflict, if the first route that stays is another program's, and is not as wanted."""
     for route in present:
-        if set(entries_of(route)) <= set(stale):
+        if set(as_stored(route)) <= set(stale):
             continue
         [whole] = as_listed(wanted)
         if route.protocol == OURS or _compared(route) == _compared(whole):

@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route, as_listed, entries_of
+from hostrouting.model.route import NextHop, Route, as_listed, as_stored
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),
@@ -53,13 +53,13 @@ def test_entries() -> None:
     """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing
     between them.
     """
-    entries = entries_of(ECMP._replace(nexthop_id=None))
+    entries = as_stored(ECMP._replace(nexthop_id=None))
     assert [(entry.next_hops, entry.protocol) for entry in entries] == [
         ((hop,), 77) for hop in ECMP.next_hops
     ]
-    assert entries_of(ECMP) == (ECMP,)
+    assert as_stored(ECMP) == (ECMP,)
     ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
-    assert entries_of(ipv4) == as_listed([ipv4]) == (ipv4,)
+    assert as_stored(ipv4) == as_listed([ipv4]) == (ipv4,)
     (via, on_link), other = (
         entries,
         entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9),
