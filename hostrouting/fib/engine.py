@@ -17,17 +17,17 @@ prefix says what happens to every address of the prefix.
 Every packet. Rules select by more than the destination. A plain packet of this host has no mark,
 user 0, and no device or source that it is bound to. (IPv4 compares the `from` of a rule with
 0.0.0.0 then; in IPv6 no `from` matches.) A forwarded packet has a source and an incoming device. Of
-the packets of such a kind, a rule selects all, none, or those that meet its conditions, such as a
-mark. So one pass over the rules follows all packets of a kind at once:
+all packets of such a kind, a rule selects every one, none, or those that meet its conditions, such
+as a mark. So one pass over the rules follows all packets of a kind at once:
 
-- A rule that selects only some packets captures these: they end there, and the rest goes on.
-- A rule that selects all packets captures all that are left, and the pass is over. After the last
-  rule, there is no route for the packets that are left.
+- A rule that selects some packets captures these: they end there, and the others go on.
+- A rule that selects all packets captures those that are left, and the pass is over. If the last
+  rule leaves some, there is no route for them.
 
-The result is the decision for the plain packet, and the other outcomes: those of the packets that part
-from the plain one at some rule. No outcome is missed, because each rule that captures packets adds one.
-There may be an outcome that no packet has, which errs on the safe side: conditions of different rules
-may exclude each other.
+The result is the decision for the plain packet, and the other outcomes: the decisions for packets
+that part from the plain one at some rule. No outcome is missed, because each capture adds one. Some
+may be the outcome of no packet at all, because conditions of different rules can exclude each
+other; that errs on the safe side.
 
 What the engine does not look at is named in `not_judged`. Where such a rule or route would decide,
 the kind of the decision is not-judged, because nobody knows here whether the lookup ends there.
@@ -436,8 +436,8 @@ class Fib:
     def outcomes(
         self, address: int, packet: Packet = PLAIN
     ) -> tuple[Decision, tuple[Outcome, ...]]:
-        """The decision for the plain packet to this address, and the other outcomes of packets of this
-        kind, from one pass over the rules.
+        """The decision for the plain packet to this address, and the outcomes of other packets of
+        this kind, from one pass over the rules.
         """
         others: list[Outcome] = []
         captured = {NONE}  # no packet of these selections is left
