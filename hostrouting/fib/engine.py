@@ -119,70 +119,77 @@ class Cell(NamedTuple):
 # One table.
 
 
-RoutesByPrefix: TypeAlias = "dict[tuple[int, int, int], list[Route]]"
-"""The routes to each prefix, the preferred one first. A lookup finds them by a tuple that equals
-the prefix, because to make a Prefix takes ten times as long.
-"""
+Rivals: TypeAlias = "dict[int, dict[int, list[Route]]]"
+"""By the length and the first address of a prefix: the routes to it, the preferred one first."""
 
 
 class Table:
     """One routing table: the routes that Linux may use for plain packets."""
 
-    def __init__(self, family: int, routes: RoutesByPrefix) -> None:
+    def __init__(self, family: int, rivals: Rivals) -> None:
         """Use these routes of this family."""
         self._family = family
-        self._routes = routes
+        self._rivals = rivals
         every_bit = (1 << width_of(family)) - 1
-        lengths = sorted({length for _, _, length in routes}, reverse=True)
-        self._masks = [(length, every_bit ^ (every_bit >> length)) for length in lengths]
-        """The lengths of the prefixes, the longest first, and their masks."""
+        self._by_mask: list[tuple[int, dict[int, list[Route]]]] = []
+        """The longest prefixes first."""
+        for length in sorted(rivals, reverse=True):
+            self._by_mask.append((every_bit ^ (every_bit >> length), rivals[length]))
 
     @classmethod
     def of(cls, family: int, routes: Iterable[Route]) -> Table:
         """The table with these routes, which are in the kernel's order."""
-        by_prefix: RoutesByPrefix = {}
+        rivals: Rivals = {}
         for route in routes:
             if _is_usable(route):
-                by_prefix.setdefault(route.prefix, []).append(route)
-        for rivals in by_prefix.values():
-            if len(rivals) > 1:
-                rivals.sort(key=_rank)
-        return cls(family, by_prefix)
+                _, first, length = route.prefix
+                rivals.setdefault(length, {}).setdefault(first, []).append(route)
+        for by_first in rivals.values():
+            for several in by_first.values():
+                if len(several) > 1:
+                    several.sort(key=_rank)
+        return cls(family, rivals)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
         contains it, the preferred one. None if there is none.
         """
-        for length, mask in self._masks:
-            routes = self._routes.get((self._family, address & mask, length))
+        for mask, by_first in self._by_mask:
+            routes = by_first.get(address & mask)
             if routes:
                 return routes[0]
         return None
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
-        return [route for route in self._routes.get(prefix, []) if route.source is None]
+        routes = self._rivals.get(prefix.length, {}).get(prefix.first, [])
+        return [route for route in routes if route.source is None]
 
     def with_routes(self, added: Sequence[Route]) -> Table:
         """The same table with these routes, which come after the others in the kernel's order."""
         if not added:
             return self
-        routes = self._routes.copy()
+        rivals = self._copied()
         for route in added:
             if _is_usable(route):
-                rivals = [*routes.get(route.prefix, []), route]
-                routes[route.prefix] = sorted(rivals, key=_rank)
-        return Table(self._family, routes)
+                _, first, length = route.prefix
+                by_first = rivals.setdefault(length, {})
+                by_first[first] = sorted([*by_first.get(first, []), route], key=_rank)
+        return Table(self._family, rivals)
 
     def without_routes(self, removed: Sequence[Route]) -> Table:
         """The same table without these routes; a route that equals one of them stays."""
         if not removed:
             return self
-        routes = self._routes.copy()
+        rivals = self._copied()
         for route in removed:
-            rivals = routes.get(route.prefix, [])
-            routes[route.prefix] = [other for other in rivals if other is not route]
-        return Table(self._family, routes)
+            _, first, length = route.prefix
+            by_first = rivals.setdefault(length, {})
+            by_first[first] = [other for other in by_first.get(first, []) if other is not route]
+        return Table(self._family, rivals)
+
+    def _copied(self) -> Rivals:
+        return {length: by_first.copy() for length, by_first in self._rivals.items()}
 
 
 def _is_usable(route: Route) -> bool:
@@ -365,7 +372,9 @@ class AppliedRule(NamedTuple):
         """The decision for packets to this address that the rule selects; None if they go on to
         the next rule.
         """
-        route = self.best(address)
+        route = None
+        if self.table is not None:
+            route = self.table.best(address)
         effect = effect_of(self.rule, route)
         if effect == "decides" and route is not None:
             return Decision(route.type, route, self.rule)
@@ -374,12 +383,6 @@ class AppliedRule(NamedTuple):
         if effect == "not-judged":
             return Decision(NOT_JUDGED, None, self.rule)
         return None
-
-    def best(self, address: int) -> Route | None:
-        """The route that the rule's table has for this address, if the rule looks up a table."""
-        if self.table is None:
-            return None
-        return self.table.best(address)
 
 
 # All rules.

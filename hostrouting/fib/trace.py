@@ -40,6 +40,8 @@ def trace_rules(fib: Fib, address: IP | str) -> Iterator[Tried]:
 def _try(applied: AppliedRule, address: int) -> Tried:
     if not applied.selects_plain(address):
         return Tried(applied.rule, "skipped")
-    route = applied.best(address)
+    route = None
+    if applied.table is not None:
+        route = applied.table.best(address)
     effect = effect_of(applied.rule, route)
     return Tried(applied.rule, effect, None if effect == "not-judged" else route)

@@ -62,7 +62,8 @@ def routes(draw: st.DrawFn, family: int) -> str:
         draw(st.sampled_from([0, 10, 100, 1024])),
     )
     verb = draw(st.sampled_from(["add", "append"]))  # with `append`, several have one key
-    return f"route {verb} {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
+    # What comes after the first `nexthop` belongs to a next hop.
+    return f"route {verb} {kind} {draw(prefixes(family))} table {table} metric {metric} {way}"
 
 
 @st.composite
