@@ -26,7 +26,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib, Step, Table
+    from hostrouting.fib.engine import AppliedRule, Fib, Table
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
 
@@ -100,12 +100,12 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
 
 def find_defaults(fib: Fib) -> Iterator[Default]:
     """All default routes for plain packets, in the order of the lookup."""
-    for step in fib.steps():
+    for applied in fib.applied_rules():
         # A rule for some destinations is not about all packets, even if its table has a default.
-        if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
+        if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
-        for route in _defaults_in(step.table, Prefix(fib.family, 0, 0)):
-            yield Default(route, is_used=not _is_suppressed(step, route))
+        for route in _defaults_in(applied.table, Prefix(fib.family, 0, 0)):
+            yield Default(route, is_used=not _is_suppressed(applied, route))
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
@@ -118,8 +118,8 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
 
 
-def _is_suppressed(step: Step, route: Route) -> bool:
-    limit = step.rule.suppress_prefixlength
+def _is_suppressed(applied: AppliedRule, route: Route) -> bool:
+    limit = applied.rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit
 
 
@@ -176,7 +176,7 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & devs_of(fib.equals(used))
+    rivals = leading.devs & devs_of(fib.equal_cost_routes(used))
     is_way_out = _may_be_the_only_way_out(leading, devs, devices)
     return doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
 
@@ -199,9 +199,9 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     """
     if leading.used is None or len(leading.devs) < 2:
         return _NONE
-    for step in fib.steps():
-        is_unjudged = step.rule.action == "goto" or step.rule.suppress_ifgroup is not None
-        is_about_all = step.rule.dst is None or step.rule.invert
-        if is_unjudged and is_about_all and step.may_take_plain:
+    for applied in fib.applied_rules():
+        is_unjudged = applied.rule.action == "goto" or applied.rule.suppress_ifgroup is not None
+        is_about_all = applied.rule.dst is None or applied.rule.invert
+        if is_unjudged and is_about_all and applied.may_select_plain:
             return leading.devs & devs_of(leading.every)
     return _NONE

@@ -60,7 +60,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
         for first, route in caught_by.items():
             catching[first].append(route)
         fib = fib.without_routes(caught_by.values())
-        decisions = {first: fib.ends(first)[0] for first in decisions}
+        decisions = {first: fib.outcomes(first)[0] for first in decisions}
     hidden: dict[int, Hidden] = {}
     for part in escapes:
         decision = decisions[part.first]

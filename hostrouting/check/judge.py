@@ -123,7 +123,7 @@ class Judge:
         if decision.route is None:
             return ()
         devs: dict[str, None] = {}
-        for route in self.fib.equals(decision.route):
+        for route in self.fib.equal_cost_routes(decision.route):
             devs |= dict.fromkeys(Decision(decision.kind, route).devs)
         return tuple(devs)
 

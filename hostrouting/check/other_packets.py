@@ -24,7 +24,7 @@ from hostrouting.fib.engine import (
     NOT_JUDGED,
     PLAIN,
     Decision,
-    End,
+    Outcome,
     Packet,
     conditions_of,
 )
@@ -41,7 +41,7 @@ _FINE = Opinion(Grade.FINE)
 class Other(NamedTuple):
     """Another end, and what is known about the packets that end there."""
 
-    end: End
+    outcome: Outcome
     plain: Decision
     """Where the plain packet ends."""
     conditions: dict[str, str]
@@ -60,20 +60,22 @@ class Other(NamedTuple):
         """The sources of the packets, if the rule selects packets of this host by these."""
         if not self.is_met or "iif" in self.conditions:
             return None
-        return self.end.rule.src
+        return self.outcome.rule.src
 
 
-def judge_other_end(judge: Judge, end: End, plain: Decision, packet: Packet) -> Opinion:
+def judge_other_end(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
     """What is to be said of packets that differ from the others of this kind at a rule."""
-    conditions = dict(conditions_of(end.rule))
+    conditions = dict(conditions_of(outcome.rule))
     if conditions.get("iif") == "lo":  # the host's own packets come from there
         del conditions["iif"]
-    is_of_not_iif_lo = conditions_of(end.rule) == FORWARDED.conditions and not end.meets
+    is_of_not_iif_lo = (
+        conditions_of(outcome.rule) == FORWARDED.conditions and not outcome.meets_conditions
+    )
     other = Other(
-        end,
+        outcome,
         plain,
         conditions,
-        is_met=packet is PLAIN and end.meets,
+        is_met=packet is PLAIN and outcome.meets_conditions,
         is_all_forwarded=packet is PLAIN and is_of_not_iif_lo,
     )
     for rule in RULES:
@@ -85,7 +87,7 @@ def judge_other_end(judge: Judge, end: End, plain: Decision, packet: Packet) -> 
 
 def opaque(other: Other) -> Opinion:
     """The doubt about packets of which nothing is known."""
-    rule = other.end.rule
+    rule = other.outcome.rule
     return Opinion(Grade.DOUBT, "other-packets", f"rule {rule}", rule.selection)
 
 
@@ -94,7 +96,7 @@ def not_judged(_: Judge, other: Other) -> Opinion | None:
 
     Field states: goto-for-marked-packets, istio-ambient.
     """
-    if other.end.decision.kind == NOT_JUDGED:
+    if other.outcome.decision.kind == NOT_JUDGED:
         return Opinion(Grade.DOUBT, NOT_JUDGED)
     return None
 
@@ -104,7 +106,7 @@ def intended(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
-    if other.end.rule.selection in judge.config.intended_rules:
+    if other.outcome.rule.selection in judge.config.intended_rules:
         return _FINE
     return None
 
@@ -115,7 +117,9 @@ def forwarded(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, not-iif-lo-on-a-node-with-pods.
     """
-    if other.is_all_forwarded and not any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
+    if other.is_all_forwarded and not any(
+        _brings_pods_packets(judge, dev) for dev in judge.devices.links
+    ):
         return _FINE
     is_forwarded = other.is_met and "iif" in other.conditions
     if is_forwarded and not _are_pods_packets(judge, other):
@@ -134,7 +138,7 @@ def led_elsewhere_by_source(judge: Judge, other: Other) -> Opinion | None:
     if block is None:
         return None
     is_chosen = any(source in block for source in sources_of(judge, other.plain))
-    if is_chosen and set(other.end.decision.devs) != set(other.plain.devs):
+    if is_chosen and set(other.outcome.decision.devs) != set(other.plain.devs):
         return opaque(other)
     return None
 
@@ -150,7 +154,7 @@ def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
     owners = _devs_with_a_source_in(judge, block)
     if not owners:
         return _FINE
-    decision = other.end.decision
+    decision = other.outcome.decision
     leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
     if leaves_there and len(owners) == 1:
         return _FINE
@@ -172,9 +176,9 @@ def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
 
     No field state needs it; policy routing for several uplinks is full of such rules.
     """
-    decision = other.end.decision
+    decision = other.outcome.decision
     is_there = decision.kind == "unicast" and decision.devs == (other.conditions.get("oif"),)
-    if other.end.meets and is_there:
+    if other.outcome.meets_conditions and is_there:
         return _FINE
     return None
 
@@ -184,7 +188,7 @@ def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
-    decision = other.end.decision
+    decision = other.outcome.decision
     is_by_nic = decision.kind == "unicast" and decision.devs == (judge.uplinks.hidden_nic,)
     if is_by_nic and _is_marked(other):
         return _FINE
@@ -197,7 +201,7 @@ def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
     Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
     """
     is_selected = _is_marked(other) or _are_pods_packets(judge, other)
-    opinion = judge.opinion(other.end.decision, is_selected=is_selected)
+    opinion = judge.opinion(other.outcome.decision, is_selected=is_selected)
     if opinion.grade is Grade.FINE:
         return _FINE
     return None
@@ -218,9 +222,9 @@ RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
 
 def _is_marked(other: Other) -> bool:
     """Whether a mark, and nothing else, makes the packets differ."""
-    rule = other.end.rule
+    rule = other.outcome.rule
     has_mark = bool(rule.fwmark & rule.fwmask)
-    return other.conditions.keys() == {"fwmark"} and has_mark is other.end.meets
+    return other.conditions.keys() == {"fwmark"} and has_mark is other.outcome.meets_conditions
 
 
 def _are_pods_packets(judge: Judge, other: Other) -> bool:

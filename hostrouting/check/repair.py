@@ -41,7 +41,7 @@ from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib, Step
+    from hostrouting.fib.engine import AppliedRule, Fib
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -161,7 +161,7 @@ def _first_default_devs(judge: Judge) -> frozenset[str]:
     defaults = judge.uplinks.defaults
     if not defaults:
         return frozenset()
-    return devs_of(judge.fib.equals(defaults[0]))
+    return devs_of(judge.fib.equal_cost_routes(defaults[0]))
 
 
 def _is_configurable(dev: str | None, every: Prefix) -> bool:
@@ -183,29 +183,29 @@ def shortest_length(fib: Fib, part: Part) -> int | None:
     """
     if part.opinion.name == "own-range":
         return None
-    for step in fib.steps():
-        is_main = step.table is not None and step.rule.table == TABLE_MAIN
-        if is_main and step.is_for_plain(part.first):
-            return _longer_than_in_main(fib, step, part.first)
-        if step.rule is part.decision.rule:
+    for applied in fib.applied_rules():
+        is_main = applied.table is not None and applied.rule.table == TABLE_MAIN
+        if is_main and applied.selects_plain(part.first):
+            return _longer_than_in_main(fib, applied, part.first)
+        if applied.rule is part.decision.rule:
             return None
     return None
 
 
-def _longer_than_in_main(fib: Fib, step: Step, address: int) -> int:
+def _longer_than_in_main(fib: Fib, applied: AppliedRule, address: int) -> int:
     """The length at which a route comes before the present one of table main.
 
     A throw, or a route that the rule suppresses, also comes before a route that is not longer.
     """
     length = 0
-    best = step.table.best(address) if step.table is not None else None
+    best = applied.table.best(address) if applied.table is not None else None
     if best is not None:
         length = best.prefix.length
         if best.metric <= DEFAULT_METRIC[fib.family]:
             length += 1
-    if step.rule.suppress_prefixlength is None:
+    if applied.rule.suppress_prefixlength is None:
         return length
-    return max(length, step.rule.suppress_prefixlength + 1)
+    return max(length, applied.rule.suppress_prefixlength + 1)
 
 
 class Span(NamedTuple):

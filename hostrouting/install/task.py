@@ -48,7 +48,7 @@ from hostrouting.install.requirements import find_requirements
 from hostrouting.install.session import find_session_at_risk
 from hostrouting.install.write import write_files
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.route import OURS, Route, entries_of
+from hostrouting.model.route import OURS, Route, as_stored
 from hostrouting.text import spoken
 from phases.context import in_range
 
@@ -219,7 +219,7 @@ class InstallTask:
         """Add the routes of ours that were there before, and are missing now."""
         if self.host.backend is None or not self._routes_before:
             return
-        entries = [entry for route in self._routes_before for entry in entries_of(route)]
+        entries = [entry for route in self._routes_before for entry in as_stored(route)]
         with self.host.locked(ctx), self.host.backend() as kernel:
             for outcome in kernel.change(RouteRequest("append", entry) for entry in entries):
                 if outcome.error is not None and outcome.error.kind != "exists":

@@ -61,7 +61,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     as_listed,
-    entries_of,
+    as_stored,
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
@@ -422,14 +422,14 @@ class FakeKernel(RouteBackend):
         problem = ""
         if rivals and must_be_first:
             problem = "another route"
-        for entry in entries_of(route):
+        for entry in as_stored(route):
             if any(_is_same(there, entry) for there in rivals):
                 problem = "this route"
         if problem:
             raise KernelError(
                 errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]"
             )
-        for entry in entries_of(route):
+        for entry in as_stored(route):
             self._append(entry)
 
     def _append(self, route: Route) -> None:
@@ -443,7 +443,7 @@ class FakeKernel(RouteBackend):
         """Delete each entry of the route that is there; KernelError if one is not."""
         routes = self._routes.get((route.table, route.prefix), [])
         is_whole = True
-        for entry in entries_of(route):
+        for entry in as_stored(route):
             meant = [place for place, there in enumerate(routes) if _is_meant(there, entry)]
             if meant:
                 del routes[meant[0]]

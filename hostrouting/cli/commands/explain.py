@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     number = int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
-    (decision, others), [part] = fib.ends(number), find_parts(judge, number, number)
+    (decision, others), [part] = fib.outcomes(number), find_parts(judge, number, number)
     expected, route = sorted(judge.uplinks.devs), decision.route
     steps = [
         {"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)}
