@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from phases.step import Observer, Step
 
@@ -140,7 +141,7 @@ class Context:
         self.logger = logger_of(logger)
         if observers is None:
             observers = [LogObserver(self.logger)]
-        self.observers = tuple(observers)
+        self.observers = _valid_observers(observers)
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
@@ -291,3 +292,13 @@ class Context:
 
 def _has_run(step: Step) -> bool:
     return step.seconds is not None and step.action != "undo"
+
+
+def _valid_observers(observers: object) -> tuple[Observer, ...]:
+    if not isinstance(observers, Iterable):
+        raise TypeError(f"observers is {observers!r:.80}; it must be a list of functions of a step")
+    valid = tuple(observers)
+    for observer in valid:
+        if not callable(observer):
+            raise TypeError(f"observers has {observer!r:.80}; an observer is a function of a step")
+    return valid

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from inspect import iscoroutine
 from typing import TypeVar, cast
 
 from phases.context import Context
-from phases.errors import Cancelled, WouldFail
+from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, valid_task
 
@@ -34,13 +35,12 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
-    return run_step(task, new_step(task, ctx), ctx)
+    return run_step(task, new_step(valid_task(task), ctx), ctx)
 
 
 def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
     """A step for the task inside the context, not yet started."""
-    name = valid_task(task).name
-    step = Step((*ctx.path, name), run=ctx.run_id, action=action)
+    step = Step((*ctx.path, task.name), run=ctx.run_id, action=action)
     if ctx.step is not None:
         step.attempt = ctx.step.attempts
         ctx.step.children.append(step)
@@ -75,7 +75,7 @@ def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            run_step(task, new_step(task, ctx, action=action), ctx)
+            run_step(task, new_step(valid_task(task), ctx, action=action), ctx)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
     raise_together(errors)
@@ -94,6 +94,7 @@ def record(step: Step, method: Callable[[Context], T], ctx: Context) -> T:
         step.start = datetime.now(timezone.utc)
         ctx.tell(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
+        _require_that_it_ran(step, result)
         _record_result(step, result)
     except BaseException as error:
         _record_error(step, error)
@@ -105,6 +106,15 @@ def record(step: Step, method: Callable[[Context], T], ctx: Context) -> T:
     finally:
         step.seconds = ctx.clock.now() - began
         ctx.tell(step)
+
+
+def _require_that_it_ran(step: Step, result: object) -> None:
+    if iscoroutine(result):
+        result.close()
+        raise InvalidTask(
+            f"{step.name}: {step.action} returned a coroutine, which nothing runs; "
+            "call asyncio.run in it"
+        )
 
 
 def _record_result(step: Step, result: object) -> None:

@@ -164,7 +164,11 @@ def retry(
     in_range(factor, "retry: factor", least=0)
     in_range(longest, "retry: longest", least=0)
     in_range(jitter, "retry: jitter", least=0, most=1)
-    isinstance(None, on)  # a TypeError now, and not after the first failure, if `on` is not classes
+    try:
+        isinstance(None, on)
+    except TypeError as error:
+        rule = "it must be a type of errors, or a tuple of types"
+        raise TypeError(f"retry: on is {on!r:.80}; {rule}") from error
 
     def do(ctx: Context) -> T:
         wait = min(delay, longest)

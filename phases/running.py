@@ -22,7 +22,7 @@ from phases.context import Clock, Context, call_and_log_error
 from phases.execution import new_step, raise_together, run_step
 from phases.observers import LOGGER, LogObserver, live_tree, logger_of
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Names, Path, selection, wrapped
+from phases.tasks import AnyTask, Names, Path, selection, valid_task, valid_tree, wrapped
 
 if TYPE_CHECKING:
     import logging
@@ -120,7 +120,7 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     if of is not None:
         if of.action != "do":
             raise ValueError(f"undo: of is the report of a {of.action}, not of a run")
-        if of.name != task.name:
+        if of.name != valid_task(task).name:
             raise ValueError(f"undo: of is the report of {of.name!r}, not of {task.name!r}")
         ctx = _select_what_ran(of, ctx).derive(root=of)
     with ctx.shielded() as safe:
@@ -168,7 +168,7 @@ def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:
 
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
-    root = new_step(task, ctx, action=action)
+    root = new_step(valid_tree(task), ctx, action=action)
 
     def work() -> None:
         try:

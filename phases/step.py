@@ -150,11 +150,10 @@ class Step:
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
-        return {
-            **vars(self),
-            "result": _portable_result(self.result),
-            "error": _portable_error(self.error),
-        }
+        error = _portable_error(self.error)
+        if error is not self.error and self.failures and self.failure is None:
+            error = TaskFailed(self.failures)  # it passed on the error of a step inside it
+        return {**vars(self), "result": _portable_result(self.result), "error": error}
 
     def __copy__(self) -> Step:
         """A shallow copy: it stays in this process, so it needs no stand-ins."""

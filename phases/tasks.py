@@ -5,8 +5,8 @@ here runs one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -22,8 +22,6 @@ Path: TypeAlias = tuple[str, ...]
 """The names from the root of a tree down to a task."""
 Names: TypeAlias = Iterable[str] | str | None
 """Tasks that are selected by name, or by `group/name`; None if none is named."""
-
-_METHODS = ("do", "plan", "undo")
 
 
 class Task(Protocol[T_co]):
@@ -66,7 +64,7 @@ class Skip:
     reason.
     """
 
-    reason: str
+    reason: str = attrs.field(validator=attrs.validators.instance_of(str))
 
 
 @attrs.frozen
@@ -82,7 +80,8 @@ class FunctionTask(Generic[T_co]):
     """The condition under which it runs, for a plan."""
 
     def __attrs_post_init__(self) -> None:
-        for member in (*self.subtasks, self):
+        valid_task(self)
+        for member in self.subtasks:
             valid_task(member)
 
 
@@ -122,6 +121,19 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     return candidate
 
 
+def valid_tree(root: AnyTask, around: tuple[AnyTask, ...] = ()) -> AnyTask:
+    """The same task if it and the tasks inside it are tasks, and none contains itself; otherwise
+    raises InvalidTask.
+    """
+    path = (*around, valid_task(root))
+    if any(root is task for task in around):
+        names = "/".join(task.name for task in path)
+        raise InvalidTask(f"{root!r:.80} cannot be used as a task: it contains itself: {names}")
+    for member in _fixed_subtasks(root):
+        valid_tree(member, path)
+    return root
+
+
 def _fault(candidate: object) -> str:
     """What keeps the object from being a task, with the remedy; empty if it is one."""
     if isinstance(candidate, type) or not callable(getattr(candidate, "do", None)):
@@ -129,28 +141,56 @@ def _fault(candidate: object) -> str:
             "it needs a method do(ctx): put @phases.task('name') above a function, or pass an "
             "instance of a class"
         )
-    for method in _METHODS:
-        if _runs_later(getattr(candidate, method, None)):
-            return (
-                "a function of it is async or a generator, so a call runs nothing; write a plain "
-                "`def`"
-            )
+    for verb in ("do", "plan", "undo"):
+        fault = _fault_of_method(verb, getattr(candidate, verb, None))
+        if fault:
+            return fault
     name = getattr(candidate, "name", None)
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         return (
             f"its name is {name!r}; a name must be non-empty, on one line and without '/' (paths "
             "are made of names)"
         )
+    subtasks = _fixed_subtasks(candidate)
+    if not isinstance(subtasks, tuple):
+        return f"its subtasks are {subtasks!r:.80}; they must be a tuple: (task,)"
     return ""
 
 
-def _runs_later(function: object) -> bool:
-    """Whether a call of the function runs nothing yet."""
-    return (
-        iscoroutinefunction(function)
-        or isasyncgenfunction(function)
-        or isgeneratorfunction(function)
-    )
+def _fault_of_method(verb: str, method: object) -> str:
+    if method is None:
+        return ""
+    if not callable(method):
+        return f"its {verb} is {method!r:.80}; it must be a function of the context"
+    if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
+        return (
+            "a function of it is async or a generator, so a call runs nothing; write a plain `def`"
+        )
+    if not _takes_a_context(method):
+        return f"{verb} takes no context; write {verb}(ctx)"
+    return ""
+
+
+def _takes_a_context(method: Callable[..., object]) -> bool:
+    """Whether the function can be called with one argument. Some builtins do not say."""
+    try:
+        parameters = signature(method)
+    except ValueError:
+        return True
+    try:
+        parameters.bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def _fixed_subtasks(task: object) -> Any:
+    """The subtasks that the task was made with. A property may read the disk: it is read when the
+    task runs, and not before.
+    """
+    if isinstance(getattr(type(task), "subtasks", None), property):
+        return ()
+    return getattr(task, "subtasks", ())
 
 
 def selection(
@@ -164,7 +204,7 @@ def selection(
     around them. `skip` overrides `only`. Raises UnknownTask for a name that is not in the tree.
     `above` is the path of the task inside which the tree runs.
     """
-    paths = list(_paths(valid_task(root), above))
+    paths = list(_paths(valid_tree(root), above))
     chosen = _named(only, paths, option="only")
     dropped = _named(skip, paths, option="skip")
 
@@ -184,7 +224,7 @@ def names(task: AnyTask) -> tuple[str, ...]:
     """The names that `only` and `skip` take, in the order of the tree; a name that several tasks
     have is there once, and means all of them.
     """
-    return _last_names(_paths(valid_task(task)))
+    return _last_names(_paths(valid_tree(task)))
 
 
 def _last_names(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -114,6 +114,24 @@ def test_an_error_that_cannot_be_pickled(error: Exception) -> None:
     assert str(copied.error) == said
 
 
+class LockedExit(SystemExit):
+    """The same, and not an Exception: a group passes it on as it is."""
+
+    def __init__(self) -> None:
+        """Keep a lock."""
+        super().__init__("it is locked")
+        self.lock = threading.Lock()
+
+
+def test_an_error_that_a_group_passes_on() -> None:
+    """It is still the error of the step that raised it, and of no other."""
+    tree = phases.serial(StubTask("x", errors=[LockedExit()]), name="all")
+    report = phases.run(phases.serial(tree, name="top"), observers=[])
+    copied = through_pickle(report)
+    assert [step.path for step in copied.failures] == [("top", "all", "x")]
+    assert [str(step) for step in copied.walk()][1].count("LockedExit") == 1
+
+
 def test_a_result_that_cannot_be_pickled() -> None:
     """In its place stands its JSON value, so the report as JSON stays the same."""
     report = failed(OSError("x"), result=Connection())

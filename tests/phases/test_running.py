@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,96 @@ def test_functions_that_a_call_does_not_run(function: Callable[[Context], object
     for verb in ("do", "plan", "undo"):
         with pytest.raises(phases.InvalidTask, match="is async or a generator"):
             make(**{"do": print, verb: function})
+
+
+class _Group:
+    """A group of one's own."""
+
+    name = "own"
+    subtasks: object = ()
+
+    def do(self, _ctx: Context) -> None:
+        """Nothing."""
+
+
+def _cycle() -> _Group:
+    """A group that contains itself, in a group."""
+    group = _Group()
+    group.subtasks = (phases.serial(group, name="inner"),)
+    return group
+
+
+def _own(**attributes: object) -> _Group:
+    group = _Group()
+    vars(group).update(attributes)
+    return group
+
+
+@pytest.mark.parametrize("use", [phases.run, phases.plan, phases.undo, phases.names])
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        (_own(subtasks=StubTask("a")), r"its subtasks are <.*>; they must be a tuple: \(task,\)"),
+        (_own(subtasks=[StubTask("a")]), "they must be a tuple"),
+        (_own(subtasks=(5,)), "5 cannot be used as a task"),
+        (_cycle(), "it contains itself: own/inner/own"),
+        (_own(do=lambda: None), r"do takes no context; write do\(ctx\)"),
+        (_own(undo=lambda _ctx, _more: None), r"undo takes no context; write undo\(ctx\)"),
+        (_own(plan="would load it"), r"its plan is 'would load it'; it must be a function of the"),
+    ],
+)
+def test_tasks_that_are_used_wrongly(
+    use: Callable[[Any], object], candidate: Any, words: str
+) -> None:
+    """A tree that could not run is refused before the first task, with what is wrong."""
+    with pytest.raises(phases.InvalidTask, match=words):
+        use(candidate)
+
+
+def test_functions_that_are_used_wrongly() -> None:
+    """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
+    make: Any = FunctionTask
+    with pytest.raises(phases.InvalidTask, match="do takes no context"):
+        phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
+    with pytest.raises(phases.InvalidTask, match="its plan is 'text'"):
+        make("a", print, plan="text")
+    with pytest.raises(phases.InvalidTask, match="they must be a tuple"):
+        make("a", print, subtasks=StubTask("b"))
+    assert phases.run(make("a", type), observers=[]).ok
+
+
+def test_a_coroutine_that_nothing_runs() -> None:
+    """A function that returns one has not done its work: its step has failed."""
+    hidden = phases.task("a")(lambda ctx: _asynchronous(ctx))  # noqa: PLW0108  the mistake
+    report = phases.run(hidden, observers=[])
+    assert str(report.failures[0].error) == (
+        "a: do returned a coroutine, which nothing runs; call asyncio.run in it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda: phases.Skip(5), "reason"),  # type: ignore[arg-type]
+        (
+            lambda: phases.retry(StubTask("a"), on=[OSError]),  # type: ignore[arg-type]
+            r"retry: on is \[<class 'OSError'>\]; it must be a type of errors, or a tuple of types",
+        ),
+        (lambda: phases.retry(StubTask("a"), on="OSError"), "retry: on is 'OSError'"),  # type: ignore[arg-type]
+        (
+            lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
+            "observers has 5; an observer is a function of a step",
+        ),
+        (
+            lambda: Context(observers=print),  # type: ignore[arg-type]
+            "observers is <built-in function print>; it must be a list of functions of a step",
+        ),
+    ],
+)
+def test_arguments_that_are_refused(use: Callable[[], object], words: str) -> None:
+    """At once, with the name of the argument."""
+    with pytest.raises(TypeError, match=words):
+        use()
 
 
 def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None:
