@@ -13,7 +13,6 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +23,7 @@ from phases.step import last_named
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from phases.step import Observer, Step
 
@@ -141,7 +140,7 @@ class Context:
         self.logger = logger_of(logger)
         if observers is None:
             observers = [LogObserver(self.logger)]
-        self.observers = _valid_observers(observers)
+        self.observers = tuple(map(_valid_observer, observers))
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
@@ -181,17 +180,15 @@ class Context:
 
         In a dry run, that is the task's plan. Raises UnknownTask if no such task has run so far.
         """
-        ran: list[Step] = []
-        if self.root is not None:
-            ran = [step for step in self.root.walk() if _has_run(step)]
-        step = last_named(name, ran)
-        if step is None:
-            known = "none has"
-            if ran:
-                paths = ", ".join("/".join(step.path) for step in ran)
-                known = f"the tasks that have run are {paths}"
-            raise UnknownTask(f"ctx.find: no task {name!r} has run so far; {known}")
-        return step
+        steps = () if self.root is None else self.root.walk()
+        ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        last = last_named(name, ran)
+        if last is None:
+            known = ", ".join("/".join(step.path) for step in ran) or "none"
+            raise UnknownTask(
+                f"ctx.find: no task {name!r} has run so far; those that have: {known}"
+            )
+        return last
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -290,15 +287,7 @@ class Context:
                 call_and_log_error(self.logger, observer, step)
 
 
-def _has_run(step: Step) -> bool:
-    return step.seconds is not None and step.action != "undo"
-
-
-def _valid_observers(observers: object) -> tuple[Observer, ...]:
-    if not isinstance(observers, Iterable):
-        raise TypeError(f"observers is {observers!r:.80}; it must be a list of functions of a step")
-    valid = tuple(observers)
-    for observer in valid:
-        if not callable(observer):
-            raise TypeError(f"observers has {observer!r:.80}; an observer is a function of a step")
-    return valid
+def _valid_observer(observer: object) -> Observer:
+    if not callable(observer):
+        raise TypeError(f"observers has {observer!r:.80}; an observer is a function of a step")
+    return observer

@@ -35,7 +35,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
-    return run_step(task, new_step(valid_task(task), ctx), ctx)
+    return cast("T", run_step(task, new_step(valid_task(task), ctx), ctx))
 
 
 def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
@@ -47,25 +47,25 @@ def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
     return step
 
 
-def run_step(task: Task[T], step: Step, ctx: Context) -> T:
+def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     """Call the method that the step is for (do, plan or undo): that of the task or, if it has none,
     that of each task inside it. A task that the run leaves out is not called.
     """
-    method: Callable[[Context], object] | None = getattr(task, step.action, None)
-    subtasks: tuple[AnyTask, ...] = getattr(task, "subtasks", ())
+    method = getattr(task, step.action, None)
+    subtasks = getattr(task, "subtasks", ())
 
     reason = ctx.why_left_out(step.path)
     if not reason and method is None and not subtasks:
         reason = f"offers no {step.action}"
     if reason:
         record_unstarted(step, ctx, reason)
-        return cast("T", Skip(reason))
+        return Skip(reason)
 
     if step.action == "plan":
         step.reason = getattr(task, "plan_note", "")
     if method is None:
-        return cast("T", record(step, lambda inner: _call_each(subtasks, inner, step.action), ctx))
-    return cast("T", record(step, method, ctx))
+        return record(step, lambda inner: _call_each(subtasks, inner, step.action), ctx)
+    return record(step, method, ctx)
 
 
 def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
@@ -81,7 +81,7 @@ def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
     raise_together(errors)
 
 
-def record(step: Step, method: Callable[[Context], T], ctx: Context) -> T:
+def record(step: Step, method: Callable[[Context], object], ctx: Context) -> object:
     """Call the method as this step: exactly one start and one end, whatever happens."""
     try:
         ctx.check()

@@ -21,17 +21,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 FIELDS = "phases"
-LOGGER = logging.getLogger("phases")
-# Without a handler, Python itself would print warnings and errors on standard error: a failure
-# would stand there, and in the report that the program prints.
-LOGGER.addHandler(logging.NullHandler())
+LOGGER = "phases"
+"""The name of the logger that is used if none is given. It is not made on import: a program's
+`dictConfig` disables every logger that exists by then.
+"""
 _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim"}
 
 
 def logger_of(logger: object) -> logging.Logger:
     """The logger, or the one with this name; TypeError for what is neither."""
     if isinstance(logger, str):
-        return logging.getLogger(logger)
+        found = logging.getLogger(logger)
+        if not found.handlers:
+            # Without one, Python itself would print warnings and errors on standard error: a
+            # failure would stand there, and in the report that the program prints.
+            found.addHandler(logging.NullHandler())
+        return found
     if not isinstance(logger, logging.Logger | logging.LoggerAdapter):
         rule = "it must be a logging.Logger, or the name of one"
         raise TypeError(f"logger is {logger!r:.80}; {rule}")
@@ -110,7 +115,7 @@ def _event_in_words(step: Step) -> str:
     return f"{ended}: {why}"
 
 
-def live_tree(logger: logging.Logger) -> LiveTree | None:
+def live_tree(logger: logging.Logger | str) -> LiveTree | None:
     """A live tree on standard error; None if that is not a terminal, TERM is dumb, or rich is not
     installed.
     """
@@ -132,11 +137,11 @@ class LiveTree:
     write above it.
     """
 
-    def __init__(self, console: Console, *, logger: logging.Logger = LOGGER) -> None:
+    def __init__(self, console: Console, *, logger: logging.Logger | str = LOGGER) -> None:
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
         self._console = console
-        self._logger = logger
+        self._logger = logger_of(logger)
         self._root: Step | None = None
         self._live = Live(
             console=console, get_renderable=self._render, auto_refresh=False, transient=True

@@ -118,10 +118,10 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     """
     ctx = ctx or Context()
     if of is not None:
-        if of.action != "do":
-            raise ValueError(f"undo: of is the report of a {of.action}, not of a run")
-        if of.name != valid_task(task).name:
-            raise ValueError(f"undo: of is the report of {of.name!r}, not of {task.name!r}")
+        name = valid_task(task).name
+        if (of.action, of.name) != ("do", name):
+            reported = f"the {of.action} of {of.name!r}"
+            raise ValueError(f"undo: of is the report of {reported}, not of the do of {name!r}")
         ctx = _select_what_ran(of, ctx).derive(root=of)
     with ctx.shielded() as safe:
         return _report(task, safe, action="undo")

@@ -221,22 +221,17 @@ class Step:
         return {"schema": SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
-        mapping = dict(self.facts)
-        mapping["details"] = None
-        mapping["traceback"] = None
-        mapping["fields"] = as_data(self.fields)
-        mapping["result"] = None
-        mapping["children"] = [child._values() for child in self.children]
-
         error = self.failure
-        if error is not None:
-            mapping["traceback"] = "".join(traceback.format_exception(error))
-        if hasattr(error, "to_mapping"):
-            mapping["details"] = as_data(error)
+        lines = () if error is None else traceback.format_exception(error)
         repeats_its_children = self.children and isinstance(self.result, tuple)
-        if not repeats_its_children:
-            mapping["result"] = as_data(self.result)
-        return mapping
+        return {
+            **self.facts,
+            "details": as_data(error) if hasattr(error, "to_mapping") else None,
+            "traceback": "".join(lines) or None,
+            "fields": as_data(self.fields),
+            "result": None if repeats_its_children else as_data(self.result),
+            "children": [child._values() for child in self.children],
+        }
 
 
 Observer = Callable[[Step], object]
@@ -292,7 +287,8 @@ def seconds_in_words(seconds: float | None) -> str:
         return f"{seconds * 1e3:.0f} ms"
     if seconds < 59.995:
         return f"{seconds:.2f} s"
-    return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"
 
 
 def _plan_in_words(plan: object) -> list[str]:
@@ -303,22 +299,21 @@ def _plan_in_words(plan: object) -> list[str]:
     return [words] if words else []
 
 
-def _drawn(
-    step: Step, before: str = "", below: str = "", around: Step | None = None
-) -> Iterator[tuple[str, str, Step]]:
+def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:
     """Each step from this one down: its name in the drawing, the indent of its further lines, and
-    the step. The first step of an undo says so.
+    the step.
     """
     label = before + step.name
-    if step.action == "undo" and (around is None or around.action != "undo"):
+    if step.action == "undo":
         label += " (undo)"
     yield label, below, step
 
     children = tuple(step.children)
-    for child in children[:-1]:
-        yield from _drawn(child, f"{below}├─ ", f"{below}│  ", step)
-    for child in children[-1:]:
-        yield from _drawn(child, f"{below}└─ ", f"{below}   ", step)
+    for child in children:
+        branch, indent = "├─ ", "│  "
+        if child is children[-1]:
+            branch, indent = "└─ ", "   "
+        yield from _drawn(child, below + branch, below + indent)
 
 
 def as_data(value: object) -> object:

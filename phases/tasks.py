@@ -125,12 +125,10 @@ def valid_tree(root: AnyTask, around: tuple[AnyTask, ...] = ()) -> AnyTask:
     """The same task if it and the tasks inside it are tasks, and none contains itself; otherwise
     raises InvalidTask.
     """
-    path = (*around, valid_task(root))
     if any(root is task for task in around):
-        names = "/".join(task.name for task in path)
-        raise InvalidTask(f"{root!r:.80} cannot be used as a task: it contains itself: {names}")
-    for member in _fixed_subtasks(root):
-        valid_tree(member, path)
+        raise InvalidTask(f"{root!r:.80} cannot be used as a task: it contains itself")
+    for member in _fixed_subtasks(valid_task(root)):
+        valid_tree(member, (*around, root))
     return root
 
 
@@ -172,15 +170,12 @@ def _fault_of_method(verb: str, method: object) -> str:
 
 
 def _takes_a_context(method: Callable[..., object]) -> bool:
-    """Whether the function can be called with one argument. Some builtins do not say."""
     try:
-        parameters = signature(method)
-    except ValueError:
-        return True
-    try:
-        parameters.bind(None)
+        signature(method).bind(None)
     except TypeError:
         return False
+    except ValueError:  # some builtins do not say what they take
+        return True
     return True
 
 

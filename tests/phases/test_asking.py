@@ -335,9 +335,13 @@ class TestUndoOfARun:
         """It is refused, and so is a dry run: nothing ran in it."""
         log: list[str] = []
         tree = self.tree(log)
-        with pytest.raises(ValueError, match="undo: of is the report of 'x', not of 'all'"):
+        with pytest.raises(
+            ValueError, match="undo: of is the report of the do of 'x', not of the do of 'all'"
+        ):
             phases.undo(tree, of=phases.run(StubTask("x"), observers=[]))
-        with pytest.raises(ValueError, match="undo: of is the report of a plan, not of a run"):
+        with pytest.raises(
+            ValueError, match="undo: of is the report of the plan of 'all', not of the do"
+        ):
             phases.undo(tree, of=phases.plan(tree))
         assert log == []
 

@@ -116,7 +116,7 @@ class TestFind:
         disk = phases.retry(StubTask("disk", "/dev/a", errors=[OSError("busy")]))
         tree = phases.serial(disk, StubTask("left"), prepare, mount, name="all")
         report = phases.run(tree, skip="left", clock=FakeClock(), observers=[])
-        known = "the tasks that have run are all/disk, all/prepare, all/prepare/size"
+        known = "those that have: all/disk, all/prepare, all/prepare/size"
         assert report.find("mount").result == [
             "/dev/a",
             5,
@@ -148,5 +148,7 @@ class TestFind:
 
     def test_a_run_of_its_own(self) -> None:
         """Outside a task nothing has run, and the steps of another run are not found."""
-        with pytest.raises(phases.UnknownTask, match="no task 'a' has run so far; none has"):
+        with pytest.raises(
+            phases.UnknownTask, match="no task 'a' has run so far; those that have: none"
+        ):
             Context().find("a")

@@ -21,7 +21,7 @@ from rich.console import Console
 import phases
 from phases import Context, Observer
 from phases.observers import LiveTree, live_tree
-from phases.testing import FakeClock, StubTask
+from phases.testing import FakeClock, Recorder, StubTask
 from tests.support.programs import completed
 
 
@@ -251,6 +251,36 @@ def test_the_name_of_a_logger(
     assert len(caplog.records) == len(lines)
     assert lines.count("fetched") == 2
     assert lines.count("download started") == (2 if observers is None else 1)
+
+
+@pytest.mark.linux
+def test_a_configuration_of_the_program_silences_nothing() -> None:
+    """A dictConfig disables the loggers that exist, if it is not told otherwise. Ours does not exist
+    before the first run.
+    """
+    program = """
+import logging.config, phases
+from phases.testing import StubTask
+handler = {"class": "logging.StreamHandler"}
+root = {"handlers": ["h"], "level": "INFO"}
+logging.config.dictConfig({"version": 1, "handlers": {"h": handler}, "root": root})
+phases.run(StubTask("a"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert [line.split(" after")[0] for line in done.stderr.splitlines()] == ["a started", "a ok"]
+
+
+def test_observers_beside_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Observers take the place of the log, and have it beside them if it is one of them."""
+    seen = Recorder()
+    with caplog.at_level(logging.INFO):
+        phases.run(StubTask("a"), observers=[seen])
+        assert not caplog.records
+        phases.run(StubTask("a"), observers=[seen, phases.LogObserver()])
+    assert [record.message.split()[1] for record in caplog.records] == ["started", "ok"]
+    assert len(seen.ends) == 2
 
 
 @pytest.mark.parametrize("wrong", [None, 7, print])

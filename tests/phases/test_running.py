@@ -115,7 +115,7 @@ def _own(**attributes: object) -> _Group:
         (_own(subtasks=StubTask("a")), r"its subtasks are <.*>; they must be a tuple: \(task,\)"),
         (_own(subtasks=[StubTask("a")]), "they must be a tuple"),
         (_own(subtasks=(5,)), "5 cannot be used as a task"),
-        (_cycle(), "it contains itself: own/inner/own"),
+        (_cycle(), "it contains itself"),
         (_own(do=lambda: None), r"do takes no context; write do\(ctx\)"),
         (_own(undo=lambda _ctx, _more: None), r"undo takes no context; write undo\(ctx\)"),
         (_own(plan="would load it"), r"its plan is 'would load it'; it must be a function of the"),
@@ -162,10 +162,6 @@ def test_a_coroutine_that_nothing_runs() -> None:
         (
             lambda: phases.run(StubTask("a"), observers=[5]),  # type: ignore[list-item]
             "observers has 5; an observer is a function of a step",
-        ),
-        (
-            lambda: Context(observers=print),  # type: ignore[arg-type]
-            "observers is <built-in function print>; it must be a list of functions of a step",
         ),
     ],
 )

@@ -74,20 +74,20 @@ def test_an_undo_as_text() -> None:
     tree = phases.serial(StubTask("a"), phases.serial(undone, name="inner"), name="all")
     ctx = phases.Context(clock=FakeClock(), observers=[])
     assert str(phases.undo(tree, ctx)) == (
-        "all (undo)  ok             0 ms\n"
-        "├─ inner    ok             0 ms\n"
-        "│  └─ b     ok             0 ms\n"
-        "└─ a        skipped              offers no undo"
+        "all (undo)       ok             0 ms\n"
+        "├─ inner (undo)  ok             0 ms\n"
+        "│  └─ b (undo)   ok             0 ms\n"
+        "└─ a (undo)      skipped              offers no undo"
     )
     fails = phases.serial(undone, StubTask("x", errors=[OSError("full")]), name="all")
     report = phases.run(fails, undo_on_failure=True, clock=FakeClock(), observers=[])
     assert str(report) == (
-        "all            failed         0 ms\n"
-        "├─ b           ok             0 ms\n"
-        "├─ x           failed         0 ms  OSError: full\n"
-        "└─ all (undo)  ok             0 ms\n"
-        "   ├─ x        skipped              offers no undo\n"
-        "   └─ b        ok             0 ms"
+        "all             failed         0 ms\n"
+        "├─ b            ok             0 ms\n"
+        "├─ x            failed         0 ms  OSError: full\n"
+        "└─ all (undo)   ok             0 ms\n"
+        "   ├─ x (undo)  skipped              offers no undo\n"
+        "   └─ b (undo)  ok             0 ms"
     )
 
 
