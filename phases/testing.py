@@ -5,14 +5,11 @@ never waits.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from phases.context import Clock, Context
 from phases.step import Status, Step
-
-if TYPE_CHECKING:
-    import threading
 
 
 class StubTask:
@@ -30,7 +27,9 @@ class StubTask:
         seconds: float = 0.0,
         errors: Iterable[BaseException] = (),
     ) -> None:
-        self.name, self.result, self.seconds = name, result, seconds
+        self.name = name
+        self.result = result
+        self.seconds = seconds
         self.calls = 0
         self._errors = iter(errors)
 
@@ -72,8 +71,11 @@ class FakeClock(Clock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now, self._threads = 0.0, 1
-        self._waits: list[tuple[Callable[[], bool], float]] = []
+        self._now = 0.0
+        self._busy = 1
+        """How many of the threads do not wait."""
+        self._waits: dict[_Wait, None] = {}
+        """In the order in which they began."""
 
     def now(self) -> float:
         """The seconds since the beginning."""
@@ -81,17 +83,19 @@ class FakeClock(Clock):
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
         """See Clock."""
+        wait = _Wait(done, until)
         with self._changed:
-            self._waits.append(wait := (done, until))
-            while not (done() or self._now >= until):
-                is_awake = any(done() or self._now >= until for done, until in self._waits)
-                earliest = min(until for _, until in self._waits)
-                if is_awake or len(self._waits) < self._threads or earliest == math.inf:
-                    self._changed.wait()
-                else:
-                    self._now = earliest
-                    self._changed.notify_all()
-            self._waits.remove(wait)
+            if done() or until <= self._now:
+                return
+            self._waits[wait] = None
+            self._busy -= 1
+            self._jump()
+        wait.is_over.wait()
+
+    def wake(self) -> None:
+        """See Clock."""
+        with self._changed:
+            self._end([wait for wait in self._waits if wait.done()])
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
         """See Clock."""
@@ -100,10 +104,42 @@ class FakeClock(Clock):
             try:
                 target()
             finally:
-                with self._changed:
-                    self._threads -= 1
-                    self._changed.notify_all()
+                self._count(-1)
 
+        self._count(+1)
+        try:
+            return super().start(counted, name=name)
+        except RuntimeError:
+            self._count(-1)
+            raise
+
+    def _count(self, change: int) -> None:
+        """Add a busy thread, or take one away."""
         with self._changed:
-            self._threads += 1
-        return super().start(counted, name=name)
+            self._busy += change
+            self._jump()
+
+    def _jump(self) -> None:
+        """If every thread waits, let time pass until the earliest end of a wait."""
+        if self._busy > 0:
+            return
+        earliest = min((wait.until for wait in self._waits), default=math.inf)
+        if earliest == math.inf:
+            return
+        self._now = earliest
+        self._end([wait for wait in self._waits if wait.until <= earliest])
+
+    def _end(self, waits: list[_Wait]) -> None:
+        for wait in waits:
+            del self._waits[wait]
+            self._busy += 1
+            wait.is_over.set()
+
+
+class _Wait:
+    """A thread that waits. Only its own thread is woken, and only once its wait is over."""
+
+    def __init__(self, done: Callable[[], bool], until: float) -> None:
+        self.done = done
+        self.until = until
+        self.is_over = threading.Event()

@@ -1,10 +1,13 @@
 """phases.testing: the fake clock has the contract of the real one."""
 
+import threading
+import time
+
 import pytest
 
 import phases
 from phases import Clock
-from phases.testing import FakeClock
+from phases.testing import FakeClock, StubTask
 
 
 @pytest.mark.parametrize("clock", [FakeClock(), phases.Clock()])
@@ -24,3 +27,64 @@ def test_clocks_keep_their_contract(clock: Clock) -> None:
     clock.wait(lambda: bool(done))
     thread.join()
     clock.wait(lambda: bool(done), clock.now() + 3600)
+
+
+@pytest.mark.parametrize("clock", [FakeClock(), phases.Clock()])
+def test_a_wait_goes_on_after_a_wake_that_is_not_for_it(clock: Clock) -> None:
+    """wake() ends only those waits whose condition has become true."""
+    done: list[bool] = []
+    woken: list[bool] = []
+
+    def waits() -> None:
+        clock.wait(lambda: bool(done))
+        woken.append(bool(done))
+
+    thread = clock.start(waits, name="t")
+    for _ in range(100):
+        clock.wake()
+        time.sleep(0.000_1)
+    assert woken == []
+    done.append(True)
+    clock.wake()
+    thread.join()
+    assert woken == [True]
+
+
+def test_a_thread_that_ends_lets_time_pass() -> None:
+    """The clock does not wait for a thread that has ended, also if it ends while all others wait."""
+    clock, waits = FakeClock(), threading.Event()
+
+    def has_begun_to_wait() -> bool:
+        waits.set()
+        return False
+
+    def end_then() -> None:
+        assert waits.wait(100)
+
+    thread = clock.start(end_then, name="t")
+    clock.wait(has_begun_to_wait, 5)
+    assert clock.now() == 5
+    thread.join()
+
+
+def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not count: time passes without it."""
+    clock = FakeClock()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            clock.start(print, name="t")
+    clock.wait(lambda: False, 5)
+    assert clock.now() == 5
+
+
+def test_many_waits_at_once() -> None:
+    """Two thousand tasks that sleep side by side cost seconds, not minutes, and the time is exact."""
+    tasks = [StubTask(f"t{number}", seconds=number + 1) for number in range(2000)]
+    report = phases.run(phases.parallel(*tasks), clock=FakeClock(), observers=[])
+    assert report.seconds == 2000
+    assert [step.seconds for step in report.children] == [task.seconds for task in tasks]
