@@ -66,8 +66,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def printable(value: object) -> str:
-    """str(value), safe for any terminal and encoding: what cannot be printed is escaped, and
-    nothing is raised.
+    """str(value), safe for any terminal: control characters, and what no encoding has, are escaped,
+    and nothing is raised.
     """
     try:
         return "".join(map(_escaped, str(value)))

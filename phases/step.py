@@ -13,6 +13,7 @@ import enum
 import json
 import math
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -190,7 +191,7 @@ class Step:
             first, *others = step.note.splitlines() or [""]
             lines.append((line + first).rstrip())
             lines.extend(f"{indent}  {other}" for other in others)
-        return "\n".join(lines)
+        return _for_standard_output("\n".join(lines))
 
     @property
     def note(self) -> str:
@@ -314,6 +315,19 @@ def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str,
         if child is children[-1]:
             branch, indent = "└─ ", "   "
         yield from _drawn(child, below + branch, below + indent)
+
+
+def _for_standard_output(text: str) -> str:
+    """The text, with what standard output cannot encode escaped: `print(report)` raises nothing,
+    whatever the locale is.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        drawn = text.translate(str.maketrans("├│└─", "||`-"))
+        return drawn.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def as_data(value: object) -> object:

@@ -4,7 +4,9 @@ and when.
 
 import contextvars
 import itertools
+import random
 import threading
+import time
 from collections.abc import Callable
 from itertools import repeat
 
@@ -71,6 +73,28 @@ def test_no_thread_to_be_had(threads: int) -> None:
     ]
 
 
+def test_threads_are_joined() -> None:
+    """A group ends after its threads, not only after its tasks."""
+    threads: list[threading.Thread] = []
+
+    class Slow(phases.Clock):
+        """A clock whose threads take a while to end."""
+
+        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
+            def linger() -> None:
+                target()
+                time.sleep(0.05)
+
+            threads.append(super().start(linger, name=name))
+            return threads[-1]
+
+    phases.execute(
+        phases.parallel(StubTask("a"), StubTask("b")), Context(clock=Slow(), observers=[])
+    )
+    assert threads
+    assert not [thread for thread in threads if thread.is_alive()]
+
+
 def test_context_variables_in_threads() -> None:
     """Tasks in threads see the caller's context variables; changes in one task are not visible in
     others.
@@ -107,6 +131,23 @@ def test_waits_between_attempts() -> None:
     for wait, full in zip(waits, [1, 2, 4, 8, *[10] * 3000], strict=False):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
     assert len(set(waits)) > 100
+
+
+def test_the_first_wait_is_not_above_the_longest() -> None:
+    """`longest` also limits the first wait."""
+    again = phases.retry(StubTask("a", errors=[OSError()]), delay=60, longest=10, jitter=0)
+    assert phases.run(again, clock=FakeClock(), observers=[]).seconds == 10
+
+
+@pytest.mark.parametrize(("seconds", "attempts"), [(4.9, 1), (5.1, 2)])
+def test_a_wait_that_the_deadline_allows(
+    seconds: float, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is the wait that would be made, after the jitter was taken off."""
+    monkeypatch.setattr(random, "random", lambda: 1.0)
+    task = phases.retry(StubTask("a", errors=[OSError()]), delay=10, jitter=0.5)
+    report = phases.run(phases.deadline(task, seconds), clock=FakeClock(), observers=[])
+    assert (report.attempts, report.ok) == (attempts, attempts == 2)
 
 
 def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:

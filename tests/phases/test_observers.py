@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -152,11 +153,19 @@ def test_the_live_tree_is_only_on_a_terminal_that_can(monkeypatch: pytest.Monkey
 
 
 def test_what_the_live_tree_shows() -> None:
-    """The report as it is so far."""
+    """The report as it is so far. It is drawn by the threads of the run: rich has none."""
     tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
-    look = phases.task("look")(lambda _ctx: texts.append(str(tree._render())))
+    threads: list[int] = []
+
+    @phases.task("look")
+    def look(_ctx: Context) -> None:
+        texts.append(str(tree._render()))
+        threads.append(threading.active_count())
+
     pipeline = phases.serial(StubTask("a", phases.Skip("there")), look, StubTask("b"))
+    before = threading.active_count()
     phases.run(pipeline, observers=[tree], clock=FakeClock())
+    assert threads == [before + 1]
     (text,) = texts
     assert [line.split() for line in text.splitlines()] == [
         ["serial", "running"],

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
@@ -191,6 +192,22 @@ def test_observers_and_logs_that_raise(caplog: pytest.LogCaptureFixture) -> None
     logger.addHandler(BrokenLog())
     logger.setLevel(logging.INFO)
     assert phases.run(StubTask("a"), logger=logger, observers=[phases.LogObserver(logger)]).ok
+
+
+def test_observers_are_called_one_at_a_time() -> None:
+    """An observer need not lock anything, although tasks start and end in many threads."""
+    inside: list[str] = []
+    overlaps: list[tuple[str, ...]] = []
+
+    def slow(step: Step) -> None:
+        inside.append(step.name)
+        time.sleep(0.002)
+        overlaps.append(tuple(inside))
+        inside.remove(step.name)
+
+    tasks = [StubTask(f"t{number}") for number in range(8)]
+    phases.run(phases.parallel(*tasks), observers=[slow])
+    assert [len(names) for names in overlaps] == [1] * 18
 
 
 @pytest.mark.parametrize("group", [phases.serial, phases.parallel])

@@ -107,6 +107,26 @@ def test_a_second_signal_interrupts_nothing() -> None:
 
 
 @pytest.mark.linux
+def test_a_failure_after_a_signal() -> None:
+    """A task that fails while the run stops has failed: the exit code is 1, not the signal's."""
+    code = """
+        @phases.task("fails")
+        def fails(ctx):
+            with ctx.shielded():
+                deaf.do(ctx)
+                raise OSError("full")
+
+        report = phases.run(fails)
+        print(report.signal)
+        sys.exit(report.exit_code)
+    """
+    program = Program(code)
+    program.process.send_signal(signal.SIGTERM)
+    program.wait_for("SIGTERM: stopping, waiting for fails")
+    assert program.end()[:2] == (1, "15\n")
+
+
+@pytest.mark.linux
 def test_an_ignored_signal_stays_ignored() -> None:
     """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps
     ignoring it.

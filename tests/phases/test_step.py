@@ -1,7 +1,9 @@
 """A step as a report: what happened, as text and as JSON."""
 
+import io
 import json
 import re
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -173,6 +175,25 @@ def test_odd_results_and_errors() -> None:
         {"log_fields_error": "RuntimeError: half"},
     )
     assert "\\x1b[2J\\ud800" in str(step)
+
+
+def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """print() raises nothing, and the tree can still be read."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    tree = phases.serial(
+        phases.serial(StubTask("a"), name="größe"), StubTask("b", errors=[OSError("voll: é")])
+    )
+    step = phases.run(tree, observers=[], clock=FakeClock())
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        print(step)  # noqa: T201  what is tested
+    stream.seek(0)
+    assert stream.read() == (
+        "serial    failed         0 ms\n"
+        "|- gr\\xf6\\xdfe  ok             0 ms\n"
+        "|  `- a   ok             0 ms\n"
+        "`- b      failed         0 ms  OSError: voll: \\xe9\n"
+    )
 
 
 def test_a_step_is_found_by_name() -> None:
