@@ -6,7 +6,7 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from inspect import iscoroutine
 from typing import TypeVar, cast
@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from phases.context import Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Status, Step, TaskFailed
-from phases.tasks import AnyTask, Skip, Task, valid_task
+from phases.tasks import AnyTask, Method, Skip, Task, valid_task
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
     raise_together(errors)
 
 
-def record(step: Step, method: Callable[[Context], object], ctx: Context) -> object:
+def record(step: Step, method: Method, ctx: Context) -> object:
     """Call the method as this step: exactly one start and one end, whatever happens."""
     try:
         ctx.check()

@@ -75,44 +75,31 @@ class LogObserver:
         name = facts["task"]
         if step.action != "do":
             name = f"{name} ({step.action})"
-        failure = None
-        if self.logger.isEnabledFor(logging.DEBUG):
-            failure = step.failure
-        self.logger.log(
-            _level(step),
-            "%s %s",
-            name,
-            _event_in_words(step),
-            extra={FIELDS: {**step.fields, **facts}},
-            exc_info=failure,
-        )
+        level, words = _event(step)
+        extra = {FIELDS: {**step.fields, **facts}}
+        raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
+        self.logger.log(level, "%s %s", name, words, extra=extra, exc_info=raised)
 
 
-def _level(step: Step) -> int:
-    """A task that was not started is of little interest; an error is logged where it was raised."""
+def _event(step: Step) -> tuple[int, str]:
+    """The level and the words for the start or the end of a step."""
     if step.status is Status.RUNNING:
-        return logging.INFO
-    if step.start is None:
-        return logging.DEBUG
-    if step.ok:
-        return logging.INFO
-    if step.failure is not None:
-        return logging.ERROR
-    return logging.WARNING
+        return logging.INFO, "started"
 
-
-def _event_in_words(step: Step) -> str:
-    if step.status is Status.RUNNING:
-        return "started"
     why = step.reason
     if step.failure is not None:
         why = describe_error(step.failure)
     if step.start is None:
-        return f"not started: {why}"
-    ended = f"{step.status} after {seconds_in_words(step.seconds)}"
-    if not why:
-        return ended
-    return f"{ended}: {why}"
+        return logging.DEBUG, f"not started: {why}"
+
+    words = f"{step.status} after {seconds_in_words(step.seconds)}"
+    if why:
+        words += f": {why}"
+    if step.ok:
+        return logging.INFO, words
+    if step.failure is not None:
+        return logging.ERROR, words
+    return logging.WARNING, words
 
 
 def live_tree(logger: logging.Logger | str) -> LiveTree | None:

@@ -3,7 +3,7 @@
 SIGINT and SIGTERM cancel a run, which then ends as after any other cancellation. Python calls a
 handler in the main thread, between any two of its instructions: possibly while the thread holds a
 lock, but not during a system call that began just before the signal. So the tasks run in a thread
-of their own. The main thread waits until a handler releases a lock, which a handler may do at any
+of their own. The main thread waits for a SimpleQueue, into which a handler may put something at any
 time, and also wakes regularly. If the program's own handler for another signal raised there, the
 main thread would leave the tasks behind, so the error is kept until the tasks have ended.
 """
@@ -11,11 +11,11 @@ main thread would leave the tasks behind, so the error is kept until the tasks h
 from __future__ import annotations
 
 import contextvars
-import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from phases.context import Clock, Context, call_and_log_error
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
-_END = 0  # no signal has this number
+_END = 0  # put into the queue when the tasks have ended: no signal has this number
 
 
 def run(
@@ -191,23 +191,35 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
 
     A repeated signal only logs again what the run is waiting for.
     """
-    events = _Events()
+    events: SimpleQueue[int] = SimpleQueue()
+
+    def note(number: int) -> None:
+        root.signal = root.signal or number
+        events.put(number)
 
     def work_to_the_end() -> None:
         work()
-        events.note(_END)
+        events.put(_END)
 
     # The thread has the caller's context variables.
     variables = contextvars.copy_context()
     thread = threading.Thread(target=variables.run, args=(work_to_the_end,), name="phases")
-    with _noting_signals(events.note):
+    with _noting_signals(note):
         thread.start()
-        for number in events:
+        for number in iter(lambda: _next(events), _END):
             name = signal.Signals(number).name
             ctx.cancel(name)
             call_and_log_error(ctx.logger, _log_what_is_awaited, name, root, ctx)
         thread.join()
-    root.signal = next(filter(None, events.numbers), None)
+
+
+def _next(events: SimpleQueue[int]) -> int:
+    """The next event. The wait is short: a handler waits until a system call has ended that began
+    just before its signal.
+    """
+    while True:
+        with suppress(Empty):
+            return events.get(timeout=0.25)
 
 
 def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:
@@ -217,30 +229,6 @@ def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:
 
 def _keeps_the_run_going(step: Step) -> bool:
     return step.status is Status.RUNNING and step.start is not None and not step.children
-
-
-class _Events:
-    """What the main thread waits for: signals, by their numbers, and the end of the work."""
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self._has_news = threading.Lock()
-
-    def note(self, number: int) -> None:
-        """Add an event, and wake the main thread. A handler may do this at any moment."""
-        self.numbers.append(number)
-        with suppress(RuntimeError):  # it is released already: the main thread has yet to look
-            self._has_news.release()
-
-    def __iter__(self) -> Iterator[int]:
-        """Each signal, as soon as it is noted, until the end of the work."""
-        for place in itertools.count():
-            while len(self.numbers) == place:
-                self._has_news.acquire(timeout=0.25)
-            number = self.numbers[place]
-            if number == _END:
-                return
-            yield number
 
 
 @contextmanager

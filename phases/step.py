@@ -208,8 +208,10 @@ class Step:
         if self.action != "plan":
             parts.extend(f"{key}={as_data(value)}" for key, value in self.fields.items())
         elif self.result is not None:
-            parts.extend(_plan_in_words(self.result))
-        return printable(", ".join(parts))
+            plan = printable(self.result)
+            # What has several lines begins on a line of its own.
+            parts.append(f"\n{plan}" if "\n" in plan else plan)
+        return printable(", ".join(filter(None, parts)))
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -290,14 +292,6 @@ def seconds_in_words(seconds: float | None) -> str:
         return f"{seconds:.2f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s"
-
-
-def _plan_in_words(plan: object) -> list[str]:
-    """What a task said it would do; what has several lines begins on a line of its own."""
-    words = printable(plan)
-    if "\n" in words:
-        return [f"\n{words}"]
-    return [words] if words else []
 
 
 def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+Method: TypeAlias = Callable[["Context"], object]
+"""What a plan and an undo are."""
 Path: TypeAlias = tuple[str, ...]
 """The names from the root of a tree down to a task."""
 Names: TypeAlias = Iterable[str] | str | None
@@ -73,8 +75,8 @@ class FunctionTask(Generic[T_co]):
 
     name: str
     do: Callable[[Context], T_co]
-    plan: Callable[[Context], object] | None = None
-    undo: Callable[[Context], object] | None = None
+    plan: Method | None = None
+    undo: Method | None = None
     subtasks: tuple[AnyTask, ...] = ()
     plan_note: str = ""
     """The condition under which it runs, for a plan."""
@@ -88,8 +90,8 @@ class FunctionTask(Generic[T_co]):
 def task(
     name: str,
     *,
-    plan: Callable[[Context], object] | None = None,
-    undo: Callable[[Context], object] | None = None,
+    plan: Method | None = None,
+    undo: Method | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
     return lambda function: FunctionTask(name, function, plan, undo)
@@ -99,7 +101,7 @@ def wrapped(
     inner: AnyTask,
     do: Callable[[Context], T],
     *,
-    plan: Callable[[Context], object] | None = None,
+    plan: Method | None = None,
     plan_note: str = "",
 ) -> FunctionTask[T]:
     """The task with another `do`; its name and all else stay the same, if not given."""
