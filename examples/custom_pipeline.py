@@ -112,12 +112,10 @@ def main() -> int:
         dry_run = phases.plan(bootstrap)
         print(dry_run)
         return dry_run.exit_code
-    report = phases.run(bootstrap)
+    # The undo removes the gate, too, if it was not there before. Leave it out to keep machines from
+    # starting.
+    report = phases.run(bootstrap, undo_on_failure=True)
     print(report)
-    if not report.ok:
-        # Removes the gate, too, if it was not there before. Leave this out to keep machines from
-        # starting.
-        phases.undo(bootstrap)
     print(f"files of hostrouting: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 

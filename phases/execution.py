@@ -52,7 +52,9 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     that of each task inside it. A task that the run leaves out is not called.
     """
     method = getattr(task, step.action, None)
-    subtasks = getattr(task, "subtasks", ())
+    subtasks = ()
+    if method is None:
+        subtasks = getattr(task, "subtasks", ())
 
     reason = ctx.why_left_out(step.path)
     if not reason and method is None and not subtasks:

@@ -22,7 +22,7 @@ from phases.context import Clock, Context, call_and_log_error
 from phases.execution import new_step, raise_together, run_step
 from phases.observers import LOGGER, LogObserver, live_tree, logger_of
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Names, Path, selection, valid_task, valid_tree, wrapped
+from phases.tasks import AnyTask, FunctionTask, Names, Path, selection, valid_task, valid_tree
 
 if TYPE_CHECKING:
     import logging
@@ -160,7 +160,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
                 raise_together([error, undo_error])
             raise
 
-    return wrapped(task, do)
+    return FunctionTask(valid_tree(task).name, do)
 
 
 def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:

@@ -236,14 +236,17 @@ class _Unreadable(StubTask):
         raise ValueError("no such file")
 
 
-@pytest.mark.parametrize(
-    ("task", "clock"), [(StubTask("a"), FakeClock), (_Unreadable("a"), FakeClock())]
-)
-def test_errors_around_the_task(task: StubTask, clock: FakeClock) -> None:
-    """What a clock raises, or a property of the task, is an error in the report, too."""
-    report = phases.run(task, clock=clock, observers=[])
-    assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
-    assert isinstance(report.error, ValueError | TypeError)
+@pytest.mark.parametrize("undo_on_failure", [False, True])
+def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
+    """What a clock raises, or a property of the task, is an error in the report, too. The subtasks
+    of a task are read only when they are called.
+    """
+    clock: Any = FakeClock
+    broken = phases.run(StubTask("a"), clock=clock, observers=[], undo_on_failure=undo_on_failure)
+    for report in (broken, phases.plan(_Unreadable("a"))):
+        assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
+        assert isinstance(report.error, ValueError | TypeError)
+    assert phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure).ok
 
 
 def test_a_run_is_cancelled_from_outside() -> None:
