@@ -148,7 +148,7 @@ class Context:
         self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
         """Why the run leaves out the task at this path; empty if the task runs."""
-        self._telling = threading.RLock()
+        self._notifying = threading.RLock()
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -280,9 +280,9 @@ class Context:
         vars(derived).update(changes)
         return derived
 
-    def tell(self, step: Step) -> None:
+    def notify(self, step: Step) -> None:
         """Call every observer, one call at a time; what an observer raises is logged."""
-        with self._telling:
+        with self._notifying:
             for observer in self.observers:
                 call_and_log_error(self.logger, observer, step)
 

@@ -35,7 +35,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     asyncio.to_thread(phases.execute, task)`.
     """
     ctx = ctx or Context()
-    return cast("T", run_step(task, new_step(valid_task(task), ctx), ctx))
+    step = new_step(valid_task(task), ctx)
+    return cast("T", run_step(task, step, ctx))
 
 
 def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
@@ -77,7 +78,8 @@ def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            run_step(task, new_step(valid_task(task), ctx, action=action), ctx)
+            step = new_step(valid_task(task), ctx, action=action)
+            run_step(task, step, ctx)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
     raise_together(errors)
@@ -94,7 +96,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
     began = ctx.clock.now()
     try:
         step.start = datetime.now(timezone.utc)
-        ctx.tell(step)
+        ctx.notify(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
         _require_that_it_ran(step, result)
         _record_result(step, result)
@@ -107,7 +109,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         return result
     finally:
         step.seconds = ctx.clock.now() - began
-        ctx.tell(step)
+        ctx.notify(step)
 
 
 def _require_that_it_ran(step: Step, result: object) -> None:
@@ -151,7 +153,7 @@ def record_unstarted(
     """Record that the task of this step is not called: the step has an end and no start."""
     step.status = status
     step.reason = reason
-    ctx.tell(step)
+    ctx.notify(step)
 
 
 def raise_together(errors: Sequence[BaseException]) -> None:

@@ -33,11 +33,12 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
         results: list[object] = []
         for number, task in enumerate(tasks, start=1):
             try:
-                result = run_step(task, new_step(task, ctx), ctx)
+                step = new_step(task, ctx)
+                result = run_step(task, step, ctx)
             except BaseException:
                 for later in tasks[number:]:
-                    step = new_step(later, ctx)
-                    record_unstarted(step, ctx, f"not reached after {task.name}")
+                    unreached = new_step(later, ctx)
+                    record_unstarted(unreached, ctx, f"not reached after {task.name}")
                 raise
             results.append(result)
         return tuple(results)
@@ -110,7 +111,8 @@ class _ParallelRun:
         group = "/".join(self._ctx.path)
         while self._untaken and len(self._threads) < self._most:
             name = f"phases:{group}#{len(self._threads) + 1}"
-            self._threads.append(self._ctx.clock.start(self._take_tasks, name=name))
+            thread = self._ctx.clock.start(self._take_tasks, name=name)
+            self._threads.append(thread)
 
     def _take_tasks(self) -> None:
         while True:
@@ -120,7 +122,8 @@ class _ParallelRun:
                 return
             result: object = None
             try:
-                result = self._variables.copy().run(run_step, task, step, self._ctx)
+                variables = self._variables.copy()
+                result = variables.run(run_step, task, step, self._ctx)
             except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                 self._stop(error)
             self._results[place] = result

@@ -153,9 +153,11 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             return task.do(ctx)
         except BaseException as error:
             assert ctx.step is not None  # noqa: S101  a task runs inside its step
+            what_ran = _select_what_ran(ctx.step, ctx)
             try:
-                with _select_what_ran(ctx.step, ctx).shielded() as safe:
-                    run_step(task, new_step(task, safe, action="undo"), safe)
+                with what_ran.shielded() as safe:
+                    step = new_step(task, safe, action="undo")
+                    run_step(task, step, safe)
             except BaseException as undo_error:  # noqa: BLE001  raised together with the first
                 raise_together([error, undo_error])
             raise
