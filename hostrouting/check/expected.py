@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import SCOPE_UNIVERSE
 from hostrouting.routes.uplink import (
+    are_only_taps,
     doubtful_devs,
     has_tunnel,
+    is_card,
     is_line,
-    is_tap,
-    is_tunnel,
     leads_out,
 )
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
-
-_OF_GUESTS = {"veth", "tun"}
-"""Kinds of ports by which a bridge leads to containers and virtual machines."""
 
 
 class Uplinks(NamedTuple):
@@ -64,7 +60,12 @@ def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> 
     if used and not named:
         equal = fib.equals(used)
         rivals = counting.intersection(dev for route in equal for dev in route.devs)
-        is_way_out = is_line(devs, links) or (devs == counting and _are_only_taps(devs, fib, links))
+        addresses = [
+            address for address in fib.snapshot.addresses if address.ip.version == fib.family
+        ]
+        is_way_out = is_line(devs, links) or (
+            devs == counting and are_only_taps(devs, addresses, links)
+        )
         doubtful = doubtful_devs(used, devs, rivals, hidden, links, is_line=is_way_out)
         if len(counting) > 1 and _may_pass_over_defaults(fib):
             doubtful |= counting.intersection(dev for route, _ in every for dev in route.devs)
@@ -92,33 +93,12 @@ def _first_card(defaults: Iterable[Route], links: Mapping[str, Link]) -> frozens
     return frozenset()
 
 
-def _are_only_taps(devs: frozenset[str], fib: Fib, links: Mapping[str, Link]) -> bool:
-    """Whether these devices are taps, and no card of this host has an address.
-
-    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
-    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
-    """
-    if not all(is_tap(links[dev]) for dev in devs):
-        return False
-    for address in fib.snapshot.addresses:
-        is_usable = address.ip.version == fib.family and address.scope == SCOPE_UNIVERSE
-        if is_usable and may_be_card(links.get(address.dev), links):
-            return False
-    return True
-
-
 def may_be_card(link: Link | None, links: Mapping[str, Link]) -> bool:
     """Whether the device may lead to the network of the host.
 
-    A CNI's device does not. A bridge does if it has another port than those of containers and
-    virtual machines.
+    A CNI's device does not.
     """
-    if link is None or is_tunnel(link) or not leads_out(link) or devices_of(link.name, link.kind):
-        return False
-    if link.kind == "bridge":
-        ports = (port for port in links.values() if port.master == link.name)
-        return any(port.kind not in _OF_GUESTS for port in ports)
-    return True
+    return link is not None and is_card(link, links) and not devices_of(link.name, link.kind)
 
 
 def _may_pass_over_defaults(fib: Fib) -> bool:

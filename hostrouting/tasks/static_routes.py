@@ -51,7 +51,7 @@ class ConfigureStaticRoutes(SectionTask):
                 plan = self._await_plan(ctx, backend, wait=left)
                 is_done = not (plan.changes or plan.conflicts)
                 applied = Applied(plan) if is_done else self._apply(ctx, backend)
-        for finding in applied.plan.left_out:
+        for finding in (*applied.plan.left_out, *applied.plan.stays):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)

@@ -20,7 +20,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.routes.plan import plan_static_routes, reply_routes
+from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import readable_installed
 from hostrouting.tasks.obstacles import find_ungated
@@ -36,12 +36,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     )
     report = _report_of(outcome)
     check = None if report is None else Check.of(report, config, host)
-    left_out = _left_out(config, host)
-    findings = [*left_out, *_of_the_gate(config, host)]
+    routes = _routes_now(config, host)
+    findings = [*routes.left_out, *routes.stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
     done = "this host matches the configuration"
-    if left_out:
+    if routes.left_out:
         done += ", except for the route for replies to probes"
     lines = [
         *outcome.lines(done, done),
@@ -65,12 +65,12 @@ def _report_of(outcome: Run) -> CheckReport | None:
     return None
 
 
-def _left_out(config: HostRoutingConfig, host: Host) -> list[Finding]:
-    """Why the route for replies to probes is not installed."""
+def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
+    """The plan of the routes now: what is not installed, and what would wait after a reboot."""
     with suppress(HostRoutingError):
-        if reply_routes(config):
-            return [*plan_static_routes(config, read_host(host)).left_out]
-    return []
+        if config.static_routes.routes or reply_routes(config):
+            return plan_static_routes(config, read_host(host))
+    return RoutePlan()
 
 
 def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
