@@ -35,7 +35,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.routes.uplink import Need, Uplink, bare_hop
+from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -221,7 +221,7 @@ def _waits(waiting: Sequence[Pending]) -> Finding:
 def _stays(waiting: Sequence[Pending]) -> Finding:
     first, missing = waiting[0]
     sentence = SENTENCES["stays"].format(route=_named(waiting), missing=missing)
-    remedy = missing.remedy_of_standing
+    remedy = REMEDIES["pin"] if missing.remedy == REMEDY else missing.remedy
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 

@@ -89,7 +89,7 @@ REMEDY = "add it, or correct the configuration"
 REMEDIES = {
     "choose": 'write "dev": {devs} into the configured route, or name one device in '
     "routeOverlap.expectedDevs",
-    "pin": 'bring the default route back, or write "dev" and "gateway" into the configured route',
+    "pin": 'bring back what is missing, or write "dev" and "gateway" into the configured route',
 }
 """What settles a doubt about the default route, and what makes a route independent of it;
 static-routes.sh says it, too.
@@ -99,16 +99,13 @@ static-routes.sh says it, too.
 class Need(str):
     """A phrase for what a route still needs, and what an operator can do."""
 
-    __slots__ = ("remedy", "remedy_of_standing")
+    __slots__ = ("remedy",)
     remedy: str
-    remedy_of_standing: str
-    """The remedy where a route of ours is there, and would lack this after a reboot."""
 
-    def __new__(cls, phrase: str, remedy: str = REMEDY, remedy_of_standing: str = "") -> Self:
-        """Keep the remedies with the phrase."""
+    def __new__(cls, phrase: str, remedy: str = REMEDY) -> Self:
+        """Keep the remedy with the phrase."""
         need = super().__new__(cls, phrase)
         need.remedy = remedy
-        need.remedy_of_standing = remedy_of_standing or remedy
         return need
 
 
@@ -368,8 +365,7 @@ class Uplink:
 
     def _need_default(self, dev: str | None = None) -> Need:
         name = "default" if dev is None else "default-on"
-        phrase = NEEDS[name].format(family=self._family, dev=dev)
-        return Need(phrase, remedy_of_standing=REMEDIES["pin"])
+        return Need(NEEDS[name].format(family=self._family, dev=dev))
 
     @cached_property
     def _of_main(self) -> list[Route]:

@@ -76,10 +76,12 @@ attempt() {
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
   local lock=/run/hostrouting/routes
-  if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && ! flock -w 10 7; then
-    reasons=("another run has held $lock for 10 s")
-    exec 7<&-
-    return 1
+  if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
+    if ! flock -w 10 7; then
+      reasons=("cannot lock $lock: another run has held it for 10 s, or flock failed")
+      exec 7<&-
+      return 1
+    fi
   fi
   write_and_read_back
   if ((${#reasons[@]})); then
@@ -815,7 +817,6 @@ function lack_of_default(family, dev,   missing) {
   value["dev"] = dev
   missing = filled(dev == "" ? "default" : "default-on")
   last_seen[missing] = "; last seen:" (family in seen ? seen[family] : " none")
-  remedy[missing] = filled("pin")
   return missing
 }
 
@@ -954,7 +955,7 @@ function say_missing(w, missing) {
   value["route"] = route[w, "text"]
   value["missing"] = missing
   if (missing in last_seen) value["missing"] = missing last_seen[missing]
-  else if (missing in remedy) value["missing"] = missing "; " remedy[missing]
+  if (missing in remedy) value["missing"] = missing "; " remedy[missing]
   print "missing\tROUTE-WAITS: " filled("waits")
 }
 
@@ -972,7 +973,8 @@ function print_notes(   i, n, missing) {
     n = standing_for[missing]
     value["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
     value["missing"] = missing
-    print "note\tROUTE-STAYS: " filled("stays") (missing in remedy ? "; " remedy[missing] : "")
+    print "note\tROUTE-STAYS: " filled("stays") "; " \
+      (missing in remedy ? remedy[missing] : filled("pin"))
   }
 }
 

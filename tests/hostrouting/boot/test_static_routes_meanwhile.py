@@ -385,7 +385,9 @@ class TestWhenTheDefaultRouteGoes:
         assert Ran(namespace, [named], tmp_path).changes == []
 
     @pytest.mark.needs("/dev/net/tun")
-    @pytest.mark.parametrize(("port", "is_in_doubt"), [("vxlan id 5 dstport 4789", True), ("veth", False)])
+    @pytest.mark.parametrize(
+        ("port", "is_in_doubt"), [("vxlan id 5 dstport 4789", True), ("veth", False)]
+    )
     def test_a_tap_beside_a_bridge(
         self, namespace: Namespace, tmp_path: Path, port: str, *, is_in_doubt: bool
     ) -> None:
@@ -844,7 +846,10 @@ class TestTwoAtOnce:
         ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
         assert (ran.status, ours(namespace)) == (1, [])
         assert ran.lines == [
-            "<3>static-routes: another run has held /run/hostrouting/routes for 10 s; gave up after N s"
+            (
+                "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
+                "10 s, or flock failed; gave up after N s"
+            )
         ]
         freed = {"flock": held, "sleep": f": >{tmp_path}/free"}
         ran = Ran(namespace, HALVES, tmp_path, wait=60, tools=freed)
