@@ -258,39 +258,53 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     for family in {key.prefix.family for key in wanted}:
         uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
 
-    present_by_key = by_key(snapshot, wanted)
+    plans: list[RoutePlan] = []
+    for key, present in by_key(snapshot, wanted).items():
+        if key in wanted:
+            static = wanted[key]
+            uplink = uplinks[key.prefix.family]
+            plans.append(_plan_route(static, present, uplink, is_reply=static in replies))
+        else:
+            plans.append(RoutePlan(tuple(steps_for_key((), present))))
+    return _joined(plans)
+
+
+def _plan_route(
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, is_reply: bool
+) -> RoutePlan:
+    """The plan for one configured route, from what holds its key now."""
+    key = static.key
+    route = uplink.route_to(
+        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
+    )
+    if isinstance(route, Route):
+        steps = steps_for_key(entries_of(route), present)
+        if is_reply and steps[0].action == "conflict":
+            return RoutePlan(left_out=(steps[0].finding._replace(severity="warning"),))
+        return RoutePlan(tuple(steps))
+
+    lacking = (Pending(static, route),)
+    if _is_right_meanwhile(present, static, uplink):
+        return RoutePlan(tuple(_steps_that_stay(present, route)), standing=lacking)
+    if is_reply:
+        return RoutePlan(left_out=(_waits(lacking),))
+    return RoutePlan(pending=lacking)
+
+
+def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
+    """One plan with everything that is in these, and its steps in the order of their signs."""
     steps: list[Step] = []
     pending: list[Pending] = []
-    standing: list[Pending] = []
     left_out: list[Finding] = []
-    for key, static in wanted.items():
-        present = present_by_key.pop(key)
-        is_reply = static in replies
-        uplink = uplinks[key.prefix.family]
-        route = uplink.route_to(
-            key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
-        )
-        if isinstance(route, Route):
-            new = steps_for_key(entries_of(route), present)
-            if is_reply and new[0].action == "conflict":
-                left_out.append(new[0].finding._replace(severity="warning"))
-            else:
-                steps += new
-        elif _is_right_meanwhile(present, static, uplink):
-            steps += _steps_that_stay(present, route)
-            standing.append(Pending(static, route))
-        elif is_reply:
-            left_out.append(_waits([Pending(static, route)]))
-        else:
-            pending.append(Pending(static, route))
-    for present in present_by_key.values():
-        steps += steps_for_key((), present)
-    steps.sort(key=_place_in_plan)
+    standing: list[Pending] = []
+    for plan in plans:
+        steps += plan.steps
+        pending += plan.pending
+        left_out += plan.left_out
+        standing += plan.standing
+    order = [*_SIGNS]
+    steps.sort(key=lambda step: order.index(step.action))
     return RoutePlan(tuple(steps), tuple(pending), tuple(left_out), tuple(standing))
-
-
-def _place_in_plan(step: Step) -> int:
-    return [*_SIGNS].index(step.action)
 
 
 def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -399,7 +413,7 @@ def _conflict(
     for route in present:
         if set(entries_of(route)) <= set(stale):
             continue
-        [whole] = as_listed(wanted)
+        whole = as_listed(wanted)[0]
         if route.protocol == OURS or _compared(route) == _compared(whole):
             return None
         return Step("conflict", whole, SENTENCES["held"].format(held=route), route)

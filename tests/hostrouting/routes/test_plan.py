@@ -200,6 +200,15 @@ def test_what_is_compared_of_next_hops() -> None:
         assert [step.action for step in plan.steps] == actions
 
 
+def test_a_nexthop_object_with_an_on_link_leg() -> None:
+    """In IPv6 it becomes entries that are not joined; another program's route is a conflict."""
+    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth0"))
+    default = Route(Prefix(IPV6, 0, 0), hops, metric=512, nexthop_id=7)
+    theirs = entry(PREFIXES[IPV6][0], HOPS[IPV6][0], protocol=FOREIGN)
+    plan = plan_static_routes(configured(static(str(theirs.prefix))), host_with(default, theirs))
+    assert [step.action for step in plan.steps] == ["conflict"]
+
+
 EVERYWHERE = Prefix.parse("0.0.0.0/0")
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 BY_TUNNEL = Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=3)
