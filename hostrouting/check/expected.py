@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config.cni import devices_of
 from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import SCOPE_UNIVERSE
 from hostrouting.routes.uplink import (
     are_only_taps,
     doubtful_devs,
@@ -60,11 +61,13 @@ def find_uplinks(fib: Fib, links: Mapping[str, Link], named: frozenset[str]) -> 
     if used and not named:
         equal = fib.equals(used)
         rivals = counting.intersection(dev for route in equal for dev in route.devs)
-        addresses = [
-            address for address in fib.snapshot.addresses if address.ip.version == fib.family
-        ]
+        with_address = {
+            address.dev
+            for address in fib.snapshot.addresses
+            if address.ip.version == fib.family and address.scope == SCOPE_UNIVERSE
+        }
         is_way_out = is_line(devs, links) or (
-            devs == counting and are_only_taps(devs, addresses, links)
+            devs == counting and are_only_taps(devs, with_address, links)
         )
         doubtful = doubtful_devs(used, devs, rivals, hidden, links, is_line=is_way_out)
         if len(counting) > 1 and _may_pass_over_defaults(fib):

@@ -43,7 +43,6 @@ from hostrouting.model.route import (
 from hostrouting.model.snapshot import (
     ARPHRD_ETHERNET,
     ARPHRD_INFINIBAND,
-    Address,
     Link,
     Snapshot,
 )
@@ -160,19 +159,16 @@ def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 
 def are_only_taps(
-    devs: Iterable[str], addresses: Iterable[Address], links: Mapping[str, Link]
+    devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
 ) -> bool:
-    """Whether these devices are taps, and no card has one of the addresses.
+    """Whether these devices are taps, and no card is among those that have an address.
 
     The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
     Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
     """
     if not all(is_tap(links.get(dev)) for dev in devs):
         return False
-    for address in addresses:
-        if address.scope == SCOPE_UNIVERSE and is_card(links.get(address.dev), links):
-            return False
-    return True
+    return not any(is_card(links.get(dev), links) for dev in with_address)
 
 
 # Which default route is in doubt
@@ -241,9 +237,6 @@ class Uplink:
         others = [route for route in of_family if route.protocol != OURS]
         self._family = family
         self._links = {link.name: link for link in snapshot.links}
-        self._addresses = [
-            address for address in snapshot.addresses if address.ip.version == family
-        ]
         self._expected = frozenset(expected)
         self._defaults = sorted(_usable_defaults(others), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
@@ -446,7 +439,17 @@ class Uplink:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
-        return are_only_taps(devs, self._addresses, self._links)
+        return are_only_taps(devs, self._devs_with_address, self._links)
+
+    @cached_property
+    def _devs_with_address(self) -> set[str]:
+        """The devices of the routes to this host's own addresses, except link-local ones."""
+        link_local = Prefix.of(LINK_LOCAL)
+        devs: set[str] = set()
+        for route in self._direct:
+            if route.type == "local" and route.prefix not in link_local:
+                devs.update(route.devs)
+        return devs
 
     # What a next hop lacks
 

@@ -414,7 +414,7 @@ function is_ours(r) {
 
 function note_address(r) {
   is_own[route[r, "prefix"]]
-  if (route[r, "prefix"] !~ /^(fe[89ab][0-9a-f]:|169[.]254[.])/)
+  if (route[r, "prefix"] !~ /^fe[89ab][0-9a-f]:/)
     has_address[route[r, "family"], hop[r, 1, "dev"]]
 }
 
