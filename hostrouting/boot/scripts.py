@@ -29,6 +29,7 @@ from hostrouting.routes.uplink import (
     LINES,
     NEEDS,
     NO_TUNNELS,
+    OF_GUESTS,
     REMEDIES,
     TAP,
 )
@@ -89,6 +90,7 @@ def _class_settings() -> Iterator[str]:
         "line": LINES,
         "card": NO_TUNNELS - {""},
         "bridge": {BRIDGE},
+        "guest": OF_GUESTS - {TAP},
     }
     for name, kinds in classes.items():
         for kind in sorted(kinds):

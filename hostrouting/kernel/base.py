@@ -46,7 +46,8 @@ class RouteRequest(NamedTuple):
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference,
     an end and a nexthop object, which are only read. The state of a next hop (linkdown, dead) is
-    ignored, and so is the weight of the only next hop: a route can be passed back as it was read.
+    ignored, and so is the weight of the only next hop of an IPv4 route: a route can be passed back
+    as it was read. An IPv6 next hop keeps its weight for when others join it.
     """
 
     verb: Verb
@@ -54,6 +55,11 @@ class RouteRequest(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.route}"
+
+
+def has_weights(route: Route) -> bool:
+    """Whether Linux keeps the weights of the next hops; in IPv6, others can join a single one."""
+    return len(route.next_hops) > 1 or route.prefix.family == IPV6
 
 
 Kind: TypeAlias = RouteType | Literal["no-route"]

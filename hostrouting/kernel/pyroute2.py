@@ -24,6 +24,7 @@ from hostrouting.kernel.base import (
     RouteBackend,
     RouteRequest,
     Watch,
+    has_weights,
     part_of,
     settled,
 )
@@ -293,7 +294,7 @@ def _hop(route: Route, hop: NextHop, indexes: Mapping[str, int]) -> dict[str, An
     fields: dict[str, Any] = {}
     if hop.onlink:
         fields["flags"] = RTNH_F_ONLINK
-    if len(route.next_hops) > 1:
+    if has_weights(route) and hop.weight > 1:
         fields["hops"] = hop.weight - 1
     if hop.dev is not None:
         fields["oif"] = indexes[hop.dev]

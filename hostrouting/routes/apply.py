@@ -17,14 +17,14 @@ known in advance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import RoutePlan, could_take, holders_of, steps_for
+from hostrouting.routes.plan import Action, RoutePlan, by_key, could_take, steps_for_key
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -72,9 +72,7 @@ def apply_plan(
             after = transaction.undo() if problems else ""
         except BaseException as stopped:  # even during a rollback, which then begins again
             what_is_true_now = transaction.undo()
-            vars(stopped).setdefault("__notes__", []).append(
-                what_is_true_now
-            )  # printed after the traceback
+            _add_note(stopped, what_is_true_now)
             raise
         if problems:
             can_retry = all(problem.can_retry for problem in problems)
@@ -88,10 +86,10 @@ class _Transaction:
         self._wanted: dict[RouteKey, list[Route]] = {}
         """The entries of the wanted route, by key; none if our routes are deleted."""
         for step in plan.steps:
-            self._wanted.setdefault(step.route.key, []).extend(
-                () if step.action == "delete" else (step.route,)
-            )
-        self._before = self._holders(before)
+            entries = self._wanted.setdefault(step.route.key, [])
+            if step.action != "delete":
+                entries.append(step.route)
+        self._before = self._with_wanted_keys(before)
         self._sent: list[RouteRequest] = []
         """What may have been done, in order."""
         self.done: list[RouteRequest] = []
@@ -99,101 +97,128 @@ class _Transaction:
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> list[BackendError]:
         """Add, verify, delete, verify; returns the errors."""
-        additions = [step.route for step in plan.changes if step.action == "add"]
-        successors: dict[RouteKey, list[Route]] = {}
-        for route in additions:
-            successors.setdefault(route.key, []).append(route)
+        in_the_way, additions, stale = self._requests_of(plan)
+        try:
+            problems = self._send(in_the_way, check)
+            if additions and not problems:
+                problems = self._send(additions, check)
+                if not problems:
+                    problems = self._differences(may_be_left={"keep", "delete"})
+            if stale and not problems:
+                problems = self._send(stale, check)
+                if not problems:
+                    problems = self._differences(may_be_left={"keep"})
+        except BackendError as error:
+            return [error]
+        return problems
+
+    def _requests_of(
+        self, plan: RoutePlan
+    ) -> tuple[list[RouteRequest], list[RouteRequest], list[RouteRequest]]:
+        """The deletions that come first, because a request to delete a new route could take the
+        old one; the additions; and the other deletions.
+        """
+        held = {key for key, routes in self._before.items() if routes}
+        added: dict[RouteKey, list[Route]] = {}
+        additions: list[RouteRequest] = []
+        for step in plan.changes:
+            if step.action == "add":
+                added.setdefault(step.route.key, []).append(step.route)
+                additions.append(_addition(step.route, held))
+
         in_the_way: list[RouteRequest] = []
         stale: list[RouteRequest] = []
         for step in plan.changes:
             if step.action == "delete":
-                added_there = successors.get(step.route.key, ())
-                is_in_the_way = any(could_take(route, step.route) for route in added_there)
-                requests = in_the_way if is_in_the_way else stale
-                requests.append(RouteRequest("delete", step.route))
-        held = {key for key, routes in self._before.items() if routes}
-        added = [_addition(route, held) for route in additions]
-        try:
-            for requests in filter(None, (in_the_way, added, stale)):
-                check()
-                if refusals := self._send(requests):
-                    return refusals
-                check()
-                if requests is in_the_way:
-                    continue
-                if differences := self._differences(may_delete=requests is added):
-                    return differences
-        except BackendError as error:
-            return [error]
-        return []
+                successors = added.get(step.route.key, ())
+                is_first = any(could_take(route, step.route) for route in successors)
+                deletions = in_the_way if is_first else stale
+                deletions.append(RouteRequest("delete", step.route))
+        return in_the_way, additions, stale
 
-    def _send(self, requests: list[RouteRequest]) -> list[BackendError]:
+    def _send(
+        self, requests: Sequence[RouteRequest], check: Callable[[], object]
+    ) -> list[BackendError]:
         """Make the changes. All of them are tried, so that the failure names every route that the
         kernel refuses.
         """
+        if not requests:
+            return []
+        check()
         count = len(self._sent)
-        self._sent += requests
+        self._sent += requests  # without an answer, any of them may have been done
         outcomes = self._request(requests)
-        self._sent[count:] = [outcome.change for outcome in outcomes if outcome.ok]
-        refused = ((change.verb, error) for change, error in outcomes if error is not None)
-        return [error for verb, error in refused if error.kind != _DONE[verb]]
+        del self._sent[count:]
+        refusals: list[BackendError] = []
+        for request, error in outcomes:
+            if error is None:
+                self._sent.append(request)
+            elif error.kind != _DONE[request.verb]:
+                refusals.append(error)
+        if not refusals:
+            check()
+        return refusals
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = self._backend.change(requests)
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
-    def _differences(self, *, may_delete: bool) -> list[BackendError]:
-        """Read back, and return what is left to do; with `may_delete`, deletions may be left."""
-        now, differences = self._read(), []
+    def _differences(self, *, may_be_left: Container[Action]) -> list[BackendError]:
+        """Read back; the keys for which a plan has more to do than these actions."""
+        now = self._read()
+        differences: list[BackendError] = []
         for key, wanted in self._wanted.items():
-            rest = {step.action for step in steps_for(wanted, now[key])}
-            if rest - {"keep"} - ({"delete"} if may_delete else set()):
-                should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
-                differences.append(
-                    BackendError(
-                        f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"
-                    )
-                )
+            steps = steps_for_key(wanted, now[key])
+            if all(step.action in may_be_left for step in steps):
+                continue
+            should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
+            problem = f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"
+            differences.append(BackendError(problem))
         return differences
 
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
-        foreign = {
-            key
-            for key, routes in self._before.items()
-            if any(route.protocol != OURS for route in routes)
-        }
-        held = foreign | {key for key, wanted in self._wanted.items() if wanted}
-        requests = (
-            _addition(request.route, held)
-            if request.verb == "delete"
-            else RouteRequest("delete", request.route)
-            for request in reversed(self._sent)
-        )
         try:
-            self._request(requests)
+            self._request(self._reversed_requests())
         except BackendError as error:
             problem = f" ({error})"
         try:
             now = self._read()
         except BackendError as error:
             return f"whether every change could be rolled back is not known: {error}"
-        left = [key for key, routes in self._before.items() if now[key] != routes]
-        if not left:
+
+        differing: list[str] = []
+        for key, routes in self._before.items():
+            if now[key] != routes:
+                differing.append(f"{_words(now[key])} instead of {_words(routes)}")
+        if not differing:
             return "every change was rolled back: the route table is as it was before"
-        pairs = "; ".join(
-            f"{_words(now[key])} instead of {_words(self._before[key])}" for key in left
-        )
+        pairs = "; ".join(differing)
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
-    def _read(self) -> dict[RouteKey, list[Route]]:
-        return self._holders(self._backend.snapshot(near={key.prefix for key in self._wanted}))
+    def _reversed_requests(self) -> list[RouteRequest]:
+        """What takes back each request, the last one first."""
+        held: set[RouteKey] = set()
+        for key, routes in self._before.items():
+            if self._wanted[key] or any(route.protocol != OURS for route in routes):
+                held.add(key)
+        requests: list[RouteRequest] = []
+        for request in reversed(self._sent):
+            if request.verb == "delete":
+                requests.append(_addition(request.route, held))
+            else:
+                requests.append(RouteRequest("delete", request.route))
+        return requests
 
-    def _holders(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
-        holders = holders_of(snapshot, self._wanted)
-        return {key: holders[key] for key in self._wanted}
+    def _read(self) -> dict[RouteKey, list[Route]]:
+        near = {key.prefix for key in self._wanted}
+        return self._with_wanted_keys(self._backend.snapshot(near=near))
+
+    def _with_wanted_keys(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
+        present = by_key(snapshot, self._wanted)
+        return {key: present[key] for key in self._wanted}
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
@@ -203,6 +228,12 @@ def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
     verb: Verb = "append" if route.key in held else "add"
     held.add(route.key)
     return RouteRequest(verb, route)
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    """Have the note printed after the traceback; Python 3.10 has no `add_note`."""
+    notes: list[str] = vars(error).setdefault("__notes__", [])
+    notes.append(note)
 
 
 def _words(routes: Iterable[Route]) -> str:

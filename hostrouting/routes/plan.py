@@ -8,7 +8,7 @@ Routes are compared key by key: table, prefix and metric. A route that holds a k
 (protocol 213), or another program's. No step changes a route that is not ours: if it holds the key
 of a wanted one, that is a conflict. What changes nothing about where packets go is not compared
 (`_compared`). While a wanted route lacks something, the present one of ours is the wanted one if it
-is usable (`uplink`).
+is usable (`uplink`), and a finding says that it would have to wait after a reboot.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
 those with gateways as one route with the protocol of the first. So the plan has a step for each
@@ -18,7 +18,7 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
@@ -33,8 +33,9 @@ from hostrouting.model.route import (
     as_listed,
     as_stored,
     protocol_name,
+    table_name,
 )
-from hostrouting.routes.uplink import Need, Uplink, bare_hop
+from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -46,11 +47,14 @@ _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete":
 
 SENTENCES = {
     "waits": "{route} needs {missing}",
+    "stays": "after a reboot, {route} would wait for {missing}; what is there now stays",
     "conflict": "{prefix} cannot be installed: {reason}",
     "held": "another program's route has the same destination and metric: [{held}]",
-    "metric": "configure another metric: the lowest takes precedence",
-    "delete": "delete that route: no prefix can be longer",
-    "halves": "configure {left} and {right} instead, which take precedence",
+    "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
+    "precedence",
+    "delete": "no prefix can be longer; if nothing needs that route, as root: {delete}",
+    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes, which take "
+    "all its packets from that route; or, if nothing needs that route, as root: {delete}",
 }
 """What static-routes.sh says, too."""
 
@@ -70,20 +74,21 @@ class Step(NamedTuple):
         """How to have a route to this prefix although another program holds its key; empty without
         a conflict.
         """
-        prefix = self.route.prefix
         if self.held is None:
             return ""
+        prefix = self.route.prefix
         if prefix.family != IPV4:
-            return SENTENCES["metric"]
+            return SENTENCES["metric"].format(prefix=prefix)
+        delete = deletion_command(self.held)
         if prefix.length == width_of(IPV4):
-            return SENTENCES["delete"]
+            return SENTENCES["delete"].format(delete=delete)
         left, right = prefix.halves()
-        return SENTENCES["halves"].format(left=left, right=right)
+        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix, delete=delete)
 
     @property
     def why(self) -> str:
         """The reason and the remedy."""
-        return "; ".join(filter(None, (self.reason, self.remedy)))
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
     @property
     def finding(self) -> Finding:
@@ -97,8 +102,20 @@ class Step(NamedTuple):
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.why}"
 
 
+def deletion_command(route: Route) -> str:
+    """The command that deletes just this route."""
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.type == "unicast" and len(route.next_hops) == 1:
+        words.append(f"dev {route.next_hops[0].dev}")
+    words.append(f"table {table_name(route.table)}")
+    if route.metric:
+        words.append(f"metric {route.metric}")
+    words.append(f"proto {route.protocol}")
+    return " ".join(words)
+
+
 class Pending(NamedTuple):
-    """A configured route that cannot be installed yet, and what is missing."""
+    """A configured route that lacks something, and what is missing."""
 
     route: StaticRoute
     missing: Need
@@ -116,6 +133,8 @@ class RoutePlan(NamedTuple):
     """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
     for it.
     """
+    standing: tuple[Pending, ...] = ()
+    """The configured routes that would wait if no route of ours were there."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -131,44 +150,85 @@ class RoutePlan(NamedTuple):
 
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
-        if conflicts := self.conflicts:
+        conflicts = self.conflicts
+        if conflicts:
             raise RouteConflict(findings=(step.finding for step in conflicts))
 
     @property
     def waits(self) -> tuple[Finding, ...]:
         """What the pending routes wait for; routes that need the same thing share a finding."""
-        waiting: dict[Need, list[Pending]] = {}
-        for pending in self.pending:
-            waiting.setdefault(pending.missing, []).append(pending)
-        return tuple(map(_waits, waiting.values()))
+        return tuple(_waits(waiting) for waiting in _by_need(self.pending))
+
+    @property
+    def stays(self) -> tuple[Finding, ...]:
+        """What the routes that stay would wait for after a reboot."""
+        return tuple(_stays(waiting) for waiting in _by_need(self.standing))
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed."""
-        yield from (step.finding for step in self.conflicts)
+        """What keeps the wanted routes from being installed, now or after a reboot."""
+        for conflict in self.conflicts:
+            yield conflict.finding
         yield from self.waits
+        yield from self.stays
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and pending routes change nothing."""
-        keys = {step.route.key for step in self.changes}
         deleted = {step.route for step in self.changes if step.action == "delete"}
-        tables: dict[RouteKey, list[Route]] = {key: [] for key in keys}
+        changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
+        routes: list[Route] = []
         for route in snapshot.routes:
-            if route.key in keys:
-                tables[route.key] += (
-                    entry for entry in as_stored(route) if bare(entry) not in deleted
-                )
+            if route.key not in changed:
+                routes.append(route)
+                continue
+            for entry in as_stored(route):
+                if bare(entry) not in deleted:
+                    changed[route.key].append(entry)
         for step in self.changes:
             if step.action == "add":
-                tables[step.route.key].append(step.route)
-        others = (route for route in snapshot.routes if route.key not in keys)
-        return snapshot._replace(
-            routes=(*others, *(route for key in tables for route in as_listed(tables[key])))
-        )
+                changed[step.route.key].append(step.route)
+        for entries in changed.values():
+            routes += as_listed(entries)
+        return snapshot._replace(routes=tuple(routes))
 
     def __str__(self) -> str:
-        lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
+        lines = [str(step) for step in self.steps]
+        lines += [f"? {pending}" for pending in self.pending]
         return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
+
+
+def _by_need(waiting: Iterable[Pending]) -> Iterable[list[Pending]]:
+    """The routes that need the same thing, together."""
+    groups: dict[Need, list[Pending]] = {}
+    for pending in waiting:
+        groups.setdefault(pending.missing, []).append(pending)
+    return groups.values()
+
+
+def _waits(waiting: Sequence[Pending]) -> Finding:
+    first, missing = waiting[0]
+    verb = "needs" if len(waiting) == 1 else "need"
+    return Finding(
+        "route-waits",
+        "warning",
+        f"{_named(waiting)} {verb} {missing}",
+        str(first.destination),
+        missing.remedy,
+        can_retry=True,
+    )
+
+
+def _stays(waiting: Sequence[Pending]) -> Finding:
+    first, missing = waiting[0]
+    sentence = SENTENCES["stays"].format(route=_named(waiting), missing=missing)
+    remedy = REMEDIES["pin"] if missing.remedy == REMEDY else missing.remedy
+    return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
+
+
+def _named(waiting: Sequence[Pending]) -> str:
+    """The route, or their number and the first of them."""
+    first = str(waiting[0].route)
+    return first if len(waiting) == 1 else f"{len(waiting):,} routes, such as {first},"
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -182,7 +242,10 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
         return ()
     [dev] = rewrite.interfaces
     reply = StaticRoute(Prefix.of(rewrite.global_address).to_network(), dev=dev)
-    return () if reply.key in {route.key for route in config.static_routes.routes} else (reply,)
+    for route in config.static_routes.routes:
+        if route.key == reply.key:
+            return ()
+    return (reply,)
 
 
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
@@ -191,134 +254,139 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
     """
     replies = reply_routes(config)
     wanted = {route.key: route for route in (*config.static_routes.routes, *replies)}
-    expected = config.route_overlap.expected_devs
-    uplinks = {
-        family: Uplink(snapshot, family, expected)
-        for family in {key.prefix.family for key in wanted}
-    }
-    holders = holders_of(snapshot, wanted)
+    uplinks: dict[int, Uplink] = {}
+    for family in {key.prefix.family for key in wanted}:
+        uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
+
+    plans: list[RoutePlan] = []
+    for key, present in by_key(snapshot, wanted).items():
+        if key in wanted:
+            static = wanted[key]
+            uplink = uplinks[key.prefix.family]
+            plans.append(_plan_route(static, present, uplink, is_reply=static in replies))
+        else:
+            plans.append(RoutePlan(tuple(steps_for_key((), present))))
+    return _joined(plans)
+
+
+def _plan_route(
+    static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, is_reply: bool
+) -> RoutePlan:
+    """The plan for one configured route, from what holds its key now."""
+    key = static.key
+    route = uplink.route_to(
+        key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
+    )
+    if isinstance(route, Route):
+        steps = steps_for_key(as_stored(route), present)
+        if is_reply and steps[0].action == "conflict":
+            return RoutePlan(left_out=(steps[0].finding._replace(severity="warning"),))
+        return RoutePlan(tuple(steps))
+
+    lacking = (Pending(static, route),)
+    if _is_right_meanwhile(present, static, uplink):
+        return RoutePlan(tuple(_steps_that_stay(present, route)), standing=lacking)
+    if is_reply:
+        return RoutePlan(left_out=(_waits(lacking),))
+    return RoutePlan(pending=lacking)
+
+
+def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
+    """One plan with everything that is in these, and its steps in the order of their signs."""
     steps: list[Step] = []
     pending: list[Pending] = []
     left_out: list[Finding] = []
-    for key, static in wanted.items():
-        present = holders.pop(key)
-        is_reply = static in replies
-        uplink = uplinks[key.prefix.family]
-        way = uplink.route_to(
-            key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
-        )
-        if isinstance(way, Need):
-            standing = _standing(static, present, uplink)
-            if standing is not None:
-                steps += _staying(standing, present, way)
-            elif is_reply:
-                left_out.append(_waits([Pending(static, way)]))
-            else:
-                pending.append(Pending(static, way))
-            continue
-        new = steps_for(as_stored(way), present)
-        if is_reply and new[0].action == "conflict":
-            left_out.append(new[0].finding)
-        else:
-            steps += new
-    for present in holders.values():
-        steps += steps_for((), present)
-    ordered = (step for action in _SIGNS for step in steps if step.action == action)
-    warnings = (finding._replace(severity="warning") for finding in left_out)
-    return RoutePlan(tuple(ordered), tuple(pending), tuple(warnings))
+    standing: list[Pending] = []
+    for plan in plans:
+        steps += plan.steps
+        pending += plan.pending
+        left_out += plan.left_out
+        standing += plan.standing
+    order = [*_SIGNS]
+    steps.sort(key=lambda step: order.index(step.action))
+    return RoutePlan(tuple(steps), tuple(pending), tuple(left_out), tuple(standing))
 
 
-def _standing(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """The route of ours that Linux uses for this key, if it is right although the configured one
-    waits.
+def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
+    """The present routes with these keys, and our other routes, made `bare`; the kernel uses the
+    first of a key.
     """
-    if not present or present[0].protocol != OURS:
-        return None
-    if not uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway):
-        return None
-    return present[0]
-
-
-def _staying(standing: Route, present: Sequence[Route], missing: str) -> Iterator[Step]:
-    """The steps for one key if the present route stays: it is the wanted one."""
-    for step in steps_for(as_stored(standing), present):
-        if step.action == "keep":
-            yield step._replace(reason=f"exists, and stays; a new one would need {missing}")
-        else:
-            yield step
-
-
-def _waits(waiting: Sequence[Pending]) -> Finding:
-    first, missing = waiting[0]
-    more = len(waiting) - 1
-    need = f"{more + 1:,} routes, such as {first}, need" if more else f"{first} needs"
-    return Finding(
-        "route-waits",
-        "warning",
-        f"{need} {missing}",
-        str(first.destination),
-        missing.remedy,
-        can_retry=True,
-    )
-
-
-def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes that hold these keys, and our other routes, made `bare`; the kernel uses the first
-    of a key.
-    """
-    holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    firsts = {key.prefix.first for key in holders}
+    present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
+    firsts = {key.prefix.first for key in present}
     for route in snapshot.routes:
         if route.protocol == OURS:
-            holders.setdefault(route.key, []).append(bare(route))
-        elif route.prefix.first in firsts and (present := holders.get(route.key)) is not None:
-            present.append(bare(route))
-    return holders
+            present.setdefault(route.key, []).append(bare(route))
+        elif route.prefix.first in firsts and route.key in present:
+            present[route.key].append(bare(route))
+    return present
 
 
-def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
+def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
+    """Whether Linux uses a route of ours for this key that is right although the configured one
+    lacks something.
+    """
+    if not present or present[0].protocol != OURS:
+        return False
+    return uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway)
+
+
+def _steps_that_stay(present: Sequence[Route], missing: Need) -> list[Step]:
+    """The steps for one key if its first present route is the wanted one."""
+    reason = f"exists, and stays; a new one would need {missing}"
+    steps = steps_for_key(as_stored(present[0]), present)
+    return [step._replace(reason=reason) if step.action == "keep" else step for step in steps]
+
+
+def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
     """The steps for one key, from the entries of the wanted route (none: delete ours) and what
     holds the key now.
     """
+    holders: dict[Route, Route] = {}
+    """The first present entry of each kind: whose it is makes no difference."""
+    for route in present:
+        for entry in as_stored(route):
+            holders.setdefault(_compared(entry), entry)
     needed = {_compared(entry): entry for entry in wanted}
-    entries = [entry for route in present for entry in as_stored(route)]
-    kept: list[Route] = []
-    stale: list[Route] = []
-    for entry in entries:
-        if entry.protocol != OURS:
-            continue
-        if _compared(entry) in needed:
-            kept.append(entry)
-        elif not any(could_take(entry, before) for before in kept):
-            stale.append(
-                entry
-            )  # any other one stays behind the right one, where Linux does not use it
-    # The last entry goes first: the first is in use until the end, and is first again if `apply`
-    # rolls back. But those with several next hops go last: a request to delete one also takes a
-    # route with the first of them.
-    stale.reverse()
-    stale.sort(key=lambda entry: len(entry.next_hops))
+    stale = _stale_entries(needed, present)
     if wanted:
         conflict = _conflict(wanted, present, stale)
         if conflict is not None:
             return [conflict]
+
     steps: list[Step] = []
     for compared, entry in needed.items():
-        holder = next((holder for holder in entries if _compared(holder) == compared), None)
+        holder = holders.get(compared)
         if holder is None:
             steps.append(Step("add", entry, "missing"))
         elif holder.protocol == OURS:
             steps.append(Step("keep", holder, "exists"))
         else:
-            steps.append(
-                Step(
-                    "keep",
-                    holder,
-                    f"exists (proto {protocol_name(holder.protocol)}), and is not changed",
-                )
-            )
-    steps += (Step("delete", entry, "no longer configured") for entry in stale)
-    return steps
+            owner = protocol_name(holder.protocol)
+            steps.append(Step("keep", holder, f"exists (proto {owner}), and is not changed"))
+    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+
+
+def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
+    """Our entries that are not needed, in the order in which they are deleted.
+
+    The last one goes first: the first is in use until the end, and is first again if `apply` rolls
+    back. But those with several next hops go last: a request to delete one also takes a route with
+    the first of them. For the same reason, one that such a request could mistake for a needed one
+    stays behind that, where Linux does not use it.
+    """
+    kept: list[Route] = []
+    stale: list[Route] = []
+    for route in present:
+        if route.protocol != OURS:
+            continue
+        for entry in as_stored(route):
+            if _compared(entry) in needed:
+                kept.append(entry)
+            elif not any(could_take(entry, before) for before in kept):
+                stale.append(entry)
+    stale.reverse()
+    stale.sort(key=lambda entry: len(entry.next_hops))
+    return stale
 
 
 def could_take(request: Route, other: Route) -> bool:
@@ -328,14 +396,14 @@ def could_take(request: Route, other: Route) -> bool:
     It could if the other has the first next hops of the request, and nothing that the request has
     differs. In IPv6, a route cannot even have one next hop twice.
     """
-    for name in ("type", "scope"):
-        if getattr(request, name) != getattr(other, name):
-            return False
+    if (request.type, request.scope) != (other.type, other.scope):
+        return False
     for name in ("prefsrc", "mtu", "advmss"):
         if getattr(request, name) not in {None, getattr(other, name)}:
             return False
-    way = [(hop.dev, hop.gateway) for hop in other.next_hops]
-    return bool(way) and way == [(hop.dev, hop.gateway) for hop in request.next_hops[: len(way)]]
+    next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
+    first_ones = [(hop.dev, hop.gateway) for hop in request.next_hops[: len(next_hops)]]
+    return bool(next_hops) and next_hops == first_ones
 
 
 def _conflict(
@@ -345,7 +413,7 @@ def _conflict(
     for route in present:
         if set(as_stored(route)) <= set(stale):
             continue
-        [whole] = as_listed(wanted)
+        whole = as_listed(wanted)[0]
         if route.protocol == OURS or _compared(route) == _compared(whole):
             return None
         return Step("conflict", whole, SENTENCES["held"].format(held=route), route)
@@ -353,29 +421,26 @@ def _conflict(
 
 
 def _compared(route: Route) -> Route:
-    """The route without what changes nothing about where packets go: whose it is, and `onlink`.
+    """The route without what changes nothing about where packets go: whose it is, `onlink`, and in
+    IPv6 the weights, because there each next hop is an entry of its own.
 
     `onlink` only says that Linux did not check the gateway when the route was added.
     """
-    plain = bare(route)
-    if plain.protocol != OURS:
-        plain = plain._replace(protocol=OURS)
-    if not any(hop.onlink for hop in plain.next_hops):
-        return plain
-    return plain._replace(next_hops=tuple(hop._replace(onlink=False) for hop in plain.next_hops))
+    plain = bare(route)._replace(protocol=OURS)
+    next_hops = [hop._replace(onlink=False) for hop in plain.next_hops]
+    if route.prefix.family != IPV4:
+        next_hops = [hop._replace(weight=1) for hop in next_hops]
+    return plain._replace(next_hops=tuple(next_hops))
 
 
 def bare(route: Route) -> Route:
     """The route without the state of its next hops.
 
-    IPv6 next hops are separate entries without an order; Linux drops `onlink`, and the weight of a
-    single one.
+    IPv6 next hops are separate entries without an order.
     """
     if len(route.next_hops) == 1 and route.next_hops[0][2:] == _PLAIN:
         return route  # most routes: a plan of 10,000 takes half the time
-    next_hops = tuple(map(bare_hop, route.next_hops))
+    next_hops = [bare_hop(hop) for hop in route.next_hops]
     if route.prefix.family != IPV4:
-        next_hops = tuple(
-            sorted((NextHop(hop.dev, gateway=hop.gateway) for hop in next_hops), key=str)
-        )
-    return route._replace(next_hops=next_hops)
+        next_hops.sort(key=str)
+    return route._replace(next_hops=tuple(next_hops))

@@ -6,11 +6,12 @@ device, from the best one of table main; with a device, its gateway from the bes
 device, in any table. Rules do not matter: static-routes.sh does not read them, and a VPN's rules
 must not decide.
 
-A default route is in doubt if nobody can know whether it is the network's (`doubtful_devs`): it
-leads through a tunnel, or an equal one leads through another device. A route without a device is
-not planned by a default route in doubt, unless exactly one of the expected devices can have the
-default route: then that device's is used. So no route follows a VPN, or changes sides while two
-devices have equal default routes.
+A default route is in doubt if nobody can know whether it is the network's. There are two kinds of
+doubt: an equal default route leads through another device (`devs_of_equal_routes`), or the default
+route leads through a tunnel (`devs_of_a_tunnel`). A route without a device is not planned by a
+default route in doubt, unless exactly one of the expected devices can have the default route: then
+that device's is used. So no route follows a VPN, or changes sides while two devices have equal
+default routes.
 
 A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if
 it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
@@ -38,16 +39,20 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
-    RouteKey,
 )
-from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.model.snapshot import (
+    ARPHRD_ETHERNET,
+    ARPHRD_INFINIBAND,
+    Link,
+    Snapshot,
+)
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_Way: TypeAlias = "tuple[NextHop, ...] | Need"
-"""The next hops of a route, or a phrase for what is missing."""
+_NextHops: TypeAlias = "tuple[NextHop, ...] | Need"
+"""The next hops of a route, or what is missing."""
 
 DEAD_ENDS = frozenset({"dummy", "ifb", "vrf"})
 """Kinds of devices that send nothing out of the host; a VRF routes packets again, with its own
@@ -63,6 +68,8 @@ HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
 """Link types that are not tunnels'. The loopback device has no kind."""
 BRIDGE = "bridge"
 """The kind of a device that may lead only to guests or pods of this host."""
+OF_GUESTS = frozenset({"veth", TAP})
+"""Kinds of ports by which a bridge leads to containers and virtual machines."""
 LINES = frozenset({"ppp"})
 """Kinds of tunnels that are also a provider's line, and may have the only default route."""
 
@@ -81,8 +88,11 @@ REMEDY = "add it, or correct the configuration"
 REMEDIES = {
     "choose": 'write "dev": {devs} into the configured route, or name one device in '
     "routeOverlap.expectedDevs",
+    "pin": 'bring back what is missing, or write "dev" and "gateway" into the configured route',
 }
-"""What settles a doubt about the default route; static-routes.sh says it, too."""
+"""What settles a doubt about the default route, and what makes a route independent of it;
+static-routes.sh says it, too.
+"""
 
 
 class Need(str):
@@ -98,16 +108,16 @@ class Need(str):
         return need
 
 
+# What a device is
+
+
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device can lead to the network; an InfiniBand device has
     to be named.
     """
-    return (
-        link is not None
-        and link.type != ARPHRD_INFINIBAND
-        and not link.loopback
-        and link.kind not in DEAD_ENDS
-    )
+    if link is None or link.loopback:
+        return False
+    return link.type != ARPHRD_INFINIBAND and link.kind not in DEAD_ENDS
 
 
 def is_tunnel(link: Link | None) -> bool:
@@ -125,28 +135,17 @@ def is_tap(link: Link | None) -> bool:
     return link is not None and link.kind == TAP and link.type == ARPHRD_ETHERNET
 
 
-def doubtful_devs(
-    used: Route,
-    devs: frozenset[str],
-    rivals: frozenset[str],
-    below: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    is_line: bool,
-) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones.
+def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
+    """Whether the device can lead to the network of the host, and is not a tunnel.
 
-    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
-    `below` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
-    line may have the only default route.
+    A bridge can if it has another port than those of containers and virtual machines.
     """
-    doubtful: set[str] = set()
-    # Several routers advertise themselves, each on its own device.
-    if rivals != devs or (used.protocol == PROTOCOL_RA and len(devs) > 1):
-        doubtful |= rivals
-    if below or (has_tunnel(devs, links) and not is_line):
-        doubtful |= devs | below
-    return frozenset(doubtful)
+    if link is None or is_tunnel(link) or not leads_out(link):
+        return False
+    if link.kind != BRIDGE:
+        return True
+    ports = [port for port in links.values() if port.master == link.name]
+    return any(port.kind not in OF_GUESTS for port in ports)
 
 
 def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
@@ -157,6 +156,68 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     """Whether all of these devices are lines of a provider."""
     return all(links[dev].kind in LINES for dev in devs)
+
+
+def are_only_taps(
+    devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
+) -> bool:
+    """Whether these devices are taps, and no card is among those that have an address.
+
+    The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
+    Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
+    """
+    if not all(is_tap(links.get(dev)) for dev in devs):
+        return False
+    return not any(is_card(links.get(dev), links) for dev in with_address)
+
+
+# Which default route is in doubt
+
+
+def doubtful_devs(
+    used: Route,
+    devs: frozenset[str],
+    rivals: frozenset[str],
+    hidden: frozenset[str],
+    links: Mapping[str, Link],
+    *,
+    is_line: bool,
+) -> frozenset[str]:
+    """The devices of default routes that may not be the intended ones.
+
+    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
+    `hidden` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
+    line may have the only default route.
+    """
+    through_tunnel = devs_of_a_tunnel(devs, hidden, links, is_line=is_line)
+    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
+
+
+def devs_of_equal_routes(
+    used: Route, devs: frozenset[str], rivals: frozenset[str]
+) -> frozenset[str]:
+    """The devices in doubt because equal default routes lead through different ones.
+
+    Linux lists several routers that advertise themselves as one route, each on its own device.
+    """
+    if rivals != devs:
+        return rivals
+    if used.protocol == PROTOCOL_RA and len(devs) > 1:
+        return rivals
+    return frozenset()
+
+
+def devs_of_a_tunnel(
+    devs: frozenset[str], hidden: frozenset[str], links: Mapping[str, Link], *, is_line: bool
+) -> frozenset[str]:
+    """The devices in doubt because the default route leads through a tunnel, and those of the
+    default route that it hides.
+    """
+    if hidden:
+        return devs | hidden
+    if has_tunnel(devs, links) and not is_line:
+        return devs
+    return frozenset()
 
 
 def bare_hop(hop: NextHop) -> NextHop:
@@ -172,19 +233,10 @@ class Uplink:
 
         `expected` are the devices that the configuration names as expected.
         """
-        others: list[Route] = []
-        self._on_link: set[tuple[RouteKey, str | None, IP | None]] = set()
-        """Our next hops that Linux treats as on-link, by the key of their route."""
-        for route in snapshot.routes:
-            if route.prefix.family != family:
-                continue
-            if route.protocol != OURS:
-                others.append(route)
-                continue
-            for hop in route.next_hops:
-                if hop.onlink:
-                    self._on_link.add((route.key, hop.dev, hop.gateway))
-        self._family, self._links = family, {link.name: link for link in snapshot.links}
+        of_family = [route for route in snapshot.routes if route.prefix.family == family]
+        others = [route for route in of_family if route.protocol != OURS]
+        self._family = family
+        self._links = {link.name: link for link in snapshot.links}
         self._expected = frozenset(expected)
         self._defaults = sorted(_usable_defaults(others), key=_rank)
         """The default routes of all tables, the best first: by table (main, then the lowest),
@@ -193,8 +245,8 @@ class Uplink:
         self._direct = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
-        self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
-        """The next hops by device, gateway and `on_link`, which many routes share."""
+        self._next_hops: dict[tuple[str | None, IP | None, bool], _NextHops] = {}
+        """What was found by device, gateway and `on_link`, which many routes share."""
 
     def route_to(
         self,
@@ -209,33 +261,23 @@ class Uplink:
 
         With `on_link`, the destination is a neighbour on the device, whatever the default route is.
         """
-        fields = (dev, gateway, on_link)
-        way = self._ways.get(fields)
-        if way is None:
-            way = self._ways[fields] = self._way(dev, gateway, on_link=on_link)
-        if isinstance(way, Need):
-            return way
-        scope = (
-            SCOPE_LINK
-            if self._family == IPV4 and not any(hop.gateway for hop in way)
-            else SCOPE_UNIVERSE
-        )
+        named = (dev, gateway, on_link)
+        if named not in self._next_hops:
+            self._next_hops[named] = self._find_next_hops(dev, gateway, on_link=on_link)
+        next_hops = self._next_hops[named]
+        if isinstance(next_hops, Need):
+            return next_hops
+
+        scope = SCOPE_UNIVERSE
+        if self._family == IPV4 and not any(hop.gateway for hop in next_hops):
+            scope = SCOPE_LINK
         return Route(
             destination,
-            way,
+            next_hops,
             metric=metric or DEFAULT_METRIC[self._family],
             scope=scope,
             protocol=OURS,
         )
-
-    def _way(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _Way:
-        way = (NextHop(dev),) if on_link else self._next_hops(dev, gateway)
-        if isinstance(way, Need):
-            return way
-        for hop in way:
-            if missing := self._missing(hop):
-                return Need(missing)
-        return way
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
         """Whether a route of ours with the wanted key is right while the wanted one lacks
@@ -247,96 +289,90 @@ class Uplink:
         """
         if route.type != "unicast" or not route.next_hops:
             return False
-        if dev is None and self._doubt:
-            dev = self._settling
+        if dev is None and self._doubt is not None:
+            dev = self._settling_dev
         for hop in route.next_hops:
-            is_on_link = hop.onlink or (route.key, hop.dev, hop.gateway) in self._on_link
-            if not self._is_usable(hop._replace(onlink=is_on_link), dev, gateway):
+            if self._lack_of(hop) or self._is_own(hop.gateway):
+                return False
+            if gateway is not None and hop.gateway != gateway:
+                return False
+            if not self._is_right_dev(hop.dev, dev):
                 return False
         return True
 
-    def _is_usable(self, hop: NextHop, dev: str | None, gateway: IP | None) -> bool:
-        link = self._links.get(hop.dev or "")
-        if link is None or self._missing(hop) or self._is_own(hop.gateway):
-            return False
-        if gateway not in {None, hop.gateway}:
-            return False
-        if dev is not None:
-            return hop.dev == dev
-        return leads_out(link) and (hop.dev == self._settling or not self._is_vpn(link))
-
-    def _is_vpn(self, link: Link) -> bool:
-        """Whether the device is a tunnel, and not the only way out."""
-        if not is_tunnel(link):
-            return False
-        return bool(self._first_card()) or not self._may_be_alone([link.name])
-
-    def _may_be_alone(self, devs: Iterable[str]) -> bool:
-        """Whether these may be the only way out: lines, or taps where no card has an address."""
-        return is_line(devs, self._links) or self._are_only_taps(devs)
-
-    def _next_hops(self, dev: str | None, gateway: IP | None) -> _Way:
-        if dev is None and self._doubt:
-            if self._settling is None:
-                return self._doubt
-            defaults = self._hops_of_main(self._settling)
-            if not defaults:
-                return Need(NEEDS["default-on"].format(family=self._family, dev=self._settling))
-        else:
-            defaults = self._default_hops(dev)
-        # A gateway that the default route also has is treated as it is there: on-link if that next
-        # hop is.
-        same = tuple(hop for hop in defaults if gateway in {None, hop.gateway})
-        if same:  # Linux keeps a weight only if there are several
-            return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
-        if dev is not None and (gateway is not None or dev not in self._links):
-            return (NextHop(dev, gateway=gateway),)
-        if not defaults or gateway is None:
-            name = "default-on" if dev else "default"
-            return Need(NEEDS[name].format(family=self._family, dev=dev))
-        return (NextHop(defaults[0].dev, gateway=gateway),)
-
-    def _default_hops(self, dev: str | None) -> tuple[NextHop, ...]:
-        """The next hops of the best default route of table main, or of the best one through `dev`.
-
-        A next hop through InfiniBand is left out unless `dev` names the device.
+    def _is_right_dev(self, present: str | None, wanted: str | None) -> bool:
+        """Whether a route of ours may keep its device; without a wanted one, it must not be a
+        guess.
         """
-        if dev is None:
-            return self._of_main[0].next_hops if self._of_main else ()
-        for route in self._defaults:
-            if hops := tuple(hop for hop in route.next_hops if hop.dev == dev):
-                return hops
-        return ()
+        if wanted is not None:
+            return present == wanted
+        link = self._links.get(present or "")
+        if not leads_out(link):
+            return False
+        return present == self._settling_dev or not self._is_vpn(link)
+
+    # Finding the next hops of a route
+
+    def _find_next_hops(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _NextHops:
+        next_hops: _NextHops = (NextHop(dev),)
+        if not on_link:
+            next_hops = self._complete(dev, gateway)
+        if isinstance(next_hops, Need):
+            return next_hops
+        for hop in next_hops:
+            lack = self._lack_of(hop)
+            if lack:
+                return Need(lack)
+        return next_hops
+
+    def _complete(self, dev: str | None, gateway: IP | None) -> _NextHops:
+        """The next hops of a route that names both, one of them or neither."""
+        if dev is not None:
+            return self._complete_by_device(dev, gateway)
+        hops = self._hops_of_default_route()
+        if isinstance(hops, Need):
+            return hops
+        return _taken_over(hops, gateway) or (NextHop(hops[0].dev, gateway=gateway),)
+
+    def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
+        """As in the best default route through the device, in any table."""
+        next_hops = _taken_over(_first_hops(self._defaults, dev), gateway)
+        if next_hops:
+            return next_hops
+        if gateway is None and dev in self._links:
+            return self._need_default(dev)
+        return (NextHop(dev, gateway=gateway),)
+
+    def _hops_of_default_route(self) -> _NextHops:
+        """The next hops of the best default route of table main; in doubt, of the best one through
+        the one device that is expected.
+        """
+        if self._doubt is None:
+            if not self._of_main:
+                return self._need_default()
+            return self._of_main[0].next_hops
+        if self._settling_dev is None:
+            return self._doubt
+        hops = _first_hops(self._of_main, self._settling_dev)
+        return hops or self._need_default(self._settling_dev)
+
+    def _need_default(self, dev: str | None = None) -> Need:
+        name = "default" if dev is None else "default-on"
+        return Need(NEEDS[name].format(family=self._family, dev=dev))
 
     @cached_property
     def _of_main(self) -> list[Route]:
         """The default routes of table main, with the next hops that lead out of the host."""
         routes: list[Route] = []
         for route in self._defaults:
-            hops = tuple(
-                hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or ""))
-            )
-            if hops and route.table == TABLE_MAIN:
-                routes.append(route._replace(next_hops=hops))
+            if route.table != TABLE_MAIN:
+                continue
+            hops = [hop for hop in route.next_hops if leads_out(self._links.get(hop.dev or ""))]
+            if hops:
+                routes.append(route._replace(next_hops=tuple(hops)))
         return routes
 
-    @cached_property
-    def _settling(self) -> str | None:
-        """The one expected device that can have the default route, if there is one.
-
-        One that is not there may be able to.
-        """
-        able = [
-            dev for dev in self._expected if dev not in self._links or leads_out(self._links[dev])
-        ]
-        return able[0] if len(able) == 1 else None
-
-    def _hops_of_main(self, dev: str) -> tuple[NextHop, ...]:
-        """The next hops through a device of the best default route of table main that has some."""
-        for route in self._of_main:
-            if hops := tuple(hop for hop in route.next_hops if hop.dev == dev):
-                return hops
-        return ()
+    # Doubt about the default route
 
     @cached_property
     def _doubt(self) -> Need | None:
@@ -345,69 +381,106 @@ class Uplink:
             return None
         used = self._of_main[0]
         devs = frozenset(used.devs)
-        equal = [route for route in self._of_main if _rank(route) == _rank(used)]
-        rivals = frozenset(dev for route in equal for dev in route.devs)
-        below: frozenset[str] = frozenset()
-        if has_tunnel(devs, self._links):
-            below = self._first_card()
-        doubtful = doubtful_devs(
-            used, devs, rivals, below, self._links, is_line=self._may_be_alone(devs)
-        )
-        if not doubtful:
-            return None
-        why = "tunnel" if has_tunnel(devs, self._links) else "equal"
-        choice = spoken([f'"{dev}"' for dev in sorted(doubtful)], last="or")
-        return Need(NEEDS[why].format(route=used), REMEDIES["choose"].format(devs=choice))
+        equal = devs_of_equal_routes(used, devs, self._devs_ranked_like(used))
+        hidden = self._card_hidden_by(devs)
+        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_line=self._may_be_alone(devs))
+        if tunnel:
+            return self._choice("tunnel", used, equal | tunnel)
+        if equal:
+            return self._choice("equal", used, equal)
+        return None
 
-    def _are_only_taps(self, devs: Iterable[str]) -> bool:
-        """Whether these are taps, and no card of this host has an address.
-
-        A VPN's tap has a card beside it. The uplink of a virtual machine can be a tap, with bridges
-        for its guests.
-        """
-        if not all(is_tap(self._links.get(dev)) for dev in devs):
-            return False
-        everywhere = Prefix.of(LINK_LOCAL)
-        for route in self._direct:
-            is_address = route.type == "local" and route.prefix not in everywhere
-            if is_address and any(self._is_card(dev) for dev in route.devs):
-                return False
-        return True
-
-    def _is_card(self, dev: str) -> bool:
-        link = self._links.get(dev)
-        return link is not None and leads_out(link) and not is_tunnel(link) and link.kind != BRIDGE
-
-    def _first_card(self) -> frozenset[str]:
-        """The devices of the first default route of table main that no tunnel has."""
+    def _choice(self, why: str, used: Route, doubtful: frozenset[str]) -> Need:
+        """The need to name one of these devices, in the order of their default routes."""
+        listed: dict[str, None] = {}
         for route in self._of_main:
-            if not has_tunnel(route.devs, self._links):
-                return frozenset(route.devs)
+            listed |= dict.fromkeys(route.devs)
+        devs = [f'"{dev}"' for dev in listed if dev in doubtful]
+        remedy = REMEDIES["choose"].format(devs=spoken(devs, last="or"))
+        return Need(NEEDS[why].format(route=used), remedy)
+
+    def _devs_ranked_like(self, used: Route) -> frozenset[str]:
+        """The devices of all default routes that are as good as the one that Linux uses."""
+        devs: set[str] = set()
+        for route in self._of_main:
+            if _rank(route) == _rank(used):
+                devs.update(route.devs)
+        return frozenset(devs)
+
+    def _card_hidden_by(self, devs: Iterable[str]) -> frozenset[str]:
+        """If one of these devices is a tunnel: those of the first default route of table main
+        through none.
+        """
+        if has_tunnel(devs, self._links):
+            for route in self._of_main:
+                if not has_tunnel(route.devs, self._links):
+                    return frozenset(route.devs)
         return frozenset()
 
-    def _missing(self, hop: NextHop) -> str:
+    @cached_property
+    def _settling_dev(self) -> str | None:
+        """The one expected device that can have the default route, if there is one.
+
+        One that is not there may be able to.
+        """
+        links = self._links
+        able = [dev for dev in self._expected if dev not in links or leads_out(links[dev])]
+        return able[0] if len(able) == 1 else None
+
+    def _is_vpn(self, link: Link | None) -> bool:
+        """Whether the device is a tunnel, and not the only way out."""
+        if link is None or not is_tunnel(link):
+            return False
+        if self._card_hidden_by([link.name]):
+            return True
+        return not self._may_be_alone([link.name])
+
+    def _may_be_alone(self, devs: Iterable[str]) -> bool:
+        """Whether these may be the only way out: lines, or taps where no card has an address."""
+        if is_line(devs, self._links):
+            return True
+        return are_only_taps(devs, self._devs_with_address, self._links)
+
+    @cached_property
+    def _devs_with_address(self) -> set[str]:
+        """The devices of the routes to this host's own addresses, except link-local ones."""
+        link_local = Prefix.of(LINK_LOCAL)
+        devs: set[str] = set()
+        for route in self._direct:
+            if route.type == "local" and route.prefix not in link_local:
+                devs.update(route.devs)
+        return devs
+
+    # What a next hop lacks
+
+    def _lack_of(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if
         nothing is missing.
         """
-        link, gateway = self._links.get(hop.dev or ""), hop.gateway
+        link = self._links.get(hop.dev or "")
         if link is None:
             return NEEDS["absent"].format(dev=hop.dev)
         if not link.up:
             return NEEDS["down"].format(dev=hop.dev)
         if self._family == IPV6 and link.ipv6_disabled:
             return f"IPv6 to be enabled on {hop.dev}"
+        gateway = hop.gateway
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
         # Linux would accept this host's own address, and lose the packets.
         if self._is_own(gateway):
             return NEEDS["own"].format(gateway=gateway)
-        there = Prefix.of(gateway)
-        covering = [route for route in self._direct if there in route.prefix]
-        if hop.onlink or any(
-            route.table == TABLE_MAIN and hop.dev in route.devs for route in covering
-        ):
+        if hop.onlink or self._is_near(gateway, hop.dev):
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
+
+    def _is_near(self, gateway: IP, dev: str | None) -> bool:
+        """Whether a route of table main without a gateway leads to it by the device."""
+        there = Prefix.of(gateway)
+        for route in self._direct:
+            if route.table == TABLE_MAIN and dev in route.devs and there in route.prefix:
+                return True
+        return False
 
     def _is_own(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
@@ -421,23 +494,39 @@ class Uplink:
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
     """The default routes for all packets, with only the next hops that Linux uses."""
     for route in routes:
-        if (
-            route.prefix.length
-            or route.source
-            or route.tos
-            or route.expired
-            or route.type != "unicast"
-        ):
+        if route.prefix.length or route.type != "unicast":
             continue
-        hops = tuple(bare_hop(hop) for hop in route.next_hops if not hop.dead)
+        if route.source or route.tos or route.expired:
+            continue
+        hops = [bare_hop(hop) for hop in route.next_hops if not hop.dead]
         if hops:
-            yield route._replace(next_hops=hops)
+            yield route._replace(next_hops=tuple(hops))
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:
-    return (
-        route.table != TABLE_MAIN,
-        route.table,
-        route.metric,
-        -PREFERENCES.index(route.preference),
-    )
+    """The order among default routes; the lowest is the best."""
+    preference = PREFERENCES.index(route.preference)
+    return (route.table != TABLE_MAIN, route.table, route.metric, -preference)
+
+
+def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:
+    """The next hops through a device of the first route that has some."""
+    for route in routes:
+        hops = [hop for hop in route.next_hops if hop.dev == dev]
+        if hops:
+            return tuple(hops)
+    return ()
+
+
+def _taken_over(hops: tuple[NextHop, ...], gateway: IP | None) -> tuple[NextHop, ...]:
+    """Those of a default route's next hops that a route takes over: all, or the first that has the
+    named gateway.
+
+    So the gateway is on-link if it is in the default route. Linux keeps a weight only if there are
+    several next hops.
+    """
+    if gateway is not None:
+        hops = tuple(hop for hop in hops if hop.gateway == gateway)[:1]
+    if len(hops) == 1:
+        return (hops[0]._replace(weight=1),)
+    return hops

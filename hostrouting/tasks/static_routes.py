@@ -47,7 +47,7 @@ class ConfigureStaticRoutes(SectionTask):
             return Effects()
         with self.host.backend() as backend:
             applied = self._await_and_apply(ctx, backend, wanted)
-        for finding in applied.plan.left_out:
+        for finding in (*applied.plan.left_out, *applied.plan.stays):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)

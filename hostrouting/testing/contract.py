@@ -289,6 +289,24 @@ class BackendContract:
             _add(backend, *routes)
             _equal(set(_installed(backend)), set(routes), "a route is read back as it was added")
 
+    def test_an_ipv6_next_hop_keeps_its_weight(self) -> None:
+        """Also if it was added alone, and another one joined it later."""
+        first = _on_link(_six(gateway="2001:db8:9::1"))
+        second = _on_link(_six(gateway="2001:db8:9::2"))
+        weighted = [
+            route._replace(next_hops=(route.next_hops[0]._replace(weight=weight),))
+            for route, weight in ((first, 3), (second, 7))
+        ]
+        with self.make() as backend:
+            _add(backend, weighted[0])
+            _equal(_do(backend, "append", weighted[1]), None, "a next hop can have a weight")
+            hops = [hop for route in _installed(backend) for hop in route.next_hops]
+            weights = {str(hop.gateway): hop.weight for hop in hops}
+            expected = {"2001:db8:9::1": 3, "2001:db8:9::2": 7}
+            _equal(
+                weights, expected, "a route that was added is in the next snapshot, with weights"
+            )
+
     def test_the_state_of_a_next_hop_is_the_kernels(self) -> None:
         """A snapshot has it, so that a repair can be judged; a request is about the route, in
         whatever state it is.

@@ -44,6 +44,7 @@ from hostrouting.kernel.base import (
     RouteRequest,
     Verb,
     Watch,
+    has_weights,
     part_of,
 )
 from hostrouting.kernel.netlink.socket import KernelError
@@ -366,7 +367,7 @@ class FakeKernel(RouteBackend):
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
         hop = hop._replace(linkdown=False, dead=False)
-        if len(route.next_hops) <= 1:
+        if not has_weights(route):
             hop = hop._replace(weight=1)
         if hop.dev is None and hop.gateway is None:
             raise KernelError(errno.ENODEV, "the route has no device")

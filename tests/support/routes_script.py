@@ -19,6 +19,7 @@ from tests.support.namespace import Namespace
 from tests.support.sections import static
 from tests.support.systemd import THIS_HOST
 
+_STAYS = "<4>static-routes: ROUTE-STAYS: "
 HALVES = [static("172.16.0.0/17"), static("172.16.128.0/17")]
 
 
@@ -69,7 +70,14 @@ class Ran:
         ]
         said = re.sub("<6>static-routes: changed routes: .*\n", "", done.stderr)
         self.said = re.sub(r"(gave up after |waiting \()[0-9]+", r"\1N", said)
-        self.status, self.lines = done.returncode, self.said.splitlines()
+        self.status, self.lines = done.returncode, []
+        self.stays: list[str] = []
+        """What it says of routes that would have to wait after a reboot."""
+        for line in self.said.splitlines():
+            if line.startswith(_STAYS):
+                self.stays.append(line.removeprefix(_STAYS))
+            else:
+                self.lines.append(line)
         assert not done.stdout
 
 

@@ -8,8 +8,8 @@
 # in doubt if it leads through a tunnel, or if an equal one leads through another device (unless it
 # is the provider's line, or a tap without a card beside it). Then a route without a device takes
 # that of the one expected device that can have it, or waits. While a route waits for anything, one
-# of ours that is there stays, and is right if it is usable. `hostrouting apply` follows the same
-# rules.
+# of ours that is there stays, and is right if it is usable; a line says that it would have to wait
+# after a reboot. `hostrouting apply` follows the same rules.
 #
 # Arguments: the unit that this run is for, and how many seconds it may wait (60).
 # Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
@@ -61,18 +61,27 @@ say_why() {
 # Makes the routes as configured. If that fails, they are as before; `reasons` says why, and
 # `is_final` whether waiting is in vain.
 attempt() {
-  local lock=/run/hostrouting/routes
   written=()
   make_plan
   if ((${#reasons[@]})); then
     return 1
   fi
-  if ((${#changes[@]} + ${#optional[@]} == 0)); then
-    return 0
+  if ((${#changes[@]} + ${#optional[@]})) && ! change_routes; then
+    return 1
   fi
-  # One run at a time; without a lock where /run is full or read-only.
+  say_notes
+}
+
+# One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
+# at once can refuse each other's commands: such a run takes its changes back, and tries again.
+change_routes() {
+  local lock=/run/hostrouting/routes
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
-    flock -w 10 7
+    if ! flock -w 10 7; then
+      reasons=("cannot lock $lock: another run has held it for 10 s, or flock failed")
+      exec 7<&-
+      return 1
+    fi
   fi
   write_and_read_back
   if ((${#reasons[@]})); then
@@ -87,7 +96,6 @@ attempt() {
   if ((${#written[@]})); then
     say 6 "changed routes: ${#written[@]}"
   fi
-  return 0
 }
 
 write_and_read_back() {
@@ -107,8 +115,17 @@ write_and_read_back() {
   done
 }
 
-# Reads the host. Sets the changes that are left to do, with what takes each back (undos), those
-# that may fail (optional), and the reasons if the changes cannot be made.
+say_notes() {
+  local note
+  for note in "${notes[@]}"; do
+    say 4 "$note"
+  done
+}
+
+# --- Reading the host -----------------------------------------------------------------------------
+
+# Sets the changes that are left to do, with what takes each back (undos), those that may fail
+# (optional), the reasons if the changes cannot be made, and the notes for the log.
 make_plan() {
   for _ in 1 2 3; do
     read_plan
@@ -120,22 +137,23 @@ make_plan() {
 }
 
 read_plan() {
-  local kind change undo unread='ip or awk was killed, or is missing'
-  changes=() undos=() optional=() reasons=() is_final='' is_torn=''
-  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind change undo; do
+  local kind text undo unread='ip or awk was killed, or is missing'
+  changes=() undos=() optional=() reasons=() notes=() is_final='' is_torn=''
+  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
-        changes+=("$change")
+        changes+=("$text")
         undos+=("$undo")
         ;;
-      optional) optional+=("$change") ;;
-      missing) reasons+=("$change") ;;
+      optional) optional+=("$text") ;;
+      missing) reasons+=("$text") ;;
       refused)
-        reasons+=("$change")
+        reasons+=("$text")
         is_final=1
         ;;
+      note) notes+=("$text") ;;
       torn) is_torn=1 ;;
-      unread) unread=$change ;;
+      unread) unread=$text ;;
     esac
   done || {
     reasons=("the routes cannot be read: $unread")
@@ -201,11 +219,15 @@ batch() { # OPTION COMMAND...; a signal does not cut it short
 # --- The plan -------------------------------------------------------------------------------------
 # Reads the settings up to an empty line, then the lists of `ip`. Prints lines with two or three
 # fields:
-#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, torn, unread LINE
+#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, note TEXT, torn,
+#   unread LINE
 #
-# A route is kept as entries: one, or in IPv6 one for each next hop, because there each can be of
-# another program; Linux lists the protocol of the first. Entries with the same `place` (prefix and
-# metric) exclude each other.
+# A route has a number: first come the configured ones (1 to `wanted`), then those that `ip` lists.
+#   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
+#   hop[r, h, FIELD]: via, dev, weight and onlink of its next hop h, as words of a command
+# A route has parts: one, or in IPv6 one for each next hop, because there each is an entry of its
+# own, and can be of another program; Linux lists the protocol of the first. A part of a listed
+# route is an entry. Entries with the same key (prefix and metric) exclude each other.
 # shellcheck disable=SC2016 # a program of awk is a text
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
@@ -221,8 +243,8 @@ planner='
 }
 has_devices { next } # another line of an alias
 /^([0-9]+ )?(default|[0-9a-f.:]+(\/[0-9]+)?) / {
-  if (matters()) listed[++lists] = $0
-  if (is_on_link()) on_link[++on_links] = $0
+  if (matters()) line[++lines] = $0
+  if (is_on_link()) on_link_line[++on_link_lines] = $0
   next
 }
 !/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
@@ -231,10 +253,11 @@ END {
     print "unread\tthis script has lost its settings"
     exit 1
   }
-  for (i = 1; i <= lists; i++) read_route(listed[i])
-  for (i = 1; i <= wishes; i++) plan_route(i)
+  for (i = 1; i <= lines; i++) read_route(line[i])
+  for (w = 1; w <= wanted; w++) plan_route(w)
   delete_others()
   print_changes()
+  print_notes()
 }
 
 # --- Settings -----------------------------------------------------------------
@@ -250,38 +273,33 @@ function read_setting(   i, text) {
     sub(/^sentence [^ ]+ /, "", text)
     sentence[$2] = text
   }
-  if ($1 == "route") add_wish()
+  if ($1 == "route") read_wanted()
 }
 
 # route 10.0.0.0/8 [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]
-function add_wish(   i, name) {
+function read_wanted(   name, i) {
   name = $0
   sub(/^route /, "", name)
   sub(/ metric .*/, "", name)
-  wish_name[++wishes] = name
-  wish_prefix[wishes] = $2
-  for (i = 3; i < NF; i += 2) wish[wishes, $i] = $(i + 1)
-  is_wanted[$2]
+  wanted = ++routes
+  route[wanted, "text"] = name
+  route[wanted, "family"] = $2 ~ /:/ ? 6 : 4
+  route[wanted, "prefix"] = $2
+  for (i = 3; i < NF; i += 2) named[wanted, $i] = $(i + 1)
+  route[wanted, "metric"] = named[wanted, "metric"]
+  is_wanted_key[key_of(wanted)]
+  is_wanted_prefix[$2]
   sub($2 ~ /:/ ? "/128$" : "/32$", "", $2) # as `ip` lists it
-  is_wanted[$2]
+  is_wanted_prefix[$2]
 }
 
-# --- What is there ------------------------------------------------------------
-
-# There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
-function matters() {
-  if (/^([0-9]+ )?default /) return 1
-  if (named("type", $1) == "local") return 1
-  return $1 in is_wanted || $2 in is_wanted || index($0 " ", " proto " ours " ")
+function is_optional(w) {
+  return (w, "optional") in named
 }
 
-# Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
-function is_on_link() {
-  if (/ table [0-9]+( |$)/ || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
-  return !index($0 " ", " proto " ours " ")
-}
+# --- Devices ------------------------------------------------------------------
 
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/ether ...\    veth ...
 function read_device(   dev, part, word, kind, of_type) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
@@ -293,331 +311,404 @@ function read_device(   dev, part, word, kind, of_type) {
   kind = word[1]
   if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
   is_up[dev] = $3 ~ /[<,]UP[,>]/
-  is_dead_end[dev] = of_type == "dead-end" || class_of_kind[kind] == "dead-end"
-  is_tunnel[dev] = class_of_kind[kind] ~ /^(tunnel|tap)$/
-  if (kind != "" && class_of_kind[kind] != "card" && of_type == "") is_tunnel[dev] = 1
-  is_line[dev] = class_of_kind[kind] == "line"
-  is_tap[dev] = class_of_kind[kind] == "tap" && of_type == "card"
-  is_bridge[dev] = class_of_kind[kind] == "bridge"
+  class[dev] = class_of(kind, of_type)
+  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(part[1])]
+}
+
+# A dead end, a tunnel, a tap or a line (which are tunnels, too), a bridge, or a card.
+function class_of(kind, of_type,   of_kind) {
+  of_kind = class_of_kind[kind]
+  if (of_type == "dead-end" || of_kind == "dead-end") return "dead-end"
+  if (of_kind == "tap") return of_type == "card" ? "tap" : "tunnel"
+  if (of_kind == "tunnel" || of_kind == "line") return of_kind
+  if (kind == "" || of_kind == "card") return "card"
+  if (of_type == "") return "tunnel"
+  return of_kind == "bridge" ? "bridge" : "card"
+}
+
+function master_in(text,   words, word, i) {
+  words = split(text, word, " ")
+  for (i = 4; i < words; i++) if (word[i] == "master") return word[i + 1]
 }
 
 function leads_out(dev) {
-  return dev in is_up && !is_dead_end[dev]
+  return dev in class && class[dev] != "dead-end"
+}
+
+function is_tunnel(dev) {
+  return class[dev] ~ /^(tunnel|tap|line)$/
+}
+
+# Whether it can lead to the network of this host: also a bridge that has a port for more than
+# containers and virtual machines.
+function is_card(dev) {
+  return class[dev] == "card" || (class[dev] == "bridge" && dev in has_card_port)
+}
+
+# --- Routes -------------------------------------------------------------------
+
+# There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
+function matters() {
+  if (/^([0-9]+ )?default /) return 1
+  if (name_for("type", $1) == "local") return 1
+  return $1 in is_wanted_prefix || $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+}
+
+# Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
+function is_on_link() {
+  if (/ table [0-9]+( |$)/ || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
+  return !index($0 " ", " proto " ours " ")
 }
 
 # [TYPE] PREFIX [via GATEWAY] [dev DEVICE] WORDS [nexthop via GATEWAY dev DEVICE WORDS]...
-# Takes a route apart, into its next hops, its table, protocol and metric, and all other words.
-function read_route(text,   words, word, at, i, item) {
+function read_route(text,   r, words, word, at, i, item, h) {
   gsub(/\\\t/, " ", text) # with which -o joins lines
   words = split(text, word, " ")
   at = word[1] ~ /^[0-9]+$/ ? 2 : 1
-  type = at == 2 ? named("type", word[1]) " " : ""
-  if (type == "unicast ") type = ""
-  family = word[at] ~ /:/ || (word[at] == "default" && text ~ / pref (low|medium|high)/) ? 6 : 4
-  prefix = whole(word[at])
-  hops = metric = 0
-  table = protocol = more = ""
+  r = ++routes
+  route[r, "text"] = with_names(text)
+  route[r, "type"] = at == 2 ? name_for("type", word[1]) " " : ""
+  if (route[r, "type"] == "unicast ") route[r, "type"] = ""
+  route[r, "family"] = family_of(word[at], text)
+  route[r, "prefix"] = whole(word[at], route[r, "family"])
+  route[r, "metric"] = h = 0
   for (i = at + 1; i <= words; i++) {
     item = word[i]
-    if (item == "nexthop" || (!hops && (item == "via" || item == "dev"))) start_hop()
+    if (item == "nexthop" || (!h && (item == "via" || item == "dev"))) h = add_hop(r, "", "")
     if (item == "via") {
-      via[hops] = " via " word[++i]
-      if (word[i] == "inet6") via[hops] = via[hops] " " word[++i]
+      hop[r, h, "via"] = " via " word[++i]
+      if (word[i] == "inet6") hop[r, h, "via"] = hop[r, h, "via"] " " word[++i]
     }
-    else if (item == "dev") dev_of[hops] = word[++i] # any name, such as "via"
-    else if (item == "weight") weight[hops] = word[++i]
-    else if (item == "onlink") onlink[hops] = " onlink"
-    else if (item == "dead") is_dead[hops] = 1
-    else if (item == "table") table = word[++i]
-    else if (item == "proto") protocol = word[++i]
-    else if (item == "metric") metric = word[++i]
+    else if (item == "dev") hop[r, h, "dev"] = word[++i] # any name, such as "via"
+    else if (item == "weight") hop[r, h, "weight"] = word[++i]
+    else if (item == "onlink") hop[r, h, "onlink"] = " onlink"
+    else if (item == "dead") hop[r, h, "dead"] = 1
+    else if (item == "table") route[r, "table"] = word[++i]
+    else if (item == "proto") route[r, "protocol"] = word[++i]
+    else if (item == "metric") route[r, "metric"] = word[++i]
     else if (item == "pref" && word[i + 1] == "medium") i++
     else if (item == "error") i++
     else if (item !~ /^(nexthop|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/)
-      more = more " " item
+      route[r, "words"] = route[r, "words"] " " item
   }
-  if (prefix ~ /\/0$/ && is_for_all()) keep_default_route(text)
-  if (type == "local " && protocol != ours) note_address()
-  if (table == "" && (prefix in is_wanted || protocol == ours)) keep_entries(text)
+  if (is_default(r)) add_default(r)
+  if (route[r, "type"] == "local " && !is_ours(r)) note_address(r)
+  if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
+    add_entries(r)
 }
 
-# Whether it is for all packets, and not one of ours, which may go.
-function is_for_all() {
-  return type == "" && protocol != ours && more !~ / (from |tos 0x|expires [-0])/
+function family_of(prefix, text) {
+  if (prefix ~ /:/ || (prefix == "default" && text ~ / pref (low|medium|high)/)) return 6
+  return 4
 }
 
-function note_address() {
-  is_own[prefix]
-  if (!is_link_local(prefix)) has_address[family, dev_of[1]]
-}
-
-function is_link_local(address) {
-  return address ~ /^fe[89ab][0-9a-f]:/
-}
-
-function whole(prefix) {
+function whole(prefix, family) {
   if (prefix == "default") return family == 6 ? "::/0" : "0.0.0.0/0"
   if (prefix ~ /\//) return prefix
   return prefix (family == 6 ? "/128" : "/32")
 }
 
-function start_hop() {
-  hops++
-  via[hops] = dev_of[hops] = onlink[hops] = ""
-  weight[hops] = 1
-  is_dead[hops] = 0
+function is_ours(r) {
+  return route[r, "protocol"] == ours
 }
 
-function keep_default_route(text,   i, n) {
-  seen[family] = seen[family] " [" with_names(text) "]"
-  n = 0
-  defaults++
-  for (i = 1; i <= hops; i++) {
-    if (is_dead[i]) continue
-    default_via[defaults, ++n] = via[i]
-    default_dev[defaults, n] = dev_of[i]
-    default_weight[defaults, n] = weight[i]
-    default_onlink[defaults, n] = onlink[i]
+function note_address(r) {
+  is_own[route[r, "prefix"]]
+  if (route[r, "prefix"] !~ /^fe[89ab][0-9a-f]:/)
+    has_address[route[r, "family"], hop[r, 1, "dev"]]
+}
+
+# Adds a next hop to the route, and returns its number.
+function add_hop(r, gateway, dev,   h) {
+  h = ++route[r, "hops"]
+  hop[r, h, "via"] = gateway
+  hop[r, h, "dev"] = dev
+  hop[r, h, "weight"] = 1
+  return h
+}
+
+# Adds the next hop of another route.
+function copy_hop(r, from, h,   new) {
+  new = add_hop(r, hop[from, h, "via"], hop[from, h, "dev"])
+  hop[r, new, "weight"] = hop[from, h, "weight"]
+  hop[r, new, "onlink"] = hop[from, h, "onlink"]
+}
+
+# --- Parts of routes, in the words of commands ----------------------------------
+
+function parts(r) {
+  return route[r, "family"] == 6 && route[r, "hops"] > 1 ? route[r, "hops"] : 1
+}
+
+function first_hop(r, part) {
+  return parts(r) > 1 ? part : 1
+}
+
+function last_hop(r, part) {
+  return parts(r) > 1 ? part : route[r, "hops"] + 0
+}
+
+# Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
+function key_of(r,   key) {
+  key = route[r, "prefix"] " metric " route[r, "metric"]
+  return route[r, "words"] ~ / (from |tos 0x)/ ? key lasting_words(r) : key
+}
+
+function lasting_words(r,   words) {
+  words = route[r, "words"]
+  gsub(/ expires [^ ]+/, "", words)
+  return words
+}
+
+# The route without its next hops.
+function head_of(r) {
+  return route[r, "type"] route[r, "prefix"] " proto " ours " metric " route[r, "metric"] \
+    lasting_words(r)
+}
+
+# As a part is added. In IPv6, a single next hop can have a weight in a list only.
+function addition(r, part,   h, last, text) {
+  h = first_hop(r, part)
+  last = last_hop(r, part)
+  if (h == last && hop[r, h, "weight"] == 1)
+    return head_of(r) hop[r, h, "via"] " dev " hop[r, h, "dev"] hop[r, h, "onlink"]
+  for (; h <= last; h++)
+    text = text " nexthop" hop[r, h, "via"] " dev " hop[r, h, "dev"] \
+      " weight " hop[r, h, "weight"] hop[r, h, "onlink"]
+  return head_of(r) text
+}
+
+# As a part is deleted. In IPv6, a request without a gateway would delete all next hops of the route
+# that it matches, whoever added them. In IPv4, one without a list would also delete a route that
+# begins with it.
+function deletion(r, part,   h, last, text, is_list) {
+  h = first_hop(r, part)
+  last = last_hop(r, part)
+  is_list = route[r, "family"] == 4
+  text = "del " head_of(r)
+  if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
+    text = text " via ::"
+  for (; h <= last; h++)
+    text = text (is_list ? " nexthop" : "") hop[r, h, "via"] " dev " hop[r, h, "dev"]
+  return text
+}
+
+# Where a part leads to.
+function hop_list(r, part,   h, text) {
+  for (h = first_hop(r, part); h <= last_hop(r, part); h++)
+    text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
+  return text
+}
+
+# What makes a difference between parts with the same key: not `onlink`, and the weights only of
+# several next hops in IPv4.
+function identity(r, part,   h, text) {
+  text = hop_list(r, part) route[r, "type"] route[r, "words"]
+  if (route[r, "family"] == 6 || route[r, "hops"] < 2) return text
+  for (h = 1; h <= route[r, "hops"]; h++) text = text " weight " hop[r, h, "weight"]
+  return text
+}
+
+# --- Entries: the parts of listed routes ----------------------------------------
+
+function add_entries(r,   part, key) {
+  key = key_of(r)
+  for (part = 1; part <= parts(r); part++) {
+    entry[++entries, "route"] = r
+    entry[entries, "part"] = part
+    at_key[key, ++count_at[key]] = entries
   }
-  default_hops[defaults] = n
-  default_family[defaults] = family
-  default_table[defaults] = table + 0 # 0 is table main
-  default_metric[defaults] = metric + 0
-  default_rank[defaults] = more ~ / pref low/ ? 1 : more ~ / pref high/ ? -1 : 0
-  is_advertised[defaults] = named("proto", protocol) == "ra"
-  default_text[defaults] = with_names(text)
 }
 
-function keep_entries(text,   i, first, attributes) {
-  attributes = more
-  gsub(/ expires [^ ]+/, "", attributes)
-  lines++
-  line_text[lines] = with_names(text)
-  line_first[lines] = entries + 1
-  if (family == 6 && hops > 1) for (i = 1; i <= hops; i++) add_entry(i, i, attributes)
-  else add_entry(1, hops, attributes)
-  line_last[lines] = entries
+function is_our_entry(e) {
+  return is_ours(entry[e, "route"])
 }
 
-# Adds an entry with these of the next hops.
-function add_entry(from, to, attributes,   i, place) {
-  place = prefix " proto " ours " metric " metric
-  if (more ~ / (from |tos 0x)/) place = place attributes # the "tos" of encap is decimal
-  entry_at[place, ++entries_at[place]] = ++entries
-  place_of[entries] = place
-  line_of[entries] = lines
-  is_ours[entries] = protocol == ours
-  is_unicast[entries] = type == ""
-  entry_hops[entries] = to - from + 1
-  for (i = from; i <= to; i++) {
-    entry_via[entries, i - from + 1] = via[i]
-    entry_dev[entries, i - from + 1] = dev_of[i]
-    entry_onlink[entries, i - from + 1] = onlink[i]
-  }
-  head[entries] = type prefix " proto " ours " metric " metric attributes
-  path[entries] = path_of(from, to)
-  ways[entries] = ways_of(from, to)
-  rest[entries] = attributes " " type
-  what[entries] = compared(from, to) more " " type
-  deletion[entries] = deletion_of(head[entries], from, to)
+function hops_of_entry(e,   r) {
+  r = entry[e, "route"]
+  return last_hop(r, entry[e, "part"]) - first_hop(r, entry[e, "part"]) + 1
 }
 
-# --- Words about next hops from..to, the current ones ---------------------------
-
-# As a route is added with them.
-function path_of(from, to,   i, text) {
-  if (from == to) return via[from] " dev " dev_of[from] onlink[from]
-  for (i = from; i <= to; i++)
-    text = text " nexthop" via[i] " dev " dev_of[i] " weight " weight[i] onlink[i]
-  return text
-}
-
-# Where they lead to.
-function ways_of(from, to,   i, text) {
-  for (i = from; i <= to; i++) text = text via[i] " dev " dev_of[i] ";"
-  return text
-}
-
-# What makes a difference: not `onlink`, and the weights only of several next hops.
-function compared(from, to,   i, text) {
-  if (family == 6 || from == to) return ways_of(from, to)
-  for (i = from; i <= to; i++) text = text via[i] " dev " dev_of[i] " weight " weight[i] ";"
-  return text
-}
-
-# In IPv6, a request without a gateway would delete all next hops of the route that it matches,
-# whoever added them. In IPv4, one without a list would also delete a route that begins with it.
-function deletion_of(head, from, to,   i) {
-  if (family == 6 && from == to && via[from] == "" && dev_of[from] != "") head = head " via ::"
-  for (i = from; i <= to; i++) head = head (family == 4 ? " nexthop" : "") via[i] " dev " dev_of[i]
-  return "del " head
+function destination(e) {
+  return hop_list(entry[e, "route"], entry[e, "part"])
 }
 
 # --- Which default route ------------------------------------------------------
 
-function is_of(d, h, dev) {
-  return dev == "" ? leads_out(default_dev[d, h]) : default_dev[d, h] == dev
+# Whether it is for all packets, and not one of ours, which may go.
+function is_default(r) {
+  if (route[r, "prefix"] !~ /\/0$/ || route[r, "type"] != "" || is_ours(r)) return 0
+  return route[r, "words"] !~ / (from |tos 0x|expires [-0])/
 }
 
-function has_hop(d, dev,   h) {
-  for (h = 1; h <= default_hops[d]; h++) if (is_of(d, h, dev)) return 1
-  return 0
-}
-
-function is_candidate(d, dev) {
-  if (default_family[d] != family || !has_hop(d, dev)) return 0
-  return dev != "" || default_table[d] == 0
+# Inserts it into the default routes, the best first.
+function add_default(r,   family, i) {
+  family = route[r, "family"]
+  seen[family] = seen[family] " [" route[r, "text"] "]"
+  for (i = ++defaults[family]; i > 1 && is_better(r, default_route[family, i - 1]); i--)
+    default_route[family, i] = default_route[family, i - 1]
+  default_route[family, i] = r
 }
 
 # Whether the first comes before the second: by table, metric and the preference of its router.
-function is_better(d, than) {
-  if (!than) return 1
-  if (default_table[d] != default_table[than]) return default_table[d] < default_table[than]
-  if (default_metric[d] != default_metric[than]) return default_metric[d] < default_metric[than]
-  return default_rank[d] < default_rank[than]
+function is_better(r, than) {
+  if (route[r, "table"] != route[than, "table"])
+    return route[r, "table"] + 0 < route[than, "table"] + 0 # 0 is table main
+  if (route[r, "metric"] != route[than, "metric"])
+    return route[r, "metric"] + 0 < route[than, "metric"] + 0
+  return preference(r) > preference(than)
 }
 
-# The best default route of table main, or, if a device is given, the best one by it; 0 if none.
-function best_default(dev,   d, best) {
-  if ((family, dev) in best_of) return best_of[family, dev]
-  for (d = 1; d <= defaults; d++) if (is_candidate(d, dev) && is_better(d, best)) best = d
-  best_of[family, dev] = best + 0
-  return best + 0
+function preference(r) {
+  if (route[r, "words"] ~ / pref high/) return 1
+  return route[r, "words"] ~ / pref low/ ? -1 : 0
 }
 
-# The one of these devices that can have the default route, if there is one. One that is not there
-# may be able to.
-function settling(   dev, found) {
-  for (dev in is_expected) {
-    if (dev in is_up && !leads_out(dev)) continue
-    if (found != "") return ""
-    found = dev
-  }
-  return found
+# Whether the default route can use this next hop; without a device, whether it leads out by it.
+function is_by(r, h, dev) {
+  if (hop[r, h, "dead"]) return 0
+  return dev == "" ? leads_out(hop[r, h, "dev"]) : hop[r, h, "dev"] == dev
 }
 
-# The best default route of table main by a device; 0 if none.
-function best_of_main(dev,   d, best) {
-  for (d = 1; d <= defaults; d++) {
-    if (default_table[d] != 0 || !is_candidate(d, dev)) continue
-    if (is_better(d, best)) best = d
+# The best default route by a device, in any table or in table main only; without a device, the best
+# one of table main that leads out; 0 if there is none.
+function best_default(family, dev, only_main,   i, r, h) {
+  for (i = 1; i <= defaults[family]; i++) {
+    r = default_route[family, i]
+    if (route[r, "table"] != "" && (only_main || dev == "")) continue
+    for (h = 1; h <= route[r, "hops"]; h++) if (is_by(r, h, dev)) return r
   }
-  return best + 0
-}
-
-# Why nobody can know whether the best default route is that of the network; empty if it is.
-function doubt(   d, used, devs, rivals) {
-  if (family in doubt_of) return doubt_of[family]
-  doubt_of[family] = ""
-  used = best_default("")
-  if (!used) return ""
-  devs = devs_out(used, "")
-  rivals = devs
-  for (d = 1; d <= defaults; d++) {
-    if (!is_candidate(d, "") || is_better(d, used) || is_better(used, d)) continue
-    rivals = devs_out(d, rivals)
-  }
-  if (rivals != devs || (is_advertised[used] && devs ~ /\//)) {
-    value["devs"] = rivals
-    doubt_of[family] = "equal"
-  }
-  if (has_tunnel(devs)) {
-    rivals = devs_below(devs)
-    if (rivals != devs || !may_be_alone(devs)) {
-      value["devs"] = rivals
-      doubt_of[family] = "tunnel"
-    }
-  }
-  if (doubt_of[family] == "") return ""
-  gsub(/\//, "\" or \"", value["devs"])
-  value["devs"] = "\"" value["devs"] "\""
-  value["route"] = default_text[used]
-  doubt_of[family] = filled(doubt_of[family]) "; " filled("choose")
-  return doubt_of[family]
+  return 0
 }
 
 # The devices by which a default route leads out, behind those that are known: "eth0/eth1".
-function devs_out(d, known,   h) {
-  for (h = 1; h <= default_hops[d]; h++) {
-    if (!is_of(d, h, "") || index("/" known "/", "/" default_dev[d, h] "/")) continue
-    known = known (known == "" ? "" : "/") default_dev[d, h]
+function devs_out(r, known,   h) {
+  for (h = 1; h <= route[r, "hops"]; h++) {
+    if (!is_by(r, h, "") || index("/" known "/", "/" hop[r, h, "dev"] "/")) continue
+    known = known (known == "" ? "" : "/") hop[r, h, "dev"]
   }
   return known
 }
 
-# These devices, and those of the first default route without a tunnel.
-function devs_below(devs,   d, best) {
-  for (d = 1; d <= defaults; d++) {
-    if (!is_candidate(d, "") || has_tunnel(devs_out(d, ""))) continue
-    if (is_better(d, best)) best = d
+# These devices, and those of all default routes as good as this one.
+function devs_of_equals(used, devs,   family, i, r) {
+  family = route[used, "family"]
+  for (i = 1; i <= defaults[family]; i++) {
+    r = default_route[family, i]
+    if (!is_better(r, used) && !is_better(used, r)) devs = devs_out(r, devs)
   }
-  return best ? devs_out(best, devs) : devs
+  return devs
+}
+
+# If one of these devices is a tunnel: these, and those of the first default route of table main
+# that leads out by none.
+function with_hidden_card(family, devs,   i, r, others) {
+  if (!has_tunnel(devs)) return devs
+  for (i = 1; i <= defaults[family]; i++) {
+    r = default_route[family, i]
+    others = devs_out(r, "")
+    if (route[r, "table"] == "" && others != "" && !has_tunnel(others)) return devs_out(r, devs)
+  }
+  return devs
 }
 
 function has_tunnel(devs,   n, dev) {
-  for (n = split(devs, dev, "/"); n; n--) if (is_tunnel[dev[n]]) return 1
+  for (n = split(devs, dev, "/"); n; n--) if (is_tunnel(dev[n])) return 1
   return 0
-}
-
-# Whether it is a tunnel, and not the only way out.
-function is_vpn(dev) {
-  return is_tunnel[dev] && (devs_below(dev) != dev || !may_be_alone(dev))
 }
 
 # Whether they may be the only way out: lines of a provider, or taps where no card has an address.
 # The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
-function may_be_alone(devs,   n, dev, i, lines, taps, card) {
+function may_be_alone(family, devs,   n, dev, i, lines, taps, card) {
   n = split(devs, dev, "/")
   for (i = 1; i <= n; i++) {
-    lines += is_line[dev[i]]
-    taps += is_tap[dev[i]]
+    lines += class[dev[i]] == "line"
+    taps += class[dev[i]] == "tap"
   }
-  if (taps == n) {
-    for (card in is_up)
-      if ((family, card) in has_address && is_card(card)) return 0
-    return 1
-  }
-  return lines == n
+  if (lines == n) return 1
+  if (taps < n) return 0
+  for (card in class) if ((family, card) in has_address && is_card(card)) return 0
+  return 1
 }
 
-function is_card(dev) {
-  return leads_out(dev) && !is_tunnel[dev] && !is_bridge[dev]
+# Whether it is a tunnel, and not the only way out.
+function is_vpn(family, dev) {
+  if (!is_tunnel(dev)) return 0
+  return with_hidden_card(family, dev) != dev || !may_be_alone(family, dev)
 }
 
-# --- What reaches a gateway ---------------------------------------------------
+# Whether nobody can know that the best default route is that of the network. Sets `doubtful`, and
+# what a route without a device needs then (`choice`).
+function is_in_doubt(family,   used, devs, equals, behind) {
+  if (family in doubtful) return doubtful[family] != ""
+  doubtful[family] = ""
+  used = best_default(family, "")
+  if (!used) return 0
+  devs = devs_out(used, "")
+  equals = devs_of_equals(used, devs)
+  behind = with_hidden_card(family, devs)
+  value["route"] = route[used, "text"]
+  # Linux lists several routers that advertise themselves as one route.
+  if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
+    doubtful[family] = equals
+    choice[family] = filled("equal")
+  }
+  if (behind != devs || (has_tunnel(devs) && !may_be_alone(family, devs))) {
+    doubtful[family] = with_hidden_card(family, doubtful[family] == "" ? devs : equals)
+    choice[family] = filled("tunnel")
+  }
+  if (doubtful[family] == "") return 0
+  value["devs"] = "\"" doubtful[family] "\""
+  gsub(/\//, "\" or \"", value["devs"])
+  remedy[choice[family]] = filled("choose")
+  return 1
+}
 
-# What a next hop lacks; Linux would lose the packets to an address of this host.
-function lacking(hop, dev, is_onlink,   gateway) {
-  gateway = substr(hop, 6)
-  if (gateway == "" || gateway ~ /^inet6 / || is_link_local(gateway)) return ""
-  value["dev"] = dev
+# The expected device that can have the default route, if there is exactly one. One that is not
+# there may be able to.
+function settling_dev(   dev, able) {
+  for (dev in is_expected) {
+    if (dev in class && !leads_out(dev)) continue
+    if (able != "") return ""
+    able = dev
+  }
+  return able
+}
+
+# --- What a next hop lacks ------------------------------------------------------
+
+function lack_of_hop(r, h,   gateway, family) {
+  gateway = substr(hop[r, h, "via"], 6)
+  family = route[r, "family"]
+  if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
+  value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
-  if (is_own_address(gateway)) return filled("own")
-  if (is_onlink != "" || is_near(gateway, dev)) return ""
+  if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
+  if (hop[r, h, "onlink"] || is_near(gateway, hop[r, h, "dev"], family)) return ""
   return filled("near")
 }
 
-function is_own_address(address) {
-  return address != "" && whole(address) in is_own
+function is_own_address(address, family) {
+  return address != "" && whole(address, family) in is_own
 }
 
 # Whether a route by the device that has no gateway leads to it.
-function is_near(gateway, dev,   i, word, to, of_line) {
-  if ((gateway, dev) in is_near_by) return is_near_by[gateway, dev]
-  is_near_by[gateway, dev] = 0
-  for (i = 1; i <= on_links; i++) {
-    if (!index(on_link[i] " ", " dev " dev " ")) continue
-    split(on_link[i], word, " ")
+function is_near(gateway, dev, family,   i, word, to) {
+  if ((gateway, dev) in near) return near[gateway, dev]
+  near[gateway, dev] = 0
+  for (i = 1; i <= on_link_lines; i++) {
+    if (!index(on_link_line[i] " ", " dev " dev " ")) continue
+    split(on_link_line[i], word, " ")
     to = word[word[1] ~ /^[0-9]+$/ ? 2 : 1]
-    of_line = to ~ /:/ || (to == "default" && on_link[i] ~ / pref (low|medium|high)/) ? 6 : 4
-    if (of_line != family || !has_address_in(whole(to), gateway)) continue
-    is_near_by[gateway, dev] = 1
+    if (family_of(to, on_link_line[i]) != family) continue
+    if (!is_within(gateway, whole(to, family))) continue
+    near[gateway, dev] = 1
     break
   }
-  return is_near_by[gateway, dev]
+  return near[gateway, dev]
 }
 
-function has_address_in(prefix, address,   part, bits, i, b, size, of_prefix, of_address) {
+function is_within(address, prefix,   part, bits, i, b, size, of_prefix, of_address) {
   split(prefix, part, "/")
   read_groups(part[1], of_prefix)
   read_groups(address, of_address)
@@ -658,200 +749,190 @@ function from_hex(digits,   i, number) {
 
 # --- Planning a configured route ----------------------------------------------
 
-function plan_route(w,   place, need, h, scope, standing, conflict) {
-  family = wish_prefix[w] ~ /:/ ? 6 : 4
-  prefix = wish_prefix[w]
-  type = ""
-  place = prefix " proto " ours " metric " wish[w, "metric"]
-  is_place[place]
-  standing = 0
-  need = take_hops(w)
-  for (h = 1; h <= hops && need == ""; h++) need = lacking(via[h], dev_of[h], onlink[h])
-  if (need != "") {
-    standing = standing_at(place, w)
-    if (!standing) {
-      keep_all(place)
-      if (!((w, "optional") in wish)) say_missing(w, need)
+function plan_route(w,   missing, standing, held) {
+  missing = complete(w)
+  if (missing != "") {
+    standing = standing_route(w)
+    if (standing) {
+      mark_right_entries(standing)
+      note_standing(w, missing)
       return
     }
+    keep_all(key_of(w))
+    if (!is_optional(w)) say_missing(w, missing)
+    return
   }
-  scope = family == 4 && via[1] == "" ? " scope 253" : ""
-  note_needed(standing, scope)
-  compare(place)
-  conflict = conflict_at(place)
-  if (standing) return
-  if (!conflict) add_missing(w, place, scope)
-  else if ((w, "optional") in wish) keep_all(place)
-  else say_conflict(conflict)
+  mark_right_entries(w)
+  held = conflicting_route(w)
+  if (!held) add_missing(w)
+  else if (is_optional(w)) keep_all(key_of(w))
+  else say_conflict(w, held)
 }
 
-# Makes the wanted next hops the current ones; returns what the route lacks.
-function take_hops(w,   dev, gateway, d, h) {
-  dev = wish[w, "dev"]
-  gateway = wish[w, "via"]
+# Gives the configured route its next hops; returns what it lacks.
+function complete(w,   missing, h) {
+  missing = take_hops(w)
+  for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = lack_of_hop(w, h)
+  if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
+  if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
+  return missing
+}
+
+function take_hops(w,   dev, gateway, family, from, h) {
+  dev = named[w, "dev"]
+  gateway = named[w, "via"]
+  family = route[w, "family"]
   value["dev"] = dev
-  value["family"] = family
-  hops = 0
   if (dev != "" && !(dev in is_up)) return filled("absent")
   if (dev != "" && !is_up[dev]) return filled("down")
-  if ((w, "optional") in wish) {
-    take_hop("", dev)
+  if (is_optional(w)) {
+    add_hop(w, "", dev)
     return ""
   }
-  if (dev != "" || doubt() == "") d = best_default(dev)
+  if (dev != "") from = best_default(family, dev)
+  else if (!is_in_doubt(family)) from = best_default(family, "")
   else {
-    dev = settling()
-    if (dev == "") return doubt()
-    d = best_of_main(dev)
-    value["dev"] = dev
-    if (!d) return filled("default-on") last_seen()
+    dev = settling_dev()
+    if (dev == "") return choice[family]
+    from = best_default(family, dev, "only main")
+    if (!from) return lack_of_default(family, dev)
   }
-  for (h = 1; h <= default_hops[d]; h++) {
-    if (!is_of(d, h, dev)) continue
-    if (gateway != "" && (hops || default_via[d, h] != " via " gateway)) continue # the first one
-    take_hop(default_via[d, h], default_dev[d, h])
-    weight[hops] = default_weight[d, h]
-    onlink[hops] = default_onlink[d, h]
+  for (h = 1; h <= route[from, "hops"]; h++) {
+    if (!is_by(from, h, dev)) continue
+    if (gateway != "" && (route[w, "hops"] || hop[from, h, "via"] != " via " gateway)) continue
+    copy_hop(w, from, h)
   }
-  if (hops) return ""
-  if (dev == "" && !d) return filled("default") last_seen()
-  if (gateway == "") return filled("default-on") last_seen()
-  take_hop(" via " gateway, dev == "" ? first_dev(d) : dev)
+  if (route[w, "hops"]) return ""
+  if (gateway == "" || (dev == "" && !from)) return lack_of_default(family, dev)
+  if (dev == "") {
+    dev = devs_out(from, "")
+    sub(/\/.*/, "", dev)
+  }
+  add_hop(w, " via " gateway, dev)
   return ""
 }
 
-function take_hop(gateway, dev) {
-  start_hop()
-  via[hops] = gateway
-  dev_of[hops] = dev
+function lack_of_default(family, dev,   missing) {
+  value["family"] = family
+  value["dev"] = dev
+  missing = filled(dev == "" ? "default" : "default-on")
+  last_seen[missing] = "; last seen:" (family in seen ? seen[family] : " none")
+  return missing
 }
 
-function first_dev(d,   h) {
-  for (h = 1; h <= default_hops[d]; h++) if (is_of(d, h, "")) return default_dev[d, h]
+# The route of ours that Linux uses for this key, if it is right while the wanted one lacks
+# something; else 0.
+function standing_route(w,   key, r, h, dev, family) {
+  key = key_of(w)
+  if (!count_at[key]) return 0
+  r = entry[at_key[key, 1], "route"]
+  if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
+  family = route[w, "family"]
+  dev = named[w, "dev"]
+  if (dev == "" && is_in_doubt(family)) dev = settling_dev()
+  for (h = 1; h <= route[r, "hops"]; h++) if (!is_usable(r, h, dev, named[w, "via"])) return 0
+  return r
 }
 
-# The line of ours that Linux uses here, if it is right while the wanted route lacks something.
-function standing_at(place, w,   first, e) {
-  if (!entries_at[place]) return 0
-  first = entry_at[place, 1]
-  if (!is_ours[first]) return 0
-  for (e = first; e <= line_last[line_of[first]]; e++) if (!is_usable(e, w)) return 0
-  return line_of[first]
+# Whether a next hop of ours is right where this device and this gateway are wanted, if they are.
+function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
+  dev = hop[r, h, "dev"]
+  gateway = substr(hop[r, h, "via"], 6)
+  if (!(dev in is_up) || !is_up[dev]) return 0
+  if (is_own_address(gateway, route[r, "family"])) return 0
+  if (lack_of_hop(r, h) != "") return 0
+  if (wanted_gateway != "" && gateway != wanted_gateway) return 0
+  if (wanted_dev != "") return dev == wanted_dev
+  return leads_out(dev) && (dev == settling_dev() || !is_vpn(route[r, "family"], dev))
 }
 
-function is_usable(e, w,   h, dev, wanted) {
-  if (!is_unicast[e] || !entry_hops[e]) return 0
-  wanted = wish[w, "dev"]
-  if (wanted == "" && doubt() != "") wanted = settling()
-  for (h = 1; h <= entry_hops[e]; h++) {
-    dev = entry_dev[e, h]
-    if (!is_up[dev] || is_own_address(substr(entry_via[e, h], 6))) return 0
-    if (lacking(entry_via[e, h], dev, entry_onlink[e, h]) != "") return 0
-    if (wish[w, "via"] != "" && entry_via[e, h] != " via " wish[w, "via"]) return 0
-    if (wanted != "" && dev != wanted) return 0
-    if (wanted != "") continue
-    if (!leads_out(dev) || (is_vpn(dev) && dev != settling())) return 0
-  }
-  return 1
-}
-
-# Notes what is needed: the entries of the standing line, or those of the wanted next hops.
-function note_needed(standing, scope,   e, i) {
+# Finds the entries that are as this route: `fate` of an entry is "right", or "kept" (below).
+# What it needs and is not there stays in `is_needed`.
+function mark_right_entries(r,   key, part, i, e, text) {
   split("", is_needed)
-  needed = 0
-  if (standing) for (e = line_first[standing]; e <= line_last[standing]; e++) need_entry(what[e])
-  else if (family == 6) for (i = 1; i <= hops; i++) need_entry(compared(i, i) scope " ")
-  else need_entry(compared(1, hops) scope " ")
-}
-
-function need_entry(text) {
-  needed++
-  is_needed[text] = 1
-}
-
-# Finds which entries of a place are right.
-function compare(place,   i, e) {
-  for (i = 1; i <= entries_at[place]; i++) {
-    e = entry_at[place, i]
-    if (!(what[e] in is_needed)) continue
-    is_right[e] = 1
-    is_needed[what[e]] = 0
-    if (is_ours[e] && entry_hops[e]) keep_those_behind(place, i, e)
+  for (part = 1; part <= parts(r); part++) is_needed[identity(r, part)] = 1
+  key = key_of(r)
+  for (i = 1; i <= count_at[key]; i++) {
+    e = at_key[key, i]
+    text = identity(entry[e, "route"], entry[e, "part"])
+    if (!(text in is_needed)) continue
+    is_needed[text] = 0
+    fate[e] = "right"
+    if (is_our_entry(e) && hops_of_entry(e)) keep_those_behind(key, i)
   }
 }
 
 # A request to delete a route could take one before it that has the first of its next hops. Such a
 # route stays behind the right one, where Linux does not use it.
-function keep_those_behind(place, i, right,   e) {
-  while (++i <= entries_at[place]) {
-    e = entry_at[place, i]
-    if (is_ours[e] && rest[e] == rest[right] && index(ways[e], ways[right]) == 1) is_kept[e] = 1
+function keep_those_behind(key, i,   right, e, r, of_right) {
+  right = at_key[key, i]
+  of_right = entry[right, "route"]
+  while (++i <= count_at[key]) {
+    e = at_key[key, i]
+    r = entry[e, "route"]
+    if (!is_ours(r) || route[r, "type"] != route[of_right, "type"]) continue
+    if (lasting_words(r) != lasting_words(of_right)) continue
+    if (index(destination(e), destination(right)) == 1 && fate[e] == "") fate[e] = "kept"
   }
 }
 
-# The line of another program that is in the way: the first line that stays, if it is not as wanted.
-function conflict_at(place,   i, e) {
-  for (i = 1; i <= entries_at[place]; i++) {
-    e = entry_at[place, i]
-    if (is_ours[e] && !is_right[e]) continue
-    if (is_ours[e] || is_as_wanted(line_of[e])) return 0
-    return line_of[e]
+# The route of another program that is in the way: the first one that stays, if it is not as wanted.
+function conflicting_route(w,   key, i, e) {
+  key = key_of(w)
+  for (i = 1; i <= count_at[key]; i++) {
+    e = at_key[key, i]
+    if (is_our_entry(e) && fate[e] != "right") continue
+    if (is_our_entry(e) || is_as_wanted(e, parts(w))) return 0
+    return entry[e, "route"]
   }
   return 0
 }
 
-function is_as_wanted(l,   e) {
-  for (e = line_first[l]; e <= line_last[l]; e++) if (!is_right[e]) return 0
-  return line_last[l] - line_first[l] + 1 == needed
+# Whether all parts of the route that begins with this entry are right, and as many as are wanted.
+function is_as_wanted(e, count,   r, part) {
+  r = entry[e, "route"]
+  for (part = 0; part < parts(r); part++) if (fate[e + part] != "right") return 0
+  return parts(r) == count
 }
 
-function keep_all(place,   i) {
-  for (i = 1; i <= entries_at[place]; i++) is_right[entry_at[place, i]] = 1
+function keep_all(key,   i) {
+  for (i = 1; i <= count_at[key]; i++) fate[at_key[key, i]] = "right"
 }
 
 # Not "replace", which would hit a route that another program sets at this moment.
-function add_missing(w, place, scope,   i, from, to, step, verb) {
-  step = (w, "optional") in wish ? "optional" : "add"
-  for (i = 1; i <= needed; i++) {
-    from = to = i
-    if (family == 4) {
-      from = 1
-      to = hops
-    }
-    if (!is_needed[compared(from, to) scope " "]) continue
-    verb = entries_at[place] || i > 1 ? "append " : "add "
-    added[place] = added[place] "|" ways_of(from, to)
-    change(step, verb place scope listed_path(from, to), deletion_of(place scope, from, to))
+function add_missing(w,   part, key, verb) {
+  key = key_of(w)
+  for (part = 1; part <= parts(w); part++) {
+    if (!is_needed[identity(w, part)]) continue
+    is_added[key] = is_added[key] "|" hop_list(w, part)
+    verb = count_at[key] || part > 1 ? "append " : "add "
+    change(is_optional(w) ? "optional" : "add", verb addition(w, part), deletion(w, part))
   }
-}
-
-# In IPv6, the next hops of one route are added one by one, and keep their weights in this form.
-function listed_path(from, to) {
-  if (family == 4 || hops == 1) return path_of(from, to)
-  return " nexthop" via[from] " dev " dev_of[from] " weight " weight[from] onlink[from]
 }
 
 # --- Deleting what is left of ours --------------------------------------------
 
 # The last ones first: the first is in use until the end, and the first again if all is taken back.
 # But a request to delete several next hops also takes a route with the first of them.
-function delete_others(   n, most, e) {
-  for (e = 1; e <= entries; e++) if (entry_hops[e] > most) most = entry_hops[e]
+function delete_others(   n, most, e, r, part) {
+  for (e = 1; e <= entries; e++) if (hops_of_entry(e) > most) most = hops_of_entry(e)
   for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_ours[e] || is_right[e] || is_kept[e] || entry_hops[e] != n) continue
-    change(step_of_deletion(e), deletion[e], "append " head[e] path[e])
+    if (!is_our_entry(e) || fate[e] != "" || hops_of_entry(e) != n) continue
+    r = entry[e, "route"]
+    part = entry[e, "part"]
+    change(step_of_deletion(e), deletion(r, part), "append " addition(r, part))
   }
 }
 
-function step_of_deletion(e,   is_joined, place) {
-  place = place_of[e]
-  is_joined = line_first[line_of[e]] != line_last[line_of[e]]
+function step_of_deletion(e,   r, is_joined) {
+  r = entry[e, "route"]
+  is_joined = parts(r) > 1
   # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
   # it has to be known first.
-  if (is_joined && !(place in is_place)) return "optional"
-  if (is_joined && e != line_first[line_of[e]]) return "before"
+  if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
+  if (is_joined && entry[e, "part"] > 1) return "before"
   # A request to delete the new one could take this one.
-  if (entry_hops[e] && index(added[place], "|" ways[e])) return "before"
+  if (hops_of_entry(e) && index(is_added[key_of(r)], "|" destination(e))) return "before"
   return "after"
 }
 
@@ -869,28 +950,60 @@ function print_changes(   n, i, step) {
   for (i = 1; i <= count["optional"]; i++) print "optional\t" command_of["optional", i]
 }
 
-function say_missing(w, need) {
-  value["route"] = wish_name[w]
-  value["missing"] = need
+# For a default route, what was seen; in doubt, the devices that can be named.
+function say_missing(w, missing) {
+  value["route"] = route[w, "text"]
+  value["missing"] = missing
+  if (missing in last_seen) value["missing"] = missing last_seen[missing]
+  if (missing in remedy) value["missing"] = missing "; " remedy[missing]
   print "missing\tROUTE-WAITS: " filled("waits")
 }
 
-function last_seen() {
-  return "; last seen:" (family in seen ? seen[family] : " none")
+# Routes that would wait for the same thing share a line.
+function note_standing(w, missing) {
+  if (!standing_for[missing]++) {
+    first_for[missing] = route[w, "text"]
+    lack[++lacks] = missing
+  }
 }
 
-function say_conflict(held,   way_out) {
+function print_notes(   i, n, missing) {
+  for (i = 1; i <= lacks; i++) {
+    missing = lack[i]
+    n = standing_for[missing]
+    value["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
+    value["missing"] = missing
+    print "note\tROUTE-STAYS: " filled("stays") "; " \
+      (missing in remedy ? remedy[missing] : filled("pin"))
+  }
+}
+
+function say_conflict(w, held,   way_out) {
   way_out = "halves"
-  if (prefix ~ /\/32$/) way_out = "delete"
-  if (family == 6) way_out = "metric"
-  if (way_out == "halves") find_halves()
-  value["held"] = line_text[held]
+  if (route[w, "prefix"] ~ /\/32$/) way_out = "delete"
+  if (route[w, "family"] == 6) way_out = "metric"
+  if (way_out == "halves") find_halves(route[w, "prefix"])
+  value["prefix"] = route[w, "prefix"]
+  value["held"] = route[held, "text"]
+  value["delete"] = command_to_delete(held)
   value["reason"] = filled("held")
-  value["prefix"] = prefix
-  print "refused\tROUTE-CONFLICT: " filled("conflict") "; " filled(way_out)
+  way_out = filled("conflict") "; " filled(way_out)
+  if (way_out ~ /staticRoutes/)
+    way_out = way_out "; when config.json is edited, as root: " \
+      "hostrouting apply --config /etc/hostrouting/config.json"
+  print "refused\tROUTE-CONFLICT: " way_out
 }
 
-function find_halves(   part, bits, i, half) {
+# The command that deletes the route of another program. `ip` leaves out proto boot.
+function command_to_delete(r,   text) {
+  text = "ip route del " route[r, "prefix"]
+  if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  text = text " table main"
+  if (route[r, "metric"]) text = text " metric " route[r, "metric"]
+  return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
+}
+
+function find_halves(prefix,   part, bits, i, half) {
   split(prefix, part, /[.\/]/)
   bits = part[5]
   half = 1
@@ -914,17 +1027,17 @@ function filled(name,   text, done, key) {
 # A listed route with names in place of the numbers of its type, protocol, scope and table.
 function with_names(text,   n, word, i, shown) {
   n = split(text, word, " ")
-  shown = named("type", word[1])
+  shown = name_for("type", word[1])
   for (i = 2; i <= n; i++) {
     shown = shown " " word[i]
     if (word[i] !~ /^(dev|proto|scope|table)$/) continue
-    shown = shown " " named(word[i], word[i + 1])
+    shown = shown " " name_for(word[i], word[i + 1])
     i++
   }
   return shown
 }
 
-function named(kind, number) {
+function name_for(kind, number) {
   return (kind, number) in name_of ? name_of[kind, number] : number
 }
 '

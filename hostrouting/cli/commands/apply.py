@@ -27,7 +27,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import readable_installed
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.routes.plan import plan_static_routes, reply_routes
+from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
@@ -46,11 +46,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return Answer(outcome.code, document, [*outcome.lines("", "")])
     report = _report_of(outcome)
     check = None if report is None else Check.of(report, config, host)
-    left_out = _left_out(config, host)
-    findings = [*left_out, *_of_the_gate(config, host)]
+    routes = _routes_now(config, host)
+    findings = [*routes.left_out, *routes.stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy="") for finding in findings]
-    done = _done(report, findings, is_whole=not left_out)
+    done = _done(report, findings, is_whole=not routes.left_out)
     lines = [
         *outcome.lines(done, done),
         *finding_lines(findings),
@@ -98,12 +98,12 @@ def _report_of(outcome: Run) -> CheckReport | None:
     return None
 
 
-def _left_out(config: HostRoutingConfig, host: Host) -> list[Finding]:
-    """Why the route for replies to probes is not installed."""
+def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
+    """The plan of the routes now: what is not installed, and what would wait after a reboot."""
     with suppress(HostRoutingError):
-        if reply_routes(config):
-            return [*plan_static_routes(config, read_host(host)).left_out]
-    return []
+        if config.static_routes.routes or reply_routes(config):
+            return plan_static_routes(config, read_host(host))
+    return RoutePlan()
 
 
 def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:

@@ -22,7 +22,7 @@ from functools import cache, partial
 from socket import if_indextoname, if_nametoindex
 from typing import NamedTuple
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, has_weights
 from hostrouting.kernel.netlink.numbers import (
     AF_OF,
     FAMILY_OF,
@@ -337,12 +337,14 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
 def are_listed(verb: Verb, route: Route) -> bool:
     """Whether the next hops are sent as a list.
 
-    To delete an IPv4 route, a single one is, too: otherwise Linux would also take a route that
-    begins with it.
+    A single one is, too, to delete an IPv4 route: otherwise Linux would also take a route that
+    begins with it. And a single one is to add an IPv6 next hop with its weight.
     """
-    if len(route.next_hops) > 1:
-        return True
-    return verb == "delete" and route.prefix.family == IPV4 and len(route.next_hops) == 1
+    if len(route.next_hops) != 1:
+        return bool(route.next_hops)
+    if route.prefix.family == IPV4:
+        return verb == "delete"
+    return verb != "delete" and route.next_hops[0].weight > 1
 
 
 def needs_empty_gateway(route: Route) -> bool:
@@ -367,7 +369,7 @@ def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
     flags = RTNH_F_ONLINK if hop.onlink else 0
-    weight = hop.weight if len(route.next_hops) > 1 else 1
+    weight = hop.weight if has_weights(route) else 1
     device = 0 if hop.dev is None else index_of(hop.dev)
     return _RTNEXTHOP.pack(length, flags, weight - 1, device) + gateway
 

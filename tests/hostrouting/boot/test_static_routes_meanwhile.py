@@ -286,7 +286,7 @@ class TestWhenTheDefaultRouteGoes:
         self, namespace: Namespace, tmp_path: Path, gone: list[str], named: str | None
     ) -> None:
         """They keep their device and gateway, at once; what is not wanted any more goes; then all
-        is as it was.
+        is as it was. Both say what the routes would wait for after a reboot.
         """
         wanted = [static(str(half.destination), dev=named) for half in HALVES]
         namespace.batch([*VPN, "route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
@@ -294,12 +294,17 @@ class TestWhenTheDefaultRouteGoes:
         before = namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout
         namespace.batch(gone)
         plan = plan_static_routes(configured(*wanted), namespace.snapshot())
+        has_default = "route del default" not in gone or any(ETH0 in change for change in gone)
+        assert len(plan.stays) == (named is None or not has_default)
         assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [
             ("delete", ETH0)
         ]
         for changes in ([1], []):
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
+            said = [re.sub(" linkdown| proto boot", "", line) for line in ran.stays]
+            told = [re.sub(" proto boot", "", str(finding)) for finding in plan.stays]
+            assert said == told
         namespace.batch(["link del tun0"])
         assert (
             namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout == before
@@ -325,7 +330,7 @@ class TestWhenTheDefaultRouteGoes:
                 f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
             )
             assert finding.remedy == (
-                'write "dev": "eth0" or "tun0" into the configured route, or name one device in '
+                'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
                 "routeOverlap.expectedDevs"
             )
         for dev, way in (("eth0", ETH0), ("tun0", "via 10.8.0.1 dev tun0")):
@@ -378,6 +383,35 @@ class TestWhenTheDefaultRouteGoes:
         named = static("172.16.0.0/17", dev="tun0", gateway="10.8.0.1")
         namespace.batch(["route flush proto 213", moved])
         assert Ran(namespace, [named], tmp_path).changes == []
+
+    @pytest.mark.needs("/dev/net/tun")
+    @pytest.mark.parametrize(
+        ("port", "is_in_doubt"), [("vxlan id 5 dstport 4789", True), ("veth", False)]
+    )
+    def test_a_tap_beside_a_bridge(
+        self, namespace: Namespace, tmp_path: Path, port: str, *, is_in_doubt: bool
+    ) -> None:
+        """A tap with the only default route may be the way out, unless a bridge with a card has an
+        address.
+        """
+        devices = ("eth0", "eth1", "ib0", "wg0")
+        namespace.batch(
+            [
+                *(f"address flush dev {dev}" for dev in devices),
+                "tuntap add dev tap0 mode tap",
+                "address add 10.8.0.2/24 dev tap0",
+                "link set tap0 up",
+                "link add br0 type bridge",
+                f"link add port0 type {port}",
+                "link set port0 master br0",
+                "address add 10.7.0.2/24 dev br0",
+                "link set br0 up",
+                "route add default via 10.8.0.1 dev tap0",
+            ]
+        )
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert bool(plan.pending) is is_in_doubt
+        assert Ran(namespace, [HALVES[0]], tmp_path).status == is_in_doubt
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -555,21 +589,19 @@ class TestConflicts:
             static("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
-        taken = "another program's route has the same destination and metric"
+        conflicts = plan_static_routes(configured(*wanted), namespace.snapshot()).conflicts
+        assert len(conflicts) == 3
+        config = "/etc/hostrouting/config.json"
+        then = f"when config.json is edited, as root: hostrouting apply --config {config}"
         assert ran.lines == [
-            f"<3>static-routes: ROUTE-CONFLICT: {name} cannot be installed: {taken}: [{holder}]; "
-            f"configure {halves} instead, which take precedence"
-            for name, holder, halves in (
-                (
-                    "172.16.0.0/17",
-                    "172.16.0.0/17 dev ib0 scope link metric 4000000000",
-                    "172.16.0.0/18 and 172.16.64.0/18",
-                ),
-                ("10.8.0.0/16", "blackhole 10.8.0.0/16", "10.8.0.0/17 and 10.8.128.0/17"),
-                ("10.7.0.0/16", "10.7.0.0/16 dev ib0 scope link", "10.7.0.0/17 and 10.7.128.0/17"),
-            )
+            f"<3>static-routes: ROUTE-CONFLICT: {step.finding}; {then}".replace(" proto boot", "")
+            for step in conflicts
         ]
         assert (ran.status, listed(namespace)) == (1, before)
+        for step in conflicts:
+            _, _, command = step.finding.remedy.rpartition("as root: ip ")
+            namespace.batch([command])
+        assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
 
     @pytest.mark.parametrize("gateway", [None, "fe80::7"])
     def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
@@ -805,6 +837,23 @@ class TestTwoAtOnce:
         )  # one writes, and the others find it done
         assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
         assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+
+    def test_another_run_holds_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that does not get the lock writes nothing and says so; it tries again while it may
+        wait.
+        """
+        held = f"[[ -e {tmp_path}/free ]] || exit 1"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"flock": held})
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.lines == [
+            (
+                "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
+                "10 s, or flock failed; gave up after N s"
+            )
+        ]
+        freed = {"flock": held, "sleep": f": >{tmp_path}/free"}
+        ran = Ran(namespace, HALVES, tmp_path, wait=60, tools=freed)
+        assert (ran.status, len(ours(namespace))) == (0, 2)
 
     def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another run wrote while this one waited for the lock is there; without anything to

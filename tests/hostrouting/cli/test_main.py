@@ -555,6 +555,29 @@ def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
     assert any(line.startswith("ROUTE-WAITS: ") for line in said.lines)
 
 
+def test_routes_that_would_wait_after_a_reboot(tmp_path: Path) -> None:
+    """While the default route is gone, plan, apply and status name the routes that stay, and what
+    to do; nothing fails, and for status something is wrong.
+    """
+    host, path = FakeHost(kernel=plain_vm()), tmp_path / "config.json"
+    routes = [{"destination": "10.9.0.0/16"}, {"destination": "10.8.0.0/16"}]
+    path.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": routes}}))
+    assert say("apply", "--config", str(path), host=host).code == 0
+    for route in host.kernel.snapshot().routes:
+        if not route.prefix.length:
+            host.kernel.ip_route("delete", route)
+    commands = {("plan", "--config", str(path)): 0, ("apply", "--config", str(path)): 0}
+    for words, code in (commands | {("status",): 1}).items():
+        said = say(*words, host=host)
+        [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
+        assert line == (
+            "ROUTE-STAYS: after a reboot, 2 routes, such as 10.9.0.0/16, would wait for an IPv4 "
+            "default route; what is there now stays; bring back what is missing, or write "
+            '"dev" and "gateway" into the configured route'
+        )
+        assert said.code == code, said.out
+
+
 def test_an_image_needs_root(tmp_path: Path) -> None:
     """Without root the files would belong to somebody who could then change what root runs: none is
     written.

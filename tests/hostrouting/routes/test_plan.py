@@ -12,6 +12,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
+from hostrouting.routes.uplink import REMEDIES
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
 from tests.support.own_routes import (
@@ -148,8 +149,20 @@ def test_what_an_operator_reads(snapshot: object) -> None:
 @pytest.mark.parametrize(
     ("prefix", "remedy"),
     [
-        ("172.16.0.9/32", "delete that route: no prefix can be longer"),
-        ("2001:db8:7::/48", "configure another metric: the lowest takes precedence"),
+        (
+            "172.16.0.9/32",
+            (
+                "no prefix can be longer; if nothing needs that route, as root: "
+                "ip route del 172.16.0.9/32 dev ib0 table main proto 3"
+            ),
+        ),
+        (
+            "2001:db8:7::/48",
+            (
+                'write another "metric" for 2001:db8:7::/48 into staticRoutes.routes: the lowest takes '
+                "precedence"
+            ),
+        ),
     ],
 )
 def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
@@ -166,11 +179,15 @@ def test_what_is_compared_of_next_hops() -> None:
     four, other, six = (
         NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1")
     )
+    near, also_near = (
+        NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("fe80::1", "fe80::2")
+    )
     for family, next_hops, default, actions in (
         (IPV4, [four._replace(linkdown=True, dead=True)], [four], ["keep"]),
         (IPV6, [six], [six._replace(onlink=True)], ["keep"]),
         (IPV4, [four, other], [four, other], ["keep"]),
         (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
+        (IPV6, [near, also_near], [near, also_near._replace(weight=3)], ["keep", "keep"]),
     ):
         ours = Route(
             PREFIXES[family][0], tuple(next_hops), protocol=OURS, metric=DEFAULT_METRIC[family]
@@ -181,6 +198,15 @@ def test_what_is_compared_of_next_hops() -> None:
         )
         plan = plan_static_routes(configured(static(str(ours.prefix))), there)
         assert [step.action for step in plan.steps] == actions
+
+
+def test_a_nexthop_object_with_an_on_link_leg() -> None:
+    """In IPv6 it becomes entries that are not joined; another program's route is a conflict."""
+    hops = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth0"))
+    default = Route(Prefix(IPV6, 0, 0), hops, metric=512, nexthop_id=7)
+    theirs = entry(PREFIXES[IPV6][0], HOPS[IPV6][0], protocol=FOREIGN)
+    plan = plan_static_routes(configured(static(str(theirs.prefix))), host_with(default, theirs))
+    assert [step.action for step in plan.steps] == ["conflict"]
 
 
 EVERYWHERE = Prefix.parse("0.0.0.0/0")
@@ -223,6 +249,20 @@ class TestWhatStays:
             ("delete", stale),
         ]
         assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
+        [finding] = plan.stays
+        assert (finding.name, finding.severity, finding.target) == (
+            "route-stays",
+            "warning",
+            str(PLACE),
+        )
+        [pending] = plan.pending
+        assert finding.sentence == (
+            f"after a reboot, {PLACE} would wait for {pending.missing}; what is there now stays"
+        )
+        if defaults:
+            assert finding.remedy == pending.missing.remedy
+        else:
+            assert finding.remedy == REMEDIES["pin"]
         assert [str(pending.route.destination) for pending in plan.pending] == ["20.1.0.0/16"]
 
     @pytest.mark.parametrize(
@@ -293,6 +333,18 @@ class TestWhatStays:
         there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
         plan = plan_static_routes(configured(static(str(PLACE))), there)
         assert (plan.steps, len(plan.pending)) == ((), 1)
+
+    def test_many_that_stay(self) -> None:
+        """Routes that would wait for the same thing share a finding."""
+        others = [entry(prefix, HOPS[IPV4][0]) for prefix in PREFIXES[IPV4]]
+        wanted = [static(str(route.prefix)) for route in others]
+        plan = plan_static_routes(configured(*wanted), host_with(*others))
+        assert [finding.sentence for finding in plan.findings()] == [
+            (
+                f"after a reboot, {len(others)} routes, such as {PLACE}, would wait for "
+                "an IPv4 default route; what is there now stays"
+            )
+        ]
 
     def test_another_one_of_ours_behind_it_goes(self) -> None:
         """Only the first route of a key is used."""

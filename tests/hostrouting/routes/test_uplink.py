@@ -238,15 +238,16 @@ class TestDoubt:
     @pytest.mark.parametrize(
         ("routes", "devs"),
         [
-            ([BY_TUN0, DEFAULT], "eth0 or tun0"),
+            ([BY_TUN0, DEFAULT], "tun0 or eth0"),
             ([BY_TUN0], "tun0"),
-            ([away("tap0"), DEFAULT], "eth0 or tap0"),
-            ([away("ppp0"), DEFAULT], "eth0 or ppp0"),
+            ([away("tap0"), DEFAULT], "tap0 or eth0"),
+            ([away("ppp0"), DEFAULT], "ppp0 or eth0"),
             ([away("ppp0")], ""),
             ([away("wwan0")], ""),
             ([DEFAULT, BY_TUN0._replace(metric=200)], ""),
             ([DEFAULT, BY_TUN0._replace(table=100)], ""),
             ([DEFAULT, away("eth1", metric=100)], "eth0 or eth1"),
+            ([away("eth1", metric=100), DEFAULT], "eth1 or eth0"),
             ([DEFAULT, away("eth1", metric=200)], ""),
             (
                 [
@@ -322,15 +323,23 @@ class TestDoubt:
             ([("tap0", "10.0.2.15/24"), ("docker0", "172.17.0.1/16")], False),
             ([("tap0", "10.0.2.15/24"), ("eth0", "10.0.0.4/24")], True),
             ([("tap0", "10.0.2.15/24"), ("ib0", "172.16.0.4/16")], False),
+            ([("tap0", "10.0.2.15/24"), ("br0", "10.0.0.4/24")], True),
         ],
         ids=str,
     )
     def test_a_tap_may_be_the_only_way_out(
         self, interfaces: list[tuple[str, str]], *, is_in_doubt: bool
     ) -> None:
-        """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it."""
-        docker0 = Link(name="docker0", index=0, kind="bridge")
-        there = host(interfaces, [away("tap0")], links=[TAP0, docker0, *LINKS])
+        """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it, or a
+        bridge with a card.
+        """
+        links = [
+            Link(name="docker0", index=0, kind="bridge"),
+            Link(name="veth7", index=0, kind="veth", master="docker0"),
+            Link(name="br0", index=0, kind="bridge"),
+            Link(name="eth9", index=0, master="br0"),
+        ]
+        there = host(interfaces, [away("tap0")], links=[TAP0, *links, *LINKS])
         assert way(there).startswith("a dev in the configuration: ") is is_in_doubt
 
     def test_several_routers(self) -> None:

@@ -34,7 +34,7 @@ class TestConflict:
     way out.
     """
 
-    WAY_OUT = r"172.16.0.0/16 dev ib0 .*configure 172.16.0.0/17 and 172.16.128.0/17 instead, which take precedence"
+    WAY_OUT = r"172.16.0.0/16 dev ib0 .*write 172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16 into staticRoutes.routes"
 
     def test_on_a_new_host(self) -> None:
         """The files are installed, so the gate holds, and the error says so; no route was changed."""
