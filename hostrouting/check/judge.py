@@ -75,7 +75,7 @@ _EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.i
 """By family: where multicast, broadcast, and the addresses of every host or link begin and end, in
 turn.
 """
-_POD_BLOCK = {4: 20, 6: 64}
+POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 _PODS = {"pod", "bridge"}
@@ -390,7 +390,7 @@ class Judge:
             return opinion
         inside = self._pods_inside(route)
         is_one_of_many = sum(other.protocol == route.protocol for other in self.fib.routes) > 1
-        if length >= _POD_BLOCK[family] and any(
+        if length >= POD_BLOCK[family] and any(
             single == self.fib.width and self._rows(dev) for dev, single in inside
         ):
             opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, but holds pods")
@@ -405,16 +405,12 @@ class Judge:
                     and route.type in row.types
                     and low <= length <= high
                 )
-                if not is_alike or (row.is_node_subnet and not self._is_node_subnet(route, cni)):
+                if not is_alike or (row.proof == "first" and not self._is_node_subnet(route, cni)):
                     continue
-                is_whole = (
-                    row.is_exclusive
-                    or row.is_node_subnet
-                    or any(self._is_of(dev, cni) for dev, _ in inside)
-                )
+                is_whole = row.proof != "inside" or any(self._is_of(dev, cni) for dev, _ in inside)
                 if has_device and is_whole:
                     return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
-                if has_device or (cni.name == "Calico" and is_one_of_many):
+                if has_device or (row.is_shown_by_protocol and is_one_of_many):
                     opinion = Opinion(
                         DOUBT, "doubtful-route", f"[{route}] refuses them, perhaps for {cni.name}"
                     )
