@@ -28,7 +28,10 @@
 #   ask          by which route packets leave there       (3 read_answers)
 #   list         again, because the answers may be about other routes meanwhile
 #   judge        what is right, and what escapes          (4 judgement, in six parts)
-# Tables, limits and sentences are settings: they are written in Python.
+#
+# To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
+# route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
+# hostrouting/boot/check_settings.py. Only what is read or decided is changed here.
 #
 # Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
@@ -52,7 +55,7 @@ main() {
   trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
   look
   while may_improve; do
-    say_what_is_missing
+    report_waiting
     sleep 1
     look
   done
@@ -186,7 +189,7 @@ may_improve() {
 }
 
 # Says what is awaited every 10 s, and at once when it is something else.
-say_what_is_missing() {
+report_waiting() {
   local text
   printf -v text '%s, ' "${awaited[@]}"
   text=${text%, }
@@ -280,7 +283,7 @@ leave_marker() { # NAME LINE...
 #   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
 # serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
 #   "bridge" the plain bridge plugin
-# pods DEVICE: where it is, its CNI has pods, although it is none of theirs
+# pods DEVICE: like the device of a pod, it shows that its CNI has pods
 # refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
 #   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
 #   (device), a pod or address by one of these inside (inside), or such an address at its beginning
@@ -327,7 +330,7 @@ function read_setting(its_family,   i) {
   }
   if ($1 == "serves") serves[$2, $3]
   if ($1 == "pods") shows_pods[$2]
-  if ($1 == "refuses" && $2 == family) {
+  if ($1 == "refuses" && $2 == family) { # a known refusal
     known_type[++known] = $3
     known_protocol[known] = $4
     known_cni[known] = $5
@@ -702,8 +705,14 @@ function stop(question, its_reason) {
 # repair CIDR: routes may close what escapes of it
 # awaited TEXT: it may still come
 #
-# The columns of a rule and of a route are variables with their names. Arrays keep what is needed
-# when all is known: expected_devices, refusals, leftovers, answers, other_packets, findings.
+# The columns of a rule and of a route are variables with their names. The functions note_... keep
+# in arrays what is needed when all facts are known. Then the parts decide, in this order:
+#   judge_devices    which devices are expected
+#   judge_leftovers  which devices CNIs may have left behind
+#   judge_refusals   whose the routes and rules are that refuse packets
+#   judge_answers    what is right at each place
+#   judge_others     what is right for packets that a rule tells from plain ones
+#   judge_ranges     the findings: ranges about which the same is said
 read_facts='
 $1 == "unread" { once("doubt " not_judged("[" words_from(2) "]")) }
 $1 == "rule" {
@@ -743,10 +752,10 @@ $1 == "answers" {
 $1 == "place" { place = $2 }
 $1 == "answer" {
   read_route()
-  keep(grade_of_answer())
+  note_grade(grade_of_answer())
 }
-$1 == "refused" { keep(grade_of_refusal($2)) }
-$1 == "unrouted" { keep(grade_without_route()) }
+$1 == "refused" { note_grade(grade_of_refusal($2)) }
+$1 == "unrouted" { note_grade(grade_without_route()) }
 END {
   find_ranges()
   judge_other_packets()
@@ -985,7 +994,7 @@ function note_refusal(its_type, its_prefix, its_protocol, its_text) {
   refusal_last[refusals] = last
   refusal_table[refusals] = table
 }
-# Routes without a gateway: they lead to pods of this node, or to neighbours.
+# Keeps routes without a gateway: they lead to pods of this node, or to neighbours.
 function note_what_is_near() {
   if (gateway != "-") return
   near++
@@ -1065,7 +1074,7 @@ function escape(kind, its_sentence, may_be_repaired) {
 function expected_devices() {
   return expected == NONE ? "another device" : spoken(expected, ", ")
 }
-function keep(its_grade) {
+function note_grade(its_grade) {
   if (is_lacking) return
   places++
   place_of[places] = place
@@ -1076,9 +1085,7 @@ function keep(its_grade) {
   reason_at[places] = reason
   if (its_grade == "escape") repairable[places] = is_repairable
 }
-function not_judged(what) {
-  return filled(sentence["not-judged"], "{reason}", what)
-}
+function not_judged(what) { return filled(sentence["not-judged"], "{reason}", what) }
 function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
 
 function grade_without_route() {
@@ -1187,6 +1194,7 @@ function note_rule_for_others(word, value, selectors) {
   selectors_of["rule " text] = selectors
   if (action == "lookup") is_for_others[table]
 }
+# Keeps the routes of tables that such rules look up.
 function note_route_for_others() {
   if (!(table in is_for_others)) return
   has_routes[table]
@@ -1202,6 +1210,7 @@ function note_route_for_others() {
 
 function judge_other_packets(   n, c) {
   for (n = 1; n <= others && !is_lacking; n++) {
+    find_their_devices(n)
     if (!are_of_the_cluster(n)) continue
     for (c = 1; c <= count["cidr"]; c++) {
       if (other_last[n] < first_of["cidr", c] || last_of["cidr", c] < other_first[n]) continue
@@ -1210,20 +1219,21 @@ function judge_other_packets(   n, c) {
     }
   }
 }
+# Sets the devices by which such packets may leave: the one they are bound to, or those with an
+# address in the block of their sources, but no device of a CNI.
+function find_their_devices(n,   i) {
+  their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
+  if (other_word[n] != "from") return
+  read_prefix(other_value[n])
+  for (i = 1; i <= addresses; i++)
+    if (first <= address_hex[i] && address_hex[i] <= last)
+      their_devices = union(their_devices, "/" address_dev[i] "/")
+  their_devices = without(their_devices, devices_of_cnis "lo/")
+}
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster(n) {
   if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  if (other_word[n] != "from" || other_takes_plain[n]) return 1
-  return devices_with_source(other_value[n]) != NONE
-}
-# The devices with an address in this block, but those of CNIs.
-function devices_with_source(block,   i, list) {
-  read_prefix(block)
-  list = NONE
-  for (i = 1; i <= addresses; i++)
-    if (first <= address_hex[i] && address_hex[i] <= last)
-      list = union(list, "/" address_dev[i] "/")
-  return without(list, devices_of_cnis "lo/")
+  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
@@ -1231,7 +1241,7 @@ function are_led_right(n, low, high,   r, around) {
   if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
   if (other_action[n] ~ REFUSES) return 0
   if (other_table[n] in is_for_plain || !(other_table[n] in has_routes)) return 1
-  if (other_word[n] == "from" && may_hide_pods(devices_with_source(other_value[n]))) return 0
+  if (other_word[n] == "from" && may_hide_pods()) return 0
   for (r = 1; r <= kept; r++) {
     if (kept_table[r] != other_table[n] || kept_last[r] < low || high < kept_first[r]) continue
     if (low < kept_first[r] || kept_last[r] < high) {
@@ -1243,16 +1253,15 @@ function are_led_right(n, low, high,   r, around) {
 }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
-function may_hide_pods(sources) {
-  return devices_of_cnis != NONE && without(sources, expected) != sources
+function may_hide_pods() {
+  return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
 }
 function leads_right(n, r,   is_selected, dev, i) {
   is_selected = other_word[n] ~ /^(fwmark|iif)$/
   if (kept_type[r] == "throw") return 1
   if (kept_type[r] == "local") return is_selected || kept_first[r] == kept_last[r]
   if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
-  if (other_word[n] == "from" && kept_devices[r] == devices_with_source(other_value[n])) return 1
-  if (other_word[n] == "oif" && kept_devices[r] == "/" other_value[n] "/") return 1
+  if (kept_devices[r] == their_devices) return 1
   for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
     if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0
   return 1

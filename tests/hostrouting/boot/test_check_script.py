@@ -484,6 +484,20 @@ class TestMishaps:
             assert usual <= len(asked.read_text().splitlines()) <= usual + 2
 
 
+@pytest.mark.needs("gawk")
+def test_no_local_variable_hides_another() -> None:
+    """In each program of awk, a parameter has a name that no other variable has."""
+    script = render_check_script(check(FABRIC)).removesuffix('main "$@"\n')
+    programs = ("$routes$read_lists", "$compute_places", "$routes$read_answers", "$judgement")
+    for program in programs:
+        arguments = f'-v family=4 "$addresses$settings{program}" "${{configuration[@]}}"'
+        command_line = f"{script}\ngawk --lint {arguments} </dev/null"
+        done = subprocess.run(
+            ["bash", "-c", command_line], capture_output=True, text=True, check=True
+        )
+        assert "shadows global variable" not in done.stderr
+
+
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:
     """Thousands of routes, with the longest addresses, are asked about in several commands."""
     begins = [
