@@ -1049,7 +1049,7 @@ function note_inside(r, low, high, list,   n, dev, i) {
   if (low < refusal_first[r] || refusal_last[r] < high) return
   n = split(list, dev, "/")
   for (i = 2; i < n; i++) {
-    if (has(expected, dev[i]) || !(dev[i] in cnis_of)) continue
+    if (has(expected, dev[i]) || cnis_of[dev[i]] == "") continue
     cnis_inside = cnis_inside cnis_of[dev[i]]
     if (low == high) is_pod_inside = 1
   }

@@ -377,6 +377,10 @@ the protocol of a CNI's refusals, which many other routes have, without the CNI
 a refused range that is too wide for the block of the pod inside
   {lxc}; route add blackhole 172.20.64.0/19 proto 196; route add 172.20.64.9 dev lxc1
   overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19 proto 196]; expected via eth0
+two refused ranges around own addresses that are not of pods, one of them at the beginning
+  address add 172.20.8.0/32 dev eth1; address add 172.20.9.7/32 dev eth1
+  route add blackhole 172.20.8.0/24 proto 196; route add blackhole 172.20.9.0/24 proto 196
+  overlap: (172.20.9.0\u2013172.20.9.255) is refused (blackhole) by [blackhole 172.20.9.0/24 proto 196]; expected via eth0
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
@@ -387,7 +391,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 22
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 23
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
