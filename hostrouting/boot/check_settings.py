@@ -1,9 +1,10 @@
 """The settings of check-route-overlap.sh: what to check on this host, and what Python knows and the
 script needs.
 
-The script judges with the tables and limits of `check`, `fib` and `config`, and has their sentences
-for doubts. What it says of an escape or of a refusal stands in the script itself. Each setting is a
-line: a word that says what it is, and its values. The script's `read_setting` reads them.
+The script judges with the tables and limits of `check`, `fib` and `config`, and says what it finds
+in the sentences that are here: those of `check.report` for doubts that both have, and its own. Each
+setting is a line: a word that says what it is, and its values. The script lists and reads them in
+its section "settings".
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.parts import EVERYWHERE
+from hostrouting.check.refusals import POD_BLOCK
 from hostrouting.check.sentences import DOUBTS, OWN_PODS
 from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Refusal
-from hostrouting.fib.not_judged import BY_DEVICE, ENCAPSULATED, NOT_LISTED
+from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import KIND_OF_ERRNO
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
-from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, table_name
-from hostrouting.model.rule import SELECTORS
-from hostrouting.routes.uplink import DEAD_ENDS, LIKE_ETHERNET, LINES
+from hostrouting.model.route import protocol_name
+from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -35,17 +37,46 @@ _UNCLEAR = {
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
+_NAME_DEVICES = DOUBTS["default-routes"][1]
+_SENTENCES = {
+    "OVERLAP": "routes via {devices} {route}, expected {expected}",
+    "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
+    "NO-ROUTE": "has no route; expected via {expected}",
+    "OWN-RANGE": "does not leave this host: {route}",
+    "NO-DEFAULT-ROUTE": (
+        "plain packets use no IPv{family} default route; add one, or " + _NAME_DEVICES
+    ),
+    "default-route-hidden": (
+        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES
+    ),
+    "not-judged": "this check does not judge {reason}; run: hostrouting check",
+    "perhaps-for-pods": "{route} refuses them, perhaps for pods",
+    "not-by-tcp": "TCP does not connect by {route}",
+    "own-pods": OWN_PODS,
+}
+"""What only the script says, by the name under which it does. It fills the {holes}."""
+_SHARED_DOUBTS = ("default-routes", "two-cnis", "doubtful-route", "other-packets")
+
 
 def check_settings(config: HostRoutingConfig) -> list[str]:
-    """All settings, those of the host first."""
+    """All settings but the sentences, those of the host first."""
     return [
         *_of_the_host(config.route_overlap),
-        *_names(),
-        *_rules_and_routes(),
-        *_classes_of_devices(),
+        *name_settings(),
+        *_words_of_ip(),
+        *class_settings(),
         *_cnis(),
-        *_sentences(),
     ]
+
+
+def check_sentences() -> dict[str, str]:
+    """All that the script says of routes, rules and devices, by name."""
+    sentences = dict(_SENTENCES)
+    for name in _SHARED_DOUBTS:
+        sentences[name] = "; ".join(DOUBTS[name])
+    for word, reason in _UNCLEAR.items():
+        sentences[f"unclear-{word}"] = reason
+    return sentences
 
 
 def _of_the_host(check: RouteOverlapConfig) -> Iterator[str]:
@@ -62,6 +93,8 @@ def _of_the_host(check: RouteOverlapConfig) -> Iterator[str]:
         yield f"device {dev}"
     for pattern in check.allowed_devs:
         yield f"allowed {pattern}"
+    for selectors in check.intended_rules:
+        yield f"intended {selectors}"
 
 
 def _range(prefix: Prefix) -> str:
@@ -74,51 +107,22 @@ def _range(prefix: Prefix) -> str:
     return f"{ip_at(prefix.family, first)} {ip_at(prefix.family, prefix.last)}"
 
 
-def _names() -> Iterator[str]:
-    """The names of numbers, as `ip` prints them, and what its errors mean."""
-    for number, name in enumerate(ROUTE_TYPES):
-        yield f"name type {number} {name}"
-    for word, name_of in (("table", table_name), ("proto", protocol_name), ("scope", scope_name)):
-        for number in range(256):
-            if name_of(number) != str(number):
-                yield f"name {word} {number} {name_of(number)}"
+def _words_of_ip() -> Iterator[str]:
+    """Its errors and the selectors of rules; encapsulations that keep the destination; and the
+    addresses that each host has.
+    """
+    for number, name in IP_PROTOCOLS.items():
+        yield f"names ipproto {number} {name}"
     for number, kind in KIND_OF_ERRNO.items():
         yield f"error {kind} {os.strerror(number)}"
-
-
-def _rules_and_routes() -> Iterator[str]:
-    """The selectors of rules, encapsulations that keep the destination, and addresses that each
-    host has.
-    """
     for word in SELECTORS:
-        if word not in {
-            "to",
-            "ipproto",
-        }:  # the script reads the first as a prefix, and asks about UDP only
-            yield f"selector {word}"
-    yield from sorted(BY_DEVICE)
+        yield f"selector {word}"
+    for encapsulation in sorted(KEEPS_DESTINATION):
+        yield f"keeps-destination {encapsulation}"
     for prefixes in EVERYWHERE.values():
         for prefix in prefixes:
             if prefix.last:
                 yield f"own {_range(prefix)}"
-
-
-def _classes_of_devices() -> Iterator[str]:
-    """What a device is, by its link type, its kind, or the kind of one that looks like Ethernet.
-
-    Link types are numbers, or as newer versions of `ip` print them. Otherwise, what looks like
-    Ethernet or has no kind is a card, and all else a tunnel.
-    """
-    for word in ("32", "infiniband", "772", "loopback"):
-        yield f"class type {word} dead-end"
-    for kind in sorted(DEAD_ENDS):
-        yield f"class kind {kind} {'dummy' if kind == 'dummy' else 'dead-end'}"
-    for kind in sorted(LINES):
-        yield f"class kind {kind} dial-up"
-    yield "class kind wwan card"
-    yield "class kind bridge bridge"
-    for kind in sorted(LIKE_ETHERNET):
-        yield f"class ethernet {kind} {'tap' if kind == 'tun' else 'tunnel'}"
 
 
 def _cnis() -> Iterator[str]:
@@ -129,43 +133,28 @@ def _cnis() -> Iterator[str]:
         for device in cni.devices:
             for kind in device.kinds:
                 yield f"cni {_word(cni.name)} {device.use} {kind} {device.pattern}"
-        for other in ("any",) if cni.serves is None else ("bridge", *cni.serves):
+        others = ("any",) if cni.serves is None else ("bridge", *cni.serves)
+        for other in others:
             yield f"serves {_word(cni.name)} {_word(other)}"
-    for dev in POD_NETWORKS:
-        yield f"pods {dev}"
-    for cni in CNIS:
         for refusal in cni.refusals:
             yield from _refusal_settings(cni, refusal)
+    for dev in POD_NETWORKS:
+        yield f"pods {dev}"
+    for family, shortest in POD_BLOCK.items():
+        yield f"pod-block {family} {shortest}"
 
 
 def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
-    """By family and type: the protocol, the CNI, what proves that it is the CNI's, and the lengths
-    of its prefixes.
+    """By family and type: the protocol, the CNI, what proves or suggests that it is the CNI's, and
+    the lengths of its prefixes.
     """
-    proof = "inside"
-    if refusal.is_exclusive:
-        proof = "device"
-    if refusal.is_node_subnet:
-        proof = "first"
+    trace = "protocol" if refusal.is_shown_by_protocol else "device"
+    whose = f"{protocol_name(refusal.protocol)} {_word(cni.name)} {refusal.proof} {trace}"
     for family, (shortest, longest) in refusal.lengths.items():
         for kind in refusal.types:
-            words = (
-                f"{kind} {protocol_name(refusal.protocol)} {_word(cni.name)} {proof} {shortest} "
-                f"{longest}"
-            )
-            yield f"refuses {family} {words}"
+            yield f"refuses {family} {kind} {whose} {shortest} {longest}"
 
 
 def _word(name: str) -> str:
     """The name of a CNI as one word."""
     return name.replace(" ", "_")
-
-
-def _sentences() -> Iterator[str]:
-    for name in ("default-routes", "two-cnis", "doubtful-route"):
-        sentence, remedy = DOUBTS[name]
-        yield f"sentence {name} {sentence}"
-        yield f"remedy {name} {remedy}"
-    yield f"own-pods {OWN_PODS}"
-    for word, reason in _UNCLEAR.items():
-        yield f"unclear {word} {reason}"

@@ -11,28 +11,18 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.boot.check_settings import check_settings
+from hostrouting.boot.check_settings import check_sentences, check_settings
+from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.model.prefix import IP
-from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name, scope_name, table_name
-from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
+from hostrouting.model.route import OURS
 from hostrouting.routes.plan import SENTENCES, reply_routes
-from hostrouting.routes.uplink import (
-    BRIDGE,
-    DEAD_ENDS,
-    LIKE_ETHERNET,
-    LINES,
-    NEEDS,
-    NO_TUNNELS,
-    OF_GUESTS,
-    REMEDIES,
-    TAP,
-)
+from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES, TAP
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -74,46 +64,15 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
             words.append("optional link")
         settings.append(" ".join(words))
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
-    settings += _class_settings()
-    settings += _name_settings("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))
-    for kind, name_of in (("proto", protocol_name), ("scope", scope_name), ("table", table_name)):
-        settings += _name_settings(kind, name_of, range(256))
+    settings += class_settings()
+    settings += [f"kind {kind} guest" for kind in sorted(OF_GUESTS - {TAP})]
+    settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
-
-
-def _class_settings() -> Iterator[str]:
-    """What a device is by its kind or link type, of which `ip` prints the number or the word."""
-    classes: dict[str, Iterable[str]] = {
-        "dead-end": DEAD_ENDS,
-        "tunnel": LIKE_ETHERNET - {TAP},
-        "tap": {TAP},
-        "line": LINES,
-        "card": NO_TUNNELS - {""},
-        "bridge": {BRIDGE},
-        "guest": OF_GUESTS - {TAP},
-    }
-    for name, kinds in classes.items():
-        for kind in sorted(kinds):
-            yield f"kind {kind} {name}"
-    for number, word in ((ARPHRD_INFINIBAND, "infiniband"), (ARPHRD_LOOPBACK, "loopback")):
-        yield f"link-type {number} dead-end"
-        yield f"link-type {word} dead-end"
-    yield f"link-type {ARPHRD_ETHERNET} card"
-    yield "link-type ether card"
-
-
-def _name_settings(
-    kind: str, name_of: Callable[[int], str], numbers: Sequence[int]
-) -> Iterator[str]:
-    """The names of these numbers in pairs, a few in a line."""
-    pairs = [f"{number} {name_of(number)}" for number in numbers if name_of(number) != str(number)]
-    for first in range(0, len(pairs), 7):
-        yield f"names {kind} {' '.join(pairs[first : first + 7])}"
 
 
 def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
-    return filled("check-route-overlap.sh", check_settings(config))
+    return filled("check-route-overlap.sh", check_settings(config), check_sentences())
 
 
 def render_probe_script(config: HostRoutingConfig) -> str:

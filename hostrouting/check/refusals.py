@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
 
-_POD_BLOCK = {4: 20, 6: 64}
+POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
@@ -65,11 +65,11 @@ class Refusals:
             return escape
         inside = list(self._inside(route))
         for cni, row in rows_for(route):
-            if row.is_node_subnet and not self._is_node_subnet(route, cni):
+            if row.proof == "first" and not self._is_node_subnet(route, cni):
                 continue
             if self._is_proven(cni, row, inside):
                 return Opinion(Grade.FINE, "pod-block", f"{route.prefix} ({cni.name})")
-            if self._has_trace(cni, route):
+            if self._has_trace(cni, row, route):
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
                 return Opinion(Grade.DOUBT, "doubtful-route", reason)
         if self._holds_pods(route.prefix, inside):
@@ -93,11 +93,11 @@ class Refusals:
         """
         if not self._devices.has_cni(cni):
             return False
-        if row.is_exclusive or row.is_node_subnet:
+        if row.proof != "inside":
             return True
         return any(self._devices.is_of(dev, cni) for dev, _ in inside)
 
-    def _has_trace(self, cni: Cni, route: Route) -> bool:
+    def _has_trace(self, cni: Cni, row: Refusal, route: Route) -> bool:
         """Whether something of the CNI is there: a device; or Calico's other routes, on a node
         that only routes.
 
@@ -106,14 +106,14 @@ class Refusals:
         if self._devices.has_cni(cni):
             return True
         alike = [other for other in self._fib.routes if other.protocol == route.protocol]
-        return cni.name == "Calico" and len(alike) > 1
+        return row.is_shown_by_protocol and len(alike) > 1
 
     def _holds_pods(self, prefix: Prefix, inside: list[Inside]) -> bool:
         """Whether the range may be the block of a CNI that has no row.
 
         Field state: frr-refuses-its-pods.
         """
-        if prefix.length < _POD_BLOCK[prefix.family]:
+        if prefix.length < POD_BLOCK[prefix.family]:
             return False
         return any(there.is_single and self._devices.cni_rows(there.dev) for there in inside)
 

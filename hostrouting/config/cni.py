@@ -18,6 +18,12 @@ for single addresses only; to the pods of this node; or only packets that a mark
 selects leave through it."""
 
 
+Proof: TypeAlias = Literal["inside", "device", "first"]
+"""A pod or an address by a device of the CNI inside the prefix; a device of the CNI on this node,
+because no other program uses the protocol for such routes; or the address of such a device at the
+beginning of the prefix, because the CNI refuses only the subnet of this node."""
+
+
 class Device(NamedTuple):
     """Devices of a CNI: a pattern (`*`, `?`) for their names, and their kinds."""
 
@@ -33,10 +39,10 @@ class Refusal(NamedTuple):
     types: tuple[RouteType, ...]
     lengths: dict[int, tuple[int, int]]
     """The shortest and longest prefix, by family; one without such routes is left out."""
-    is_exclusive: bool = False
-    """Whether no other program uses this protocol for such routes."""
-    is_node_subnet: bool = False
-    """Whether the route is for the subnet of this node, and no other."""
+    proof: Proof = "inside"
+    """What proves that such a route is the CNI's."""
+    is_shown_by_protocol: bool = False
+    """Whether other routes of the protocol are a trace of the CNI, as a device of it is."""
 
 
 class Cni(NamedTuple):
@@ -93,7 +99,10 @@ CNIS = (
             "wireguard.cali wireguard, wg-v6.cali wireguard",
             pod="cali* veth",
         ),
-        (Refusal(BIRD, ("blackhole",), _BLOCKS), Refusal(CALICO, _ALL, _BLOCKS, is_exclusive=True)),
+        (
+            Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
+            Refusal(CALICO, _ALL, _BLOCKS, proof="device", is_shown_by_protocol=True),
+        ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
@@ -103,11 +112,7 @@ CNIS = (
             "cilium_wg0 wireguard, cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
             pod="lxc* veth netkit",
         ),
-        (
-            Refusal(
-                PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True
-            ),
-        ),
+        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, proof="device"),),
         serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
@@ -117,7 +122,7 @@ CNIS = (
             "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 wireguard, "
             "flannel.ipip ipip, flannel0 tun"
         ),
-        (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
+        (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, proof="first"),),
         serves=("Calico",),  # Canal
     ),
     Cni("GKE", _devices(pod="gke* veth")),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
     from hostrouting.model.route import Route
 
-BY_DEVICE = {"encap ip", "encap ip6", "encap mpls"}
+KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
 NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
@@ -51,4 +51,4 @@ def may_change_destination(route: Route) -> bool:
     """Whether an encapsulation may give packets another destination, so that the device of the
     route says nothing.
     """
-    return any(word.startswith("encap") and word not in BY_DEVICE for word in route.unread)
+    return any(word.startswith("encap") and word not in KEEPS_DESTINATION for word in route.unread)

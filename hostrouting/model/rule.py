@@ -28,6 +28,8 @@ SELECTORS = (
     "dport",
 )
 """The words of the selectors in the order of `ip rule`; any other comes after these."""
+IP_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
+"""The names of protocols that `ip rule` prints after ipproto."""
 _WHOLE_MASK = 0xFFFFFFFF
 
 

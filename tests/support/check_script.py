@@ -133,8 +133,7 @@ class EnginesCheck:
     """The host's own addresses: they may or may not be parts of a range."""
     is_certain: bool
     """Whether all next hops have a carrier: the script takes one that has none for one that may be
-    used; and whether no rule is about a protocol: the script asks for UDP; and whether all is
-    judged: Linux knows what a goto does."""
+    used; and whether all is judged: Linux knows what a goto does."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
@@ -150,7 +149,6 @@ class EnginesCheck:
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
             (*_OWN, *(to for to, kind in prefixes if kind in _OWN_TYPES and to.first == to.last)),
             not any(hop.dead for route in snapshot.routes for hop in route.next_hops)
-            and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
             and not any(
                 doubt.name == "not-judged" for family in report.families for doubt in family.doubts
             ),

@@ -6,31 +6,45 @@
 # answer holds up to the next place. What this script does not judge is named, and makes the verdict
 # `undecided`.
 #
+# What it says in the journal:
+#   OVERLAP           packets leave through another device than an expected one
+#   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
+#   NO-ROUTE          no route is for them
+#   OWN-RANGE         a route of the type local keeps them on this host
+#   NO-DEFAULT-ROUTE  no device is expected, because there is no default route
+#   UNDECIDED         what this check cannot tell; that alone holds no unit back
+#   ACTION            what to type next
+# By hand, without waiting, with each step: bash -x FILE by-hand 0
+#
 # Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of
 # its addresses escapes if its packets leave through another device than the expected ones, which
-# are those of the default route or those that the configuration names. A plain packet is UDP of
-# root, without a mark and not bound to an address: only plain packets of this host are judged.
+# are those of the default route or those that the configuration names. A plain packet is one of
+# root, without a mark and not bound to an address.
 #
-# The work is done in passes, which `examine` runs. Each is a small program of awk that reads lines
-# and prints lines, and has a section below, with what its lines mean:
-#   1 read_lists      what is there: rules, routes, devices
-#   2 find_places     where to ask Linux
-#   3 read_answers    what Linux answers
-#   4 find_uplink     which devices are expected
-#   5 judge_refusals  whose the routes and rules are that refuse packets
-#   6 find_leftovers  what a CNI may have left behind
-#   7 judge_answers   what is right, and what escapes
-#   8 find_ranges     the ranges, in words
-# Tables, limits and the sentences for doubts that `hostrouting check` has, too, are settings.
+# For each family, `examine` runs these steps. One with a number is a program of awk, below, which
+# reads lines and prints lines:
+#   list         what is there: rules, routes, devices    (1 read_lists)
+#   find_places  where to ask Linux                       (2 compute_places)
+#   ask          by which route packets leave there       (3 read_answers)
+#   list         again, because the answers may be about other routes meanwhile
+#   judge        what is right, and what escapes          (4 judgement, in six parts)
+#
+# To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
+# route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
+# hostrouting/boot/check_settings.py. Only what is read or decided is changed here.
 #
 # Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
 # verdict because a program failed; in any mode, 1 if it is told to stop; otherwise 0.
 
+# shellcheck disable=SC2016,SC2317 # programs of awk are texts; `run` calls the steps
+
 # Data only: no line of it is executed.
 configuration=(
 )
-set -fuo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+set -fuo pipefail
+umask 022
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
 
 main() {
@@ -41,12 +55,12 @@ main() {
   trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
   look
   while may_improve; do
-    say_what_is_awaited
+    report_waiting
     sleep 1
     look
   done
   report
-  exit $((level == 3))
+  exit "$status"
 }
 
 # --- The steps ------------------------------------------------------------------------------------
@@ -54,61 +68,80 @@ main() {
 # Looks at this host once: sets the verdict and the findings.
 look() {
   local family
-  escapes=() lacking=() doubts=() limits=() repair=() awaited=() failure=''
+  escapes=() lacking=() doubts=() repairs=() awaited=() failure=''
   for family in ${setting[families]}; do
-    examine || break
+    if ! examine; then
+      verdict=failed
+      return
+    fi
   done
   verdict=ok
-  ((${#doubts[@]} == 0)) || verdict=undecided
-  ((${#lacking[@]} == 0)) || verdict=no-default-route
-  ((${#escapes[@]} == 0)) || verdict=overlap
-  [[ ! $failure ]] || verdict=failed
+  if ((${#escapes[@]})); then
+    verdict=overlap
+  elif ((${#lacking[@]})); then
+    verdict=no-default-route
+  elif ((${#doubts[@]})); then
+    verdict=undecided
+  fi
 }
 
-# Examines one family. If that fails, there is no verdict.
+# Examines one family. It fails if a program does: then there is no verdict.
 examine() {
-  local latest facts places answers known findings
-  latest=$(list) || fail "$latest" || return
+  local facts places answers
+  run list || return
   for _ in 1 2 3; do
-    facts=$latest
-    places=$(feed "$facts" | pass "$find_places" | sort -u) || fail || return
-    answers=$(ask "$places") || fail "$answers" || return
-    latest=$(list) || fail "$latest" || return
-    [[ $latest != "$facts" ]] || break # or else the answers may be about other routes
+    facts=$output
+    run find_places "$facts" || return
+    places=$output
+    run ask "$places" || return
+    answers=$output
+    run list || return
+    if [[ $output == "$facts" ]]; then
+      break
+    fi
   done
-  if [[ $latest != "$facts" ]]; then
+  if [[ $output != "$facts" ]]; then
     doubts+=('UNDECIDED: the routes keep changing; run: hostrouting check')
   fi
-  known=$(feed "$facts" | pass "$find_uplink" | pass "$judge_refusals" | pass "$find_leftovers") ||
-    fail || return
-  findings=$(feed "$known" "$answers" | pass "$judge_answers" | pass "$find_ranges") ||
-    fail || return
-  sort_out "$findings"
+  run judge "$output" "$answers" || return
+  sort_findings "$output"
 }
 
-feed() { # LINES...
-  printf '%s\n' "$@"
+# Runs a step and keeps its output. If it fails, the reason is the line that could not be read.
+run() { # STEP...
+  if output=$("$@"); then
+    return 0
+  fi
+  failure='no verdict: ip, awk, sed or sort was killed, or is missing'
+  if [[ $output == *unread\ * ]]; then
+    output=${output#*unread }
+    failure="no verdict: ip failed: ${output%%$'\n'*}"
+  fi
+  return 1
 }
 
-# Runs a pass over the lines of its input. The settings are its arguments.
-pass() { # PROGRAM
-  "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
-}
-awk='awk'
-! hash mawk 2>/dev/null || awk=mawk # it starts twice as fast as the others
-
-# Prints the facts: what is there.
 list() {
-  feed 'rule show' 'route show table all' 'link show' | batch | pass "$routes$read_lists"
+  lines 'rule show' 'route show table all' 'link show' | batch | program "$routes$read_lists"
+}
+
+find_places() { # FACTS
+  lines "$1" | program "$compute_places" | sort -u
 }
 
 # Prints each place, and what Linux answers about it.
 ask() { # PLACES
   {
-    feed "$1"
-    feed "$1" | sed 's/^place [^ ]* \(.*\)/route get fibmatch \1 ipproto 17/' | batch -force ||
-      : # one of the answers was an error
-  } | pass "$routes$read_answers"
+    lines "$1"
+    lines "$1" | sed 's/^place [^ ]* //' | batch -force || : # some answers are errors
+  } | program "$routes$read_answers"
+}
+
+judge() { # FACTS ANSWERS
+  lines "$1" answers "$2" | program "$judgement"
+}
+
+lines() { # LINE...
+  printf '%s\n' "$@"
 }
 
 # Runs `ip` on the commands of its input. Some versions print their output late and errors at once,
@@ -117,24 +150,23 @@ batch() { # OPTION...
   local errors status
   { errors=$(ip "-$family" -N -d -o "$@" -batch - 2>&1 >&3); } 3>&1
   status=$?
-  [[ ! $errors ]] || feed "$errors"
+  if [[ $errors ]]; then
+    lines "$errors"
+  fi
   return "$status"
 }
 
-# Sets the reason why there is no verdict: the first line that could not be read, if there is one.
-# It always fails.
-fail() { # [LINES]
-  local lines=${1-}
-  failure='no verdict: ip, awk, sed or sort was killed, or is missing'
-  if [[ $lines == *unread\ * ]]; then
-    lines=${lines#*unread }
-    failure="no verdict: ip failed: ${lines%%$'\n'*}"
-  fi
-  return 1
+# Runs a program of awk on the lines of its input. The settings are its arguments.
+program() { # PROGRAM
+  "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
 }
+awk='awk'
+if hash mawk 2>/dev/null; then
+  awk=mawk # it starts twice as fast as the others
+fi
 
-# Adds the findings to those of this look.
-sort_out() { # FINDINGS
+# Adds the findings of a family to those of this look.
+sort_findings() { # FINDINGS
   local IFS=$'\n' line text
   for line in $1; do
     text=${line#* }
@@ -142,8 +174,7 @@ sort_out() { # FINDINGS
       escape\ *) escapes+=("$text") ;;
       lacking\ *) lacking+=("$text") ;;
       doubt\ *) doubts+=("UNDECIDED: $text") ;;
-      limit\ *) limits+=("$text") ;;
-      repair\ *) repair+=("$text") ;;
+      repair\ *) repairs+=("$text") ;;
       awaited\ *) awaited+=("$text") ;;
     esac
   done
@@ -151,43 +182,42 @@ sort_out() { # FINDINGS
 
 # --- Waiting --------------------------------------------------------------------------------------
 
-wait=${2:-60} said='' next=0
+seconds_to_wait=${2:-60} said_before='' say_again_at=0
 
 may_improve() {
-  [[ $verdict != ok ]] && ((${#awaited[@]} && SECONDS < wait))
+  [[ $verdict != ok ]] && ((${#awaited[@]} && SECONDS < seconds_to_wait))
 }
 
-# Says it every 10 s, and at once when it is something else.
-say_what_is_awaited() {
+# Says what is awaited every 10 s, and at once when it is something else.
+report_waiting() {
   local text
-  text=$(joined ', ' "${awaited[@]}")
-  if [[ $text != "$said" ]] || ((SECONDS >= next)); then
-    say 6 "check-route-overlap: waiting ($SECONDS of $wait s) for $text"
-    said=$text next=$((SECONDS + 10))
+  printf -v text '%s, ' "${awaited[@]}"
+  text=${text%, }
+  if [[ $text != "$said_before" ]] || ((SECONDS >= say_again_at)); then
+    say 6 "check-route-overlap: waiting ($SECONDS of $seconds_to_wait s) for $text"
+    said_before=$text
+    say_again_at=$((SECONDS + 10))
   fi
-}
-
-joined() { # SEPARATOR ITEM...
-  local text
-  printf -v text "%s$1" "${@:2}"
-  printf '%s' "${text%"$1"}"
 }
 
 # --- Saying it ------------------------------------------------------------------------------------
 
-# Says the verdict, and leaves it as a marker.
+# Says the verdict, leaves it as a marker, and sets the exit status.
 report() {
-  local notes=() faults=("${escapes[@]}" "${lacking[@]}") marker=('')
-  level=4
-  [[ ! $failure ]] || faults+=("$failure")
-  ((${#repair[@]} == 0)) ||
-    notes+=("ACTION: to see which routes repair this, without a change: \
-hostrouting repair ${repair[*]}")
+  local faults=("${escapes[@]}" "${lacking[@]}") notes=() marker=('') level=4
+  status=0
+  if [[ $failure ]]; then
+    faults+=("$failure")
+  fi
+  if ((${#repairs[@]})); then
+    notes+=("ACTION: to see which routes repair this, or why none does, without a change: \
+hostrouting repair ${repairs[*]}")
+  elif ((${#escapes[@]})); then
+    notes+=('ACTION: to see what to do about this: hostrouting check')
+  fi
   notes+=("${doubts[@]}")
-  ((${#limits[@]} == 0)) ||
-    notes+=("only plain packets are judged, and not those of $(joined ', ' "${limits[@]}")")
   case $verdict in
-    ok) level=6 marker=(ok ok "${notes[@]}") ;;
+    ok) level=6 marker=(ok ok) ;;
     overlap) marker=(detected "${faults[@]}") ;;
     no-default-route) marker=(detected "$verdict") ;;
     undecided) marker=(undecided "${notes[@]}") ;;
@@ -195,96 +225,122 @@ hostrouting repair ${repair[*]}")
   if [[ $verdict == undecided ]]; then
     notes+=('nothing is proven, so this check holds no unit back')
   elif [[ $verdict != ok && ${setting[mode]} == STRICT ]]; then
-    level=3
+    level=3 status=1
   elif [[ $verdict != ok ]]; then
     notes+=("the mode is ${setting[mode]}, so this check holds no unit back")
   fi
-  leave_marker "${marker[@]}" ||
+  if ! leave_marker "${marker[@]}"; then
     say 4 "check-route-overlap: the result cannot be written to ${setting[state]}"
-  say_first 14 "$level" "${faults[@]}"
-  say "$level" "${notes[@]}" "check-route-overlap: $verdict"
+  fi
+  if ((${#faults[@]} > 14)); then
+    faults=("${faults[@]:0:14}" "and $((${#faults[@]} - 14)) more ranges")
+  fi
+  say "$level" "${faults[@]}" "${notes[@]}" "check-route-overlap: $verdict"
 }
 
 say() { # LEVEL LINE...
   printf "<$1>%s\n" "${@:2}" >&2
 }
 
-# Says the first lines, and counts the others.
-say_first() { # COUNT LEVEL LINE...
-  local count=$1 level=$2 lines=("${@:3}")
-  ((${#lines[@]} == 0)) || say "$level" "${lines[@]:0:count}"
-  ((${#lines[@]} <= count)) || say "$level" "and $((${#lines[@]} - count)) more ranges"
-}
-
 # Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
 leave_marker() { # NAME LINE...
   local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$ name text
   for name in ok detected undecided; do
-    [[ $name == "$1" || ! -e $path.$name ]] || rm -f "$path.$name" || return
+    if [[ $name != "$1" && -e $path.$name ]]; then
+      rm -f "$path.$name" || return
+    fi
   done
-  [[ $1 ]] || return 0
-  text=$(feed "${@:2}")
-  [[ -L $path.$1 || ! -f $path.$1 || $(<"$path.$1") != "$text" ]] || return 0
+  if [[ ! $1 ]]; then
+    return 0
+  fi
+  text=$(lines "${@:2}")
+  if [[ -f $path.$1 && ! -L $path.$1 && $(<"$path.$1") == "$text" ]]; then
+    return 0
+  fi
   mkdir -p "${setting[state]}" || return
   set -o noclobber # another program's link is never written through
-  feed "$text" >"$new" && mv -fT "$new" "$path.$1" && return
+  if lines "$text" >"$new" && mv -fT "$new" "$path.$1"; then
+    return 0
+  fi
   rm -f "$new"
   return 1
 }
 
-# --- Settings, and what the passes share ----------------------------------------------------------
-# shellcheck disable=SC2016
+# --- What the programs of awk share: settings -----------------------------------------------------
+# mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
+# cidr CIDR FIRST LAST: an expected CIDR, and its ends
+# service FIRST LAST: services have these addresses
+# own FIRST LAST: every host has these
+# device NAME: it is expected (routeOverlap.expectedDevs)
+# allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
+# intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
+# names LIST NUMBER NAME...: `ip -N` prints numbers: of a type, proto, scope, table or ipproto
+# error TYPE WORDS: how `ip` says that packets are refused, or have no route
+# selector WORD: it comes before a value that selects packets, in a rule
+# keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
+# kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
+# cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
+#   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
+# serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
+#   "bridge" the plain bridge plugin
+# pods DEVICE: like the device of a pod, it shows that its CNI has pods
+# refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
+#   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
+#   (device), a pod or address by one of these inside (inside), or such an address at its beginning
+#   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
+#   the protocol (protocol).
+# pod-block FAMILY LENGTH: a shorter prefix is no block of pods
+# sentence NAME WORDS: what is said, with {holes}
 settings='
 BEGIN {
-  # The columns of a route, and of the route in an answer: $PREFIX is its prefix.
-  TYPE = 2; PREFIX = 3; FIRST = 4; LAST = 5; TABLE = 6
-  PROTOCOL = 7; METRIC = 8; PREF = 9; GATEWAY = 10
-  OBJECT = 11; UNCLEAR = 12; DEVICES = 13; TEXT = 14
-  # Those of a rule: the first five are the same, but for its action in place of the type.
-  ACTION = 2; SELECTS = 7; OTHERS = 8; RULE_TEXT = 9
-
-  named = "/"
+  NONE = "/" # a list of no devices; see below
+  named = NONE
+  read_settings()
+  REFUSES = "^(" substr(refusing_types, 2) ")$"
+}
+function read_settings(   i) {
   for (i = 1; i < ARGC; i++) {
     $0 = ARGV[i]
     read_setting($NF ~ /:/ ? 6 : 4)
   }
-  REFUSES = "^(" substr(refusing_types, 2) ")$"
   ARGC = 1 # these are not names of files
 }
-function read_setting(its_family) {
+function read_setting(its_family,   i) {
   if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
     add_range($1, hex_of($(NF - 1)), hex_of($NF))
     if ($1 == "cidr") cidr[count["cidr"]] = $2
   }
   if ($1 == "device") named = named $2 "/"
   if ($1 == "allowed") allowed[++patterns] = expression($2)
-  if ($1 == "name") name[$2, $3] = $4 # of the number of a type, protocol, scope or table
-  if ($1 == "error") { # that `ip` reports where packets are refused, or have no route
+  if ($1 == "intended") is_intended[words_from(2)]
+  if ($1 == "names") for (i = 3; i < NF; i += 2) name[$2, $i] = $(i + 1)
+  if ($1 == "error") {
     error[words_from(3)] = $2
     if ($2 != "no-route") refusing_types = refusing_types "|" $2
   }
-  if ($1 == "selector") selectors[$2] # of rules
-  if ($1 == "encap") keeps_destination[$2]
-  if ($1 == "class") class_of_device[$2, $3] = $4 # by its kind, or by its link type
-  if ($1 == "sentence") sentence[$2] = words_from(3)
-  if ($1 == "remedy") remedy[$2] = words_from(3)
-  if ($1 == "own-pods") own_pods = words_from(2)
-  if ($1 == "unclear") why_unclear[$2] = words_from(3)
-  if ($1 == "cni") { # the devices of a CNI, by kind and name
+  if ($1 == "selector") is_selector[$2]
+  if ($1 == "keeps-destination") keeps_destination[$3]
+  if ($1 == "kind") class_of_kind[$2] = $3
+  if ($1 == "link-type") class_of_link_type[$2] = $3
+  if ($1 == "cni") {
     row_cni[++rows] = $2
     row_use[rows] = $3
     row_kind[rows] = $4
     row_name[rows] = expression($5)
   }
-  if ($1 == "pods") leads_to_pods[$2] # a device
-  if ($1 == "serves") serves[$2, $3] # the pods of another CNI
-  if ($1 == "refuses" && $2 == family) { # routes with which a CNI refuses packets
-    refuses_with[++refusing] = $3 " " $4
-    refuser[refusing] = $5
-    proof_of[refusing] = $6
-    shortest[refusing] = $7
-    longest[refusing] = $8
+  if ($1 == "serves") serves[$2, $3]
+  if ($1 == "pods") shows_pods[$2]
+  if ($1 == "refuses" && $2 == family) { # a known refusal
+    known_type[++known] = $3
+    known_protocol[known] = $4
+    known_cni[known] = $5
+    known_proof[known] = $6
+    known_trace[known] = $7
+    known_shortest[known] = $8 + 0
+    known_longest[known] = $9 + 0
   }
+  if ($1 == "pod-block" && $2 == family) pod_block = $3 + 0
+  if ($1 == "sentence") sentence[$2] = words_from(3)
 }
 function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
@@ -292,18 +348,31 @@ function expression(pattern) {
   gsub(/[?]/, ".", pattern)
   return "^" pattern "$"
 }
-function name_of(kind, number) { return (kind, number) in name ? name[kind, number] : number }
-function name_of_cni(word) {
-  gsub(/_/, " ", word)
-  return word
+function name_of(list, code) { return (list, code) in name ? name[list, code] : code }
+function listed(list, separator, item) { return list (list == "" ? "" : separator) item }
+function words_from(n,   i, words) {
+  words = $n
+  for (i = n + 1; i <= NF; i++) words = words " " $i
+  return words
+}
+function filled(its_sentence, hole, words,   i) {
+  i = index(its_sentence, hole)
+  if (!i) return its_sentence
+  return substr(its_sentence, 1, i - 1) words substr(its_sentence, i + length(hole))
 }
 
-# A list of devices is a path, as in /eth0/ib0/; no device has a slash in its name.
+# A list of devices is a path, as in /eth0/ib0/: no device has a slash in its name.
 function has(list, dev) { return index(list, "/" dev "/") > 0 }
 function union(list, more,   n, dev, i) {
   n = split(more, dev, "/")
   for (i = 2; i < n; i++) if (!has(list, dev[i])) list = list dev[i] "/"
   return list
+}
+function without(list, removed,   n, dev, i, rest) {
+  n = split(list, dev, "/")
+  rest = NONE
+  for (i = 2; i < n; i++) if (!has(removed, dev[i])) rest = rest dev[i] "/"
+  return rest
 }
 function spoken(list, separator) {
   list = substr(list, 2, length(list) - 2)
@@ -311,74 +380,53 @@ function spoken(list, separator) {
   return list
 }
 
-function in_order(list,   n, dev, i, first, ordered) {
-  ordered = "/"
-  for (n = split(list, dev, "/") - 2; n > 0; n--) {
-    first = ""
-    for (i = 2; dev[i] != ""; i++)
-      if (!has(ordered, dev[i]) && (first == "" || dev[i] "" < first "")) first = dev[i]
-    ordered = ordered first "/"
-  }
-  return ordered
-}
-
-function words_from(n,   i, words) {
-  words = $n
-  for (i = n + 1; i <= NF; i++) words = words " " $i
-  return words
-}
-function not_judged(what) {
-  return "this check does not judge " what "; run: hostrouting check"
-}
-function once(line) {
-  if (!(line in is_printed)) print line
-  is_printed[line]
-}
-
-function add_range(kind, first, last) {
+# Ranges of addresses, by what they are: "cidr" are the expected CIDRs.
+function add_range(kind, low, high) {
   count[kind]++
-  first_of[kind, count[kind]] = first
-  last_of[kind, count[kind]] = last
+  first_of[kind, count[kind]] = low
+  last_of[kind, count[kind]] = high
 }
-function overlaps(kind, first, last,   n) {
+function overlaps(kind, low, high,   n) {
   for (n = 1; n <= count[kind]; n++)
-    if (first <= last_of[kind, n] && first_of[kind, n] <= last) return 1
+    if (low <= last_of[kind, n] && first_of[kind, n] <= high) return 1
   return 0
 }
 '
 
-# --- Pass 1: what is there ------------------------------------------------------------------------
+# --- 1: what is there -----------------------------------------------------------------------------
 # Reads the lists of `ip`, and prints what matters for the expected CIDRs. What is absent is "-".
 #
-# rule ACTION PREFIX FIRST LAST TABLE SELECTS OTHERS TEXT
+# rule ACTION PREFIX FIRST LAST TABLE SELECTS TEXT
 #   FIRST and LAST are the ends of the prefix (see Addresses). ACTION is lookup, suppress (a lookup
 #   that passes over default routes), nop, unknown, or the type of a refusal. SELECTS is whether the
-#   rule selects all plain packets, some (by their destination), or none. OTHERS is whether it
-#   treats other packets differently: those of this host (host), or those that arrive (/DEVICE).
-# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREF GATEWAY OBJECT UNCLEAR DEVICES TEXT
+#   rule selects all plain packets, some (by their destination), or none.
+# others WORD VALUE SELECTORS
+#   The rule before tells other packets from plain ones: by the device they arrive on (iif), their
+#   source (from), the device they are bound to (oif), their mark (fwmark), or anything else (else).
+#   SELECTORS are all of the rule's.
+# protocol NUMBER
+#   The rule before selects packets of this protocol.
+# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREFERENCE GATEWAY OBJECT UNCLEAR DEVICES TEXT
 #   OBJECT is the number of a nexthop object, and UNCLEAR why the route is not judged. DEVICES are
 #   those of the next hops that are not dead, as in /eth0/ib0/.
-# routed DEVICE
-#   Unicast routes lead to it, whatever their prefix.
-# protocol NAME
-#   Several routes have it, whatever their prefix.
 # address DEVICE HEX
 #   This is an address of this host.
+# common PROTOCOL
+#   Several routes have this protocol, whatever their prefix.
 # device NAME up|down CLASS
-#   CLASS is card or bridge, or tunnel (packets leave by another device again), or dial-up or tap (a
+#   CLASS is card or bridge, or tunnel (packets leave by another device again), or line or tap (a
 #   card, if there is no other), or dummy or dead-end (it does not lead to the network).
 # cni DEVICE CNI USE
 #   The device fits a row of the table of CNIs.
 # unread LINE
-# shellcheck disable=SC2016 # the programs of awk are texts
 read_lists='
 /^\tnh_info / { # the next hops of the route in the line before
-  listed = listed $0
+  listed_route = listed_route $0
   next
 }
-listed != "" {
-  print_route("route", listed)
-  listed = ""
+listed_route != "" {
+  print_route("route", listed_route)
+  listed_route = ""
 }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
   print_device()
@@ -392,59 +440,89 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 /^[0-9]+ / {
   read_prefix($2)
-  if ($1 == "1" && $3 == "dev") once("routed " $4)
-  if ($1 == "1" && $5 == "dev") once("routed " $6)
   if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
   if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) print "address", $4, first
-  if ($2 == "default" || overlaps("cidr", first, last)) listed = $0
+  if ($2 == "default" || overlaps("cidr", first, last)) listed_route = $0
   next
 }
 !/^Command failed / { print "unread", $0 }
 END {
-  for (number in routes_of)
-    if (routes_of[number] > 1) print "protocol", name_of("proto", number)
+  for (proto in routes_of) if (routes_of[proto] > 1) print "common", name_of("proto", proto)
 }
 
-BEGIN { HAVE_A_VALUE = "^(to|lookup|suppress_prefixlength|realms|proto)$" }
-function print_rule(   i, word, value, text, selects) {
-  prefix = action = table = others = "-"
-  is_known = is_met = 1
+# 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
+function print_rule(   prefix, selects, others) {
+  take_rule_apart()
+  if (is_inverted && action ~ REFUSES) is_known = 0
+  if (!is_known) action = "unknown"
+  prefix = "to" in selected ? selected["to"] : "default"
+  selects = "none"
+  if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selected))
+    selects = "to" in selected ? "some" : "all"
+  read_prefix(prefix)
+  print "rule", action, prefix, first, last, table, selects, text
+  others = others_of_rule()
+  if (others != "") print "others", others, substr(selectors, 2)
+  if ("ipproto" in selected) print "protocol", selected_protocol
+}
+function take_rule_apart(   i, word, value) {
+  action = table = "-"
+  is_known = 1
+  is_inverted = 0
+  split("", selected) # the values of its selectors, by their words
+  selectors = ""
   text = $1
   for (i = 2; i <= NF; i++) {
     word = $i
     value = ""
-    if (word in selectors || word ~ HAVE_A_VALUE) value = $(++i)
+    if (word ~ /^\[/) continue # [detached]
+    if (word in is_selector || word ~ HAVE_A_VALUE) value = $(++i)
     if (word == "proto") continue # which program made the rule
     if (word == "lookup") value = name_of("table", value)
-    if (name_of("type", word) ~ REFUSES && text !~ / suppress_ifgroup$/)
-      word = name_of("type", word)
-    read_word_of_rule(word, value)
+    if (word == "ipproto") value = protocol_of_packets(value)
+    if (word ~ /^[0-9]/) word = name_of("type", word)
+    note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
-  if ($2 == "not" && action ~ REFUSES) is_known = 0
-  if (!is_known) action = "unknown"
-  selects = "some"
-  if (prefix == "-") selects = is_met == ($2 != "not") ? "all" : "none"
-  if (prefix == "-") prefix = "default"
-  read_prefix(prefix)
-  print "rule", action, prefix, first, last, table, selects, others, text
 }
-function read_word_of_rule(word, value) {
-  if (word == "to") prefix = value
-  else if (word == "lookup") {
-    table = value
+BEGIN { HAVE_A_VALUE = "^(lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$" }
+function note_word(word, value) {
+  if (word in is_selector && word " " value != "from all") {
+    selected[word] = value
+    selectors = selectors " " word " " value
+  } else if (word == "not") {
+    is_inverted = 1
+    selectors = " not"
+  } else if (word == "lookup") {
     action = "lookup"
+    table = value
   } else if (word == "suppress_prefixlength") action = "suppress"
   else if (word == "nop" || word ~ REFUSES) action = word
-  else if (word in selectors) {
-    if (!is_met_by_plain_packets(word, value)) is_met = 0
-    if (word == "iif" && value != "lo") others = "/" value
-    else if (word != "iif" && word " " value != "from all" && others == "-") others = "host"
-  } else if (word !~ /^(not|realms|\[detached\]|\[unresolved\])$/) is_known = 0
+  else if (word !~ /^(from|realms)$/) is_known = 0
+}
+function protocol_of_packets(value) { # ipproto-17
+  sub(/^ipproto-/, "", value)
+  selected_protocol = value
+  return name_of("ipproto", value)
+}
+# What tells the packets of a rule from plain ones; of several selectors, the one that says most.
+function others_of_rule(   word, count_of_words) {
+  for (word in selected) if (word != "to" && word " " selected[word] != "iif lo") count_of_words++
+  if (!count_of_words) return ""
+  if ("iif" in selected && selected["iif"] != "lo") return is_inverted ? "" : "iif " selected["iif"]
+  if ("fwmark" in selected && count_of_words == 1) return "fwmark -"
+  if (is_inverted) return "else -"
+  if ("from" in selected) return "from " selected["from"]
+  return "oif" in selected ? "oif " selected["oif"] : "else -"
+}
+function are_plain_packets_met(   word) {
+  for (word in selected)
+    if (word != "to" && !is_met_by_plain_packets(word, selected[word])) return 0
+  return 1
 }
 # These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
 function is_met_by_plain_packets(word, value) {
-  if (word == "from") return value == "all" || (family == 4 && value ~ /^0[.]0[.]0[.]0/)
+  if (word == "from") return family == 4 && value ~ /^0[.]0[.]0[.]0/
   if (word == "iif") return value == "lo"
   if (word == "fwmark") return !needs_a_mark(value)
   if (word == "uidrange") return value ~ /^0-/
@@ -452,8 +530,8 @@ function is_met_by_plain_packets(word, value) {
 }
 
 # Whether the mark has a bit that its mask does not ignore, as in 0x200/0xf00.
-function needs_a_mark(text,   part, mark, mask, i, bit) {
-  split(text "/0xffffffff", part, "/")
+function needs_a_mark(value,   part, mark, mask, i, bit) {
+  split(value "/0xffffffff", part, "/")
   mark = hex_of_mark(part[1])
   mask = hex_of_mark(part[2])
   for (i = 1; i <= 8; i++)
@@ -466,33 +544,35 @@ function hex_of_mark(mark) {
   return substr("00000000", length(mark) + 1) mark
 }
 
-function print_device(   i, dev, state, part, type, kind) {
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
+function print_device(   i, dev, state, part, link_type, kind) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
   state = $3 ~ /[<,]UP[,>]/ ? "up" : "down"
   split($0, part, /\\ +/) # where -o joins lines
-  type = part[2] # link/ether, or link/[1]
-  sub(/ .*/, "", type)
-  gsub(/link\/|[][]/, "", type)
+  link_type = part[2] # link/ether, or link/[1]
+  sub(/ .*/, "", link_type)
+  gsub(/link\/|[][]/, "", link_type)
   kind = part[3] ""
   sub(/ .*/, "", kind)
-  print "device", dev, state, class_of(kind, type)
+  print "device", dev, state, class_of(kind, link_type)
   for (i = 1; i <= rows; i++)
     if (row_kind[i] == kind && dev ~ row_name[i]) print "cni", dev, row_cni[i], row_use[i]
 }
-function class_of(kind, type) {
-  if (("type", type) in class_of_device) return class_of_device["type", type]
-  if (("kind", kind) in class_of_device) return class_of_device["kind", kind]
-  if (type == "1" || type == "ether")
-    return ("ethernet", kind) in class_of_device ? class_of_device["ethernet", kind] : "card"
-  return kind == "" ? "card" : "tunnel"
+function class_of(kind, link_type,   is_card) {
+  if (class_of_link_type[link_type] == "dead-end") return "dead-end" # InfiniBand, and lo
+  if (kind == "dummy") return "dummy"
+  is_card = class_of_link_type[link_type] == "card"
+  if (!(kind in class_of_kind)) return is_card || kind == "" ? "card" : "tunnel"
+  if (class_of_kind[kind] == "tap" && !is_card) return "tunnel"
+  return class_of_kind[kind]
 }
 '
-# shellcheck disable=SC2016
 routes='
-function print_route(fact, listed,   n, word, i, devices) {
-  gsub(/\\?\t/, " ", listed) # which join lines
-  n = split(listed, word, " ")
+# unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
+function print_route(fact, its_line,   n, word, i, devices) {
+  gsub(/\\?\t/, " ", its_line) # which join lines
+  n = split(its_line, word, " ")
   type = name_of("type", word[1])
   refuses = type ~ REFUSES
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
@@ -508,9 +588,9 @@ function print_route(fact, listed,   n, word, i, devices) {
     } else add_word(word[i], word[i + 1])
   }
   if (field["expires"] ~ /^-/) return # it is over
-  devices = "/"
+  devices = NONE
   for (i = 1; i <= hops; i++) if (!is_dead[i]) devices = union(devices, "/" hop[i] "/")
-  if (devices == "/" && unclear == "-" && type == "unicast") unclear = "no-hops"
+  if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
   read_prefix(word[2])
   print fact, type, word[2], first, last, field["table"], field["proto"], field["metric"], \
     field["pref"], field["via"], field["nhid"], unclear, devices, text
@@ -544,32 +624,41 @@ function end_of_object(word, i, n) {
 }
 '
 
-# --- Pass 2: where to ask -------------------------------------------------------------------------
-# place HEX ADDRESS
-# shellcheck disable=SC2016
-find_places='
-BEGIN {
-  for (i = 1; i <= count["cidr"]; i++) add(first_of["cidr", i])
+# --- 2: where to ask ------------------------------------------------------------------------------
+# Reads the facts, and prints each place with the question for Linux:
+#
+# place HEX route get ADDRESS WORDS
+compute_places='
+$1 == "protocol" { is_selected[$2] }
+$1 == "rule" || $1 == "route" {
+  add($4) # FIRST
+  add(after($5)) # LAST
 }
-/^(rule|route) / {
-  add($FIRST)
-  add(after($LAST))
+END {
+  for (c = 1; c <= count["cidr"]; c++) add(first_of["cidr", c])
+  for (place in is_place)
+    print "place", place, "route get fibmatch " address_of(place) " ipproto " protocol_to_ask()
 }
-function add(hex) {
-  if (overlaps("cidr", hex, hex)) print "place", hex, address_of(hex)
+function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
+
+# A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
+function protocol_to_ask() {
+  if (!(17 in is_selected)) return 17
+  if (!(6 in is_selected)) return 6
+  return family == 4 ? 1 : 58
 }
 '
 
-# --- Pass 3: what Linux answers -------------------------------------------------------------------
-# place HEX ADDRESS
-# answer TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREF GATEWAY OBJECT UNCLEAR DEVICES TEXT
-#   The same as of a route. Where packets are refused, there is only the TYPE of the refusal, and
-#   where no route is for them, only "no-route".
+# --- 3: what Linux answers ------------------------------------------------------------------------
+# Reads the places, and then what `ip` answers about each. Prints for each place:
+#
+# place HEX
+# answer ...: as a route above
+# refused TYPE, or unrouted: there is no route that says more
 # unread REASON
-# shellcheck disable=SC2016
 read_answers='
 $1 == "place" {
-  place[++places] = $0
+  place[++places] = $2
   next
 }
 /^[0-9]+ / {
@@ -590,508 +679,672 @@ $1 == "place" {
   sub(/^[^:]*: /, "", reason)
 }
 END {
-  for (i = 1; i <= places; i++) {
-    print place[i]
-    if (!(i in why) && n < answers) print_route("answer", answer[++n])
-    else if (i in why && why[i] in error) print "answer", error[why[i]]
-    else no_answer(place[i], i in why ? why[i] : reason)
+  for (number = 1; number <= places; number++) {
+    print "place", place[number]
+    if (number in why) print_error(number)
+    else if (used == answers) stop(number, reason)
+    else print_route("answer", answer[++used])
   }
-  if (n < answers) no_answer(place[places], "there are too many answers")
+  if (used < answers) stop(places, "there are too many answers")
 }
-function no_answer(question, reason,   part) {
-  split(question, part, " ")
-  print "unread no answer for " part[3] ": " reason
+function print_error(question) {
+  if (!(why[question] in error)) stop(question, why[question])
+  if (error[why[question]] == "no-route") print "unrouted"
+  else print "refused", error[why[question]]
+}
+function stop(question, its_reason) {
+  print "unread no answer for " address_of(place[question]) ": " its_reason
   exit 1
 }
 '
 
-# --- Pass 4: the expected devices -----------------------------------------------------------------
-# Adds to the facts:
+# --- 4: what is right -----------------------------------------------------------------------------
+# Reads the facts, a line "answers", and the answers. Prints the findings:
 #
-# expected DEVICES
-# doubtful DEVICES
-#   It is unclear whether packets should leave by these.
-# beside DEVICES
-#   The same of these, beside a tunnel.
-# direct DEVICES
-#   The same of packets that leave by these without a gateway.
-# equal TABLE METRIC PREF DEVICES
-#   Linux uses any of the default routes with these: together they leave by these devices.
-# doubt TEXT, lacking TEXT, awaited TEXT
+# escape TEXT, lacking TEXT, doubt TEXT
+# repair CIDR: routes may close what escapes of it
+# awaited TEXT: it may still come
 #
-# What counts is the first default route that leads to the network, in the first table that plain
-# packets look up.
-# shellcheck disable=SC2016
-find_uplink='
-BEGIN {
-  CARDS = "card|bridge"
-  TUNNELS = "tunnel|dial-up|tap"
-  LEADING = CARDS "|" TUNNELS
-  expected = doubtful = beside = direct = addressed = of_cnis = "/"
+# The columns of a rule and of a route are variables with their names. The functions note_... keep
+# in arrays what is needed when all facts are known. Then the parts decide, in this order:
+#   judge_devices    which devices are expected
+#   judge_leftovers  which devices CNIs may have left behind
+#   judge_refusals   whose the routes and rules are that refuse packets
+#   judge_answers    what is right at each place
+#   judge_others     what is right for packets that a rule tells from plain ones
+#   judge_ranges     the findings: ranges about which the same is said
+read_facts='
+$1 == "unread" { once("doubt " not_judged("[" words_from(2) "]")) }
+$1 == "rule" {
+  read_rule()
+  if (action == "unknown") once("doubt " not_judged("rule " text))
+  note_lookup()
+  if (action ~ REFUSES && selects != "none") note_refusal(action, "default", "-", "rule " text)
 }
-{ print }
-$1 == "rule" && $SELECTS == "all" && $ACTION ~ /^(lookup|suppress)$/ {
-  looked_up[++lookups] = $TABLE
-  passes_over[lookups] = $ACTION == "suppress"
+$1 == "others" { note_rule_for_others($2, $3, words_from(4)) }
+$1 == "protocol" && ($2 == 1 || $2 == 58) { once("doubt " not_judged("rule " text)) }
+$1 == "route" {
+  read_route()
+  if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
+  note_default_route()
+  if (type ~ REFUSES) note_refusal(type, prefix, protocol, text)
+  note_network()
+  note_what_is_near()
+  note_route_for_others()
+  routes_by[object]++
 }
-$1 == "rule" && $ACTION == "unknown" { is_in_doubt = 1 }
-$1 == "route" && $PREFIX == "default" && $TYPE == "unicast" {
-  if ($UNCLEAR ~ /^(from|tos)$/) is_in_doubt = 1
-  else default_route[++defaults] = $0
+$1 == "address" {
+  addresses++
+  address_dev[addresses] = $2
+  address_hex[addresses] = $3
 }
-$1 == "route" && $PREFIX ~ /\/1$/ && $TYPE == "unicast" { is_hidden = 1 }
-$1 == "address" { addressed = union(addressed, "/" $2 "/") }
+$1 == "common" { is_common[$2] }
 $1 == "device" {
   class[$2] = $4
   is_up[$2] = $3 == "up"
 }
-$1 == "cni" { of_cnis = of_cnis $2 "/" }
+$1 == "cni" { note_cni($2, $3, $4) }
+$1 == "answers" {
+  find_expected()
+  find_leftovers()
+  judge_refusals()
+}
+$1 == "place" { place = $2 }
+$1 == "answer" {
+  read_route()
+  note_grade(grade_of_answer())
+}
+$1 == "refused" { note_grade(grade_of_refusal($2)) }
+$1 == "unrouted" { note_grade(grade_without_route()) }
 END {
-  uplink = leaving_by(LEADING, 0)
-  if (uplink == "/") uplink = leaving_by("dummy", 0)
-  used = chosen
-  if (leaving_by(LEADING "|dummy", 1) != "/") is_hidden = 1 # if a lookup passes over all
-  if (named != "/") expect_named()
-  else if (uplink != "/") expect_uplink()
-  else if (is_hidden || is_in_doubt)
-    print "doubt rules or routes hide the IPv" family " default route; " remedy["default-routes"]
-  else print "lacking NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route; " \
-      "add one, or " remedy["default-routes"]
-  print "expected", expected
-  print "doubtful", doubtful
-  print "beside", beside
-  print "direct", direct
-  say_equal_routes()
-  say_what_is_awaited()
+  find_ranges()
+  judge_other_packets()
+  say_doubts()
 }
 
-# The devices of these classes by which the first default route with such a device leaves. It sets
-# `chosen`, the route. With `all`, routes that a lookup passes over count, too.
-function leaving_by(classes, all,   i, d, devs) {
-  for (i = 1; i <= lookups; i++)
+function read_rule() {
+  action = $2
+  prefix = $3
+  first = $4
+  last = $5
+  table = $6
+  selects = $7
+  text = words_from(8)
+}
+function read_route() {
+  type = $2
+  prefix = $3
+  first = $4
+  last = $5
+  table = $6
+  protocol = $7
+  metric = $8
+  preference = $9
+  gateway = $10
+  object = $11
+  unclear = $12
+  devices = $13
+  text = words_from(14)
+}
+'
+
+# --- 4, the expected devices ----------------------------------------------------------------------
+# What counts is the first default route that leads to the network, in the first table that plain
+# packets look up.
+judge_devices='
+BEGIN {
+  CARDS = "card|bridge"
+  TUNNELS = "tunnel|line|tap"
+  LEADING = CARDS "|" TUNNELS
+  expected = NONE
+  doubtful = NONE # of these, it is unclear whether packets should leave by them
+  beside_tunnel = NONE # the same, of cards without a default route
+  below_tunnel = NONE # the same, only of packets that leave without a gateway
+}
+function note_lookup() {
+  if (action == "unknown") is_in_doubt = 1
+  if (selects != "none") is_for_plain[table]
+  if (selects != "all" || action !~ /^(lookup|suppress)$/) return
+  looked_up[++lookups] = table
+  passes_over[lookups] = action == "suppress"
+}
+function note_default_route() {
+  if (type != "unicast") return
+  if (prefix ~ /\/1$/) is_hidden = 1
+  if (prefix != "default") return
+  if (unclear ~ /^(from|tos)$/) {
+    is_in_doubt = 1
+    return
+  }
+  defaults++
+  default_table[defaults] = table
+  default_protocol[defaults] = protocol
+  default_metric[defaults] = metric
+  default_preference[defaults] = preference
+  default_devices[defaults] = devices
+}
+
+function find_expected(   used) {
+  used = first_default(LEADING, 0)
+  uplink = of_class(LEADING, default_devices[used])
+  if (!used) {
+    used = first_default("dummy", 0)
+    uplink = of_class("dummy", default_devices[used])
+  }
+  if (first_default(LEADING "|dummy", 1)) is_hidden = 1
+  if (named != NONE) expect_named()
+  else if (uplink != NONE) expect_uplink(used)
+  else say_that_none_is_expected()
+  note_equal_routes()
+  say_what_is_awaited()
+}
+# The number of the first default route by a device of these classes; 0 if there is none. With
+# `all`, default routes that a lookup passes over count, too.
+function first_default(classes, all,   i, d) {
+  for (i = 1; i <= lookups; i++) {
+    if (passes_over[i] && !all) continue
     for (d = 1; d <= defaults; d++) {
-      $0 = default_route[d]
-      if ($TABLE != looked_up[i] || (passes_over[i] && !all)) continue
-      devs = of_class(classes, $DEVICES)
-      if (devs == "/") continue
-      chosen = $0
-      return devs
+      if (default_table[d] != looked_up[i]) continue
+      if (of_class(classes, default_devices[d]) != NONE) return d
     }
-  return "/"
+  }
+  return 0
 }
 function of_class(classes, list,   n, dev, i, those) {
   n = split(list, dev, "/")
-  those = "/"
+  those = NONE
   for (i = 2; i < n; i++) if (class[dev[i]] ~ "^(" classes ")$") those = those dev[i] "/"
   return those
 }
 
 function expect_named() {
   expected = named
-  if (of_class(TUNNELS, named) != "/") direct = leaving_by(CARDS, 1)
+  if (of_class(TUNNELS, named) != NONE) below_tunnel = default_devices[first_default(CARDS, 1)]
 }
-function expect_uplink() {
-  doubt_rivals()
-  if (of_class(CARDS, uplink) != uplink) doubt_tunnel(leaving_by(CARDS, 1))
+function expect_uplink(used) {
+  doubt_equal_routes(used)
+  if (of_class(CARDS, uplink) != uplink) doubt_tunnel()
   expected = union(uplink, doubtful)
 }
 # Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function doubt_rivals(   d, rank, own, devs) {
-  $0 = used
-  rank = $TABLE " " $METRIC
-  devs = own = $DEVICES
-  if ($PROTOCOL == "ra" && own ~ /^\/.+\/.+\/$/) doubtful = uplink
+function doubt_equal_routes(used,   d, all) {
+  all = default_devices[used]
+  if (default_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
   for (d = 1; d <= defaults; d++) {
-    $0 = default_route[d]
-    if ($TABLE " " $METRIC == rank) devs = union(devs, $DEVICES)
+    if (default_table[d] != default_table[used]) continue
+    if (default_metric[d] == default_metric[used]) all = union(all, default_devices[d])
   }
-  if (devs != own) doubtful = of_class(LEADING, devs)
+  if (all != default_devices[used]) doubtful = of_class(LEADING, all)
 }
-function say_equal_routes(   d, rank, devices_of) {
-  for (d = 1; d <= defaults; d++) {
-    $0 = default_route[d]
-    rank = $TABLE " " $METRIC " " $PREF
-    if (!(rank in devices_of)) devices_of[rank] = "/"
-    devices_of[rank] = union(devices_of[rank], $DEVICES)
+# What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
+# or without one, any card.
+function doubt_tunnel(   hidden, cards) {
+  hidden = of_class(CARDS, default_devices[first_default(CARDS, 1)])
+  cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
+  if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
+  else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
+  else if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
+  if (hidden == NONE && of_class("line", uplink) == NONE) beside_tunnel = cards
+}
+function devices_with_addresses(   i, list) {
+  list = NONE
+  for (i = 1; i <= addresses; i++) list = union(list, "/" address_dev[i] "/")
+  return list
+}
+function say_that_none_is_expected() {
+  if (is_hidden || is_in_doubt) {
+    print "doubt", filled(sentence["default-route-hidden"], "{family}", family)
+    return
   }
-  for (rank in devices_of) print "equal", rank, devices_of[rank]
-}
-# The device by which the packets of a tunnel leave may be the one that is meant: the card whose
-# default route is hidden, or without that, any card.
-function doubt_tunnel(card,   cards) {
-  cards = without(of_cnis, of_class("card", addressed))
-  if (card != "/") doubtful = union(doubtful, union(uplink, card))
-  else if (of_class("tunnel", uplink) != "/" || (of_class("tap", uplink) != "/" && cards != "/"))
-    doubtful = union(doubtful, uplink)
-  if (card == "/" && of_class("dial-up", uplink) == "/") beside = cards
-}
-function without(some, list,   n, dev, i, rest) {
-  n = split(list, dev, "/")
-  rest = "/"
-  for (i = 2; i < n; i++) if (!has(some, dev[i])) rest = rest dev[i] "/"
-  return rest
+  print "lacking NO-DEFAULT-ROUTE:", filled(sentence["NO-DEFAULT-ROUTE"], "{family}", family)
+  is_lacking = 1
 }
 function say_what_is_awaited(   n, dev, i) {
-  n = split(named == "/" ? uplink : named, dev, "/")
+  n = split(named == NONE ? uplink : named, dev, "/")
   for (i = 2; i < n; i++) if (!is_up[dev[i]]) print "awaited the device", dev[i]
-  if (uplink == "/" && !is_hidden) print "awaited an IPv" family " default route"
+  if (uplink == NONE && !is_hidden) print "awaited an IPv" family " default route"
+}
+# Equal default routes are one route by all of their devices.
+function note_equal_routes(   d, rank) {
+  for (d = 1; d <= defaults; d++) {
+    rank = default_table[d] SUBSEP default_metric[d] SUBSEP default_preference[d]
+    if (!(rank in equal_devices)) equal_devices[rank] = NONE
+    equal_devices[rank] = union(equal_devices[rank], default_devices[d])
+  }
 }
 '
 
-# --- Pass 5: routes and rules that refuse packets -------------------------------------------------
-# Adds to the facts:
-#
-# refusal TYPE FIRST LAST OWNER TEXT
-#   A CNI refuses the addresses of its pods that no pod has. OWNER is "cni" if the refusal is as the
-#   table of CNIs says, and what the table asks for is there. It is "perhaps" if there is only a
-#   trace of the CNI, or a pod of any CNI inside; or else "nobody".
-# shellcheck disable=SC2016
-judge_refusals='
-{ print }
-$1 == "rule" && $TYPE ~ REFUSES && $SELECTS != "none" {
-  refusal[++refusals] = $0
-  text[refusals] = "[rule " words_from(RULE_TEXT) "]"
+# --- 4, the devices of CNIs, and what CNIs left behind --------------------------------------------
+judge_leftovers='
+BEGIN { devices_of_cnis = NONE }
+function note_cni(dev, cni, use) {
+  cnis++
+  cni_dev[cnis] = dev
+  cni_name[cnis] = cni
+  cni_use[cnis] = use
+  uses[dev] = uses[dev] "/" use "/"
+  cnis_of[dev] = cnis_of[dev] " " cni " "
+  runs[cni]
+  devices_of_cnis = union(devices_of_cnis, "/" dev "/")
 }
-$1 == "route" && $TYPE ~ REFUSES {
-  refusal[++refusals] = $0
-  text[refusals] = "[" words_from(TEXT) "]"
+# Whether a CNI uses the device for plain packets, or for selected ones. A pod has a single address.
+function is_of_cni(dev, is_single, is_selected) {
+  if (is_selected && uses[dev] ~ /\/marked\//) return 1
+  return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
 }
-$1 == "route" && $GATEWAY == "-" { add_thing($FIRST, $LAST, $TABLE, $DEVICES) }
-$1 == "protocol" { is_in_use[$2] }
-$1 == "address" { add_thing($3, $3, "any", "/" $2 "/") }
-$1 == "cni" {
-  cnis_of[$2] = cnis_of[$2] " " $3 " "
-  runs[$3] = 1
-}
-$1 == "expected" { expected = $2 }
-END {
-  for (i = 1; i <= refusals; i++) {
-    $0 = refusal[i]
-    print "refusal", $TYPE, $FIRST, $LAST, owner_of_refusal(), text[i]
-  }
-}
-function add_thing(first, last, table, devices) {
-  things++
-  thing_first[things] = first
-  thing_last[things] = last
-  thing_table[things] = table
-  thing_devices[things] = devices
+function leads_to_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
+
+function note_network() {
+  if (protocol != "kernel" || gateway != "-" || first == last) return
+  networks++
+  network_first[networks] = first
+  network_last[networks] = last
+  network_dev[networks] = substr(devices, 2, length(devices) - 2)
 }
 
-function owner_of_refusal(   i, part, size, cni, proof) {
-  if ($1 == "rule" || $PREFIX == "default") return "nobody"
-  if (overlaps("service", $FIRST, $LAST)) return "nobody"
-  find_things_inside($FIRST, $LAST, $TABLE)
-  size = split($PREFIX, part, "/") > 1 ? part[2] : family == 4 ? 32 : 128
-  for (i = 1; i <= refusing; i++) {
-    if (refuses_with[i] != $TYPE " " $PROTOCOL) continue
-    if (size < shortest[i] || longest[i] < size) continue
-    cni = refuser[i]
-    proof = proof_of[i]
-    if (proof == "device" && cni in runs) return "cni"
-    if (proof == "inside" && index(cnis_inside, " " cni " ")) return "cni"
-    if (proof == "first" && index(cnis_at_first, " " cni " ")) return "cni"
-    if (proof == "first") continue # it is of another node, or of nobody
-    if (cni in runs || $PROTOCOL in is_in_use) return "perhaps"
-  }
-  return holds_pod ? "perhaps" : "nobody"
-}
-# Sets the CNIs whose devices have routes or addresses inside these ends, or an address at the
-# first, and whether one of these is of a single pod.
-function find_things_inside(first, last, table,   i, n, dev, d, cnis) {
-  cnis_inside = cnis_at_first = ""
-  holds_pod = 0
-  for (i = 1; i <= things; i++) {
-    if (thing_first[i] < first || last < thing_last[i]) continue
-    if (thing_first[i] == first && thing_last[i] == last) continue
-    if (thing_table[i] != "any" && thing_table[i] != table) continue
-    n = split(thing_devices[i], dev, "/")
-    for (d = 2; d < n; d++) {
-      if (has(expected, dev[d])) continue
-      cnis = cnis_of[dev[d]]
-      cnis_inside = cnis_inside cnis
-      if (thing_table[i] == "any" && thing_first[i] == first) cnis_at_first = cnis_at_first cnis
-      if (cnis != "" && thing_first[i] == thing_last[i]) holds_pod = 1
+# A device for one CNI, where there are pods of another, may be left over.
+function find_leftovers(   i, k) {
+  for (i = 1; i <= cnis; i++) {
+    if (cni_use[i] !~ /^(network|bridge)$/) continue
+    for (k = 1; k <= cnis && !(cni_dev[i] in rival_of); k++) {
+      if (cni_use[k] != "pod" && !(cni_dev[k] in shows_pods)) continue
+      if (!serves_pods_of(cni_dev[i], cni_name[k]))
+        rival_of[cni_dev[i]] = "pods of " with_spaces(cni_name[k]) " (" cni_dev[k] ")"
     }
   }
 }
-'
-
-# --- Pass 6: what CNIs have left behind -----------------------------------------------------------
-# Adds to the facts:
-#
-# rival DEVICE REASON
-#   It leads to the pods of one CNI, but there are pods of another.
-# network FIRST LAST DEVICE
-#   The network of an expected card, or of a bridge for pods. No CNI has a route inside.
-# shellcheck disable=SC2016
-find_leftovers='
-{ print }
-$1 == "expected" { expected = $2 }
-$1 == "routed" { is_routed[$2] }
-$1 == "route" && $PROTOCOL == "kernel" && $GATEWAY == "-" && $FIRST != $LAST {
-  network[++networks] = $0
-}
-$1 == "cni" {
-  dev_of[++found] = $2
-  cni_of[found] = $3
-  use_of[found] = $4
-  if ($4 == "bridge") is_bridge[$2]
-}
-END {
-  for (i = 1; i <= networks; i++) {
-    $0 = network[i]
-    split($DEVICES, dev, "/")
-    if (has(expected, dev[2]) || dev[2] in is_bridge) print "network", $FIRST, $LAST, dev[2]
-  }
-  for (i = 1; i <= found; i++)
-    if (use_of[i] ~ /^(network|bridge)$/) find_rival(dev_of[i])
-}
-function find_rival(dev,   i) {
-  for (i = 1; i <= found; i++) {
-    if (!(dev_of[i] in is_routed)) continue
-    if (use_of[i] != "pod" && !(dev_of[i] in leads_to_pods)) continue
-    if (is_served(dev, cni_of[i])) continue
-    once("rival " dev " pods of " name_of_cni(cni_of[i]) " (" dev_of[i] ")")
-    return
-  }
-}
 # Whether one of the CNIs of a device leads to the pods of a CNI.
-function is_served(dev, cni,   i) {
-  for (i = 1; i <= found; i++) {
-    if (dev_of[i] != dev || use_of[i] !~ /^(network|bridge)$/) continue
-    if (cni_of[i] == cni || (cni_of[i], cni) in serves) return 1
-    if (use_of[i] == "network" && (cni_of[i], "any") in serves) return 1
+function serves_pods_of(dev, cni,   i) {
+  for (i = 1; i <= cnis; i++) {
+    if (cni_dev[i] != dev || cni_use[i] !~ /^(network|bridge)$/) continue
+    if (cni_name[i] == cni || (cni_name[i], cni) in serves) return 1
+    if (cni_use[i] == "network" && (cni_name[i], "any") in serves) return 1
   }
   return 0
 }
+function with_spaces(word) {
+  gsub(/_/, " ", word)
+  return word
+}
+
+# What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
+# CNI has a route inside the network of an expected card, or of a bridge for pods.
+function sign_of_leftover(dev, low, high,   i) {
+  for (i = 1; i <= networks && low != high; i++) {
+    if (network_dev[i] == dev || low < network_first[i] || network_last[i] < high) continue
+    if (has(expected, network_dev[i]) || uses[network_dev[i]] ~ /\/bridge\//)
+      return "the network of " network_dev[i]
+  }
+  return dev in rival_of ? rival_of[dev] : ""
+}
 '
 
-# --- Pass 7: what is right ------------------------------------------------------------------------
-# Prints the messages of the passes before, and:
-#
-# judged HEX fine|own
-# judged HEX escape KIND TEXT
-# judged HEX doubt NAME REASON
-#   About the packets to a place. An address of this host (own) may be a part of any range.
-# pods PREFIX FIRST LAST
-#   They are on this node.
-# doubt TEXT
-# limit TEXT
-# shellcheck disable=SC2016
-judge_answers='
-/^(doubt|lacking|awaited) / { print }
-$1 == "unread" { print "doubt", not_judged("[" words_from(2) "]") }
-$1 == "rule" {
-  if ($ACTION == "unknown") print "doubt", not_judged("rule " words_from(RULE_TEXT))
-  if ($OTHERS != "-") rule_for_others[++others] = $0
+# --- 4, routes and rules that refuse packets ------------------------------------------------------
+# A CNI refuses the addresses of its pods that no pod has. The owner of a refusal is "cni" if the
+# refusal is as the table of CNIs says, and what proves it is there. It is "perhaps" if there is
+# only a trace of the CNI, or a pod of any CNI inside; or else "nobody".
+judge_refusals='
+function note_refusal(its_type, its_prefix, its_protocol, its_text) {
+  refusals++
+  refusal_type[refusals] = its_type
+  refusal_prefix[refusals] = its_prefix
+  refusal_protocol[refusals] = its_protocol
+  refusal_text[refusals] = "[" its_text "]"
+  refusal_first[refusals] = first
+  refusal_last[refusals] = last
+  refusal_table[refusals] = table
 }
-$1 == "route" { read_route() }
-$1 == "cni" { uses[$2] = uses[$2] "/" $4 "/" }
-$1 == "rival" { rival[$2] = words_from(3) }
-$1 == "network" {
-  add_range("network", $2, $3)
-  owner_of_network[count["network"]] = $4
-}
-$1 == "expected" { expected = $2 }
-$1 == "doubtful" { doubtful = $2 }
-$1 == "beside" { beside = $2 }
-$1 == "direct" { direct = $2 }
-$1 == "equal" { of_equal_routes[$2, $3, $4] = $5 }
-$1 == "lacking" { is_lacking = 1 }
-$1 == "refusal" { refusal[++refusals] = $0 }
-$1 == "place" { place = $2 }
-$1 == "answer" && !is_lacking { print "judged", place, opinion() }
-END {
-  find_pods()
-  say_limits()
+# Keeps routes without a gateway: they lead to pods of this node, or to neighbours.
+function note_what_is_near() {
+  if (gateway != "-") return
+  near++
+  near_type[near] = type
+  near_prefix[near] = prefix
+  near_first[near] = first
+  near_last[near] = last
+  near_table[near] = table
+  near_devices[near] = devices
 }
 
-function read_route() {
-  if ($UNCLEAR ~ /^(from|tos)$/) print "doubt", not_judged("route " route() reason())
-  if ($TYPE == "unicast") unicast_route[++unicast_routes] = $0
-  routes_by[$OBJECT]++
+function judge_refusals(   r) {
+  for (r = 1; r <= refusals; r++) refusal_owner[r] = owner_of_refusal(r)
 }
-function expected_devices() { return spoken(expected, ", ") }
-function route() { return "[" words_from(TEXT) "]" }
-function reason() { return " (" why_unclear[$UNCLEAR] ")" }
-
-# What is to be said of the answer in $0.
-function opinion(   is_single) {
-  if ($TYPE == "no-route" && expected == "/") return "fine" # the default route is in doubt
-  if ($TYPE == "no-route") return "escape NO-ROUTE has no route; expected via " expected_devices()
-  if (NF == TYPE) return opinion_of_refusal($TYPE)
-  if (overlaps("own", place, place)) return "own"
-  if (family == 6 && $OBJECT != "-" && (routes_by[$OBJECT] > 1 || place < $FIRST || $LAST < place))
-    $UNCLEAR = "object" # IPv6 may answer with any route by the same nexthop object
-  if ($UNCLEAR != "-") return "doubt not-judged route " route() reason()
-  is_single = $FIRST == $LAST
-  if ($TYPE == "local" && !is_single) return "escape OWN-RANGE does not leave this host: " route()
-  if ($TYPE == "local") return "own"
-  if ($TYPE ~ /^(broadcast|anycast)$/ && $PROTOCOL == "kernel" && is_single) return "own"
-  return opinion_of_route(is_single)
+function owner_of_refusal(r,   size, i) {
+  if (refusal_prefix[r] == "default") return "nobody"
+  if (overlaps("service", refusal_first[r], refusal_last[r])) return "nobody"
+  find_pods_inside(r)
+  size = length_of(refusal_prefix[r])
+  for (i = 1; i <= known; i++) {
+    if (known_type[i] != refusal_type[r] || known_protocol[i] != refusal_protocol[r]) continue
+    if (size < known_shortest[i] || known_longest[i] < size) continue
+    if (is_proven(i)) return "cni"
+    if (known_proof[i] == "first") continue # it is of another node, or of nobody
+    if (known_cni[i] in runs) return "perhaps"
+    if (known_trace[i] == "protocol" && refusal_protocol[r] in is_common) return "perhaps"
+  }
+  return is_pod_inside && size >= pod_block ? "perhaps" : "nobody"
 }
-function opinion_of_route(is_single,   devs, n, dev, i, view, doubt, bad) {
-  bad = "/"
-  if (expected == "/") return "fine"
-  devs = $DEVICES
-  if ($PREFIX == "default" && ($TABLE, $METRIC, $PREF) in of_equal_routes)
-    devs = of_equal_routes[$TABLE, $METRIC, $PREF]
-  n = split(devs, dev, "/")
+function is_proven(i) {
+  if (known_proof[i] == "device") return known_cni[i] in runs
+  if (known_proof[i] == "first") return index(cnis_at_first, " " known_cni[i] " ") > 0
+  return index(cnis_inside, " " known_cni[i] " ") > 0
+}
+# Sets the CNIs whose devices have routes or addresses inside a refused range, or an address at its
+# first one, and whether one of these is of a single pod.
+function find_pods_inside(r,   i) {
+  cnis_inside = ""
+  cnis_at_first = ""
+  is_pod_inside = 0
+  for (i = 1; i <= near; i++) {
+    if (near_table[i] != refusal_table[r]) continue
+    if (near_first[i] == refusal_first[r] && near_last[i] == refusal_last[r]) continue
+    note_inside(r, near_first[i], near_last[i], near_devices[i])
+  }
+  for (i = 1; i <= addresses; i++) {
+    note_inside(r, address_hex[i], address_hex[i], "/" address_dev[i] "/")
+    if (address_hex[i] == refusal_first[r]) cnis_at_first = cnis_at_first cnis_of[address_dev[i]]
+  }
+}
+function note_inside(r, low, high, list,   n, dev, i) {
+  if (low < refusal_first[r] || refusal_last[r] < high) return
+  n = split(list, dev, "/")
   for (i = 2; i < n; i++) {
-    view = opinion_of_device(dev[i], is_single)
-    if (view == "escape") bad = bad dev[i] "/"
-    else if (view != "fine") doubt = view
+    if (has(expected, dev[i]) || cnis_of[dev[i]] == "") continue
+    cnis_inside = cnis_inside cnis_of[dev[i]]
+    if (low == high) is_pod_inside = 1
   }
-  if (bad != "/")
-    return "escape OVERLAP routes via " spoken(bad, ", ") " " route() ", expected " \
-      expected_devices()
-  if (doubt != "") return doubt
-  if (family == 4 && $TYPE ~ /^(broadcast|multicast)$/)
-    return "doubt doubtful-route TCP does not connect by " route()
-  return "fine"
 }
-function opinion_of_device(dev, is_single,   i, rival) {
-  if (has(doubtful, dev)) return "doubt default-routes " spoken(in_order(doubtful), " or ")
-  if (has(expected, dev)) return "fine"
-  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return "fine"
-  if (!is_of_cni(dev, is_single)) {
-    if (!has(beside, dev) && !(has(direct, dev) && $GATEWAY == "-")) return "escape"
-    return "doubt default-routes " spoken(in_order(expected dev "/"), " or ")
-  }
-  rival = rival_of(dev, is_single)
-  return rival == "" ? "fine" : "doubt two-cnis " dev " beside " rival
-}
-# Whether a CNI uses the device for plain packets. A pod has a single address.
-function is_of_cni(dev, is_single) {
-  return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
-}
-function is_of_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
+'
 
-# What shows that a CNI has left this device, or this route, behind; "" if nothing does.
-function rival_of(dev, is_single,   i) {
-  for (i = 1; i <= count["network"] && !is_single; i++) {
-    if ($FIRST < first_of["network", i] || last_of["network", i] < $LAST) continue
-    if (owner_of_network[i] != dev) return "the network of " owner_of_network[i]
-  }
-  return rival[dev] ""
+# --- 4, the answers -------------------------------------------------------------------------------
+# Sets the grade of each place: fine, own (an address of this host, which may be a part of any
+# range), doubt, or escape. The last two have a name and a reason.
+judge_answers='
+function doubt(its_name, its_reason) {
+  finding = its_name
+  reason = its_reason
+  return "doubt"
+}
+function escape(kind, its_sentence, may_be_repaired) {
+  finding = kind
+  reason = filled(its_sentence, "{expected}", expected_devices())
+  is_repairable = may_be_repaired
+  return "escape"
+}
+function expected_devices() {
+  return expected == NONE ? "another device" : spoken(expected, ", ")
+}
+function note_grade(its_grade) {
+  if (is_lacking) return
+  places++
+  place_of[places] = place
+  number_of[place] = places
+  grade[places] = its_grade
+  if (its_grade !~ /^(doubt|escape)$/) return
+  finding_at[places] = finding
+  reason_at[places] = reason
+  if (its_grade == "escape") repairable[places] = is_repairable
+}
+function not_judged(what) { return filled(sentence["not-judged"], "{reason}", what) }
+function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
+
+function grade_without_route() {
+  if (expected == NONE) return "fine" # the default route is in doubt
+  return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
 }
 
 # Linux does not say which route or rule refuses, so each that may be it is looked at.
-function opinion_of_refusal(type,   i, answer, by, owners) {
-  answer = $0
-  for (i = 1; i <= refusals; i++) {
-    $0 = refusal[i]
-    if ($2 != type || place < $3 || $4 < place) continue
-    owners = owners " " $5
-    by = by (by == "" ? "" : " or ") words_from(6)
+function grade_of_refusal(its_type,   r, by, owners, may_be_repaired) {
+  may_be_repaired = 1
+  for (r = 1; r <= refusals; r++) {
+    if (refusal_type[r] != its_type) continue
+    if (place < refusal_first[r] || refusal_last[r] < place) continue
+    owners = owners refusal_owner[r] " "
+    by = listed(by, " or ", refusal_text[r])
+    if (refusal_table[r] != "main" || refusal_first[r] == refusal_last[r]) may_be_repaired = 0
   }
-  $0 = answer
-  if (owners ~ /cni/ && owners !~ /nobody|perhaps/) return "fine"
-  if (owners ~ /cni|perhaps/) return "doubt doubtful-route " by " refuses them, perhaps for pods"
-  return "escape REFUSED is refused (" type ")" (by == "" ? "" : " by " by) \
-    (expected == "/" ? "" : "; expected via " expected_devices())
+  if (owners ~ /^(cni )+$/) return "fine"
+  if (owners ~ /cni|perhaps/)
+    return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
+  if (by == "") by = "a route or rule that is not known"
+  by = filled(sentence["REFUSED"], "{route}", by)
+  return escape("REFUSED", filled(by, "{type}", its_type), may_be_repaired)
 }
 
-function find_pods(   i, dev) {
-  for (i = 1; i <= unicast_routes; i++) {
-    $0 = unicast_route[i]
-    split($DEVICES, dev, "/")
-    if (is_of_pods(dev[2])) print "pods", $PREFIX, $FIRST, $LAST
+function grade_of_answer(   is_single) {
+  if (overlaps("own", place, place)) return "own"
+  if (is_by_shared_object()) return doubt("not-judged", route_and_why("object"))
+  if (unclear != "-") return doubt("not-judged", route_and_why(unclear))
+  is_single = first == last
+  if (type == "local" && !is_single)
+    return escape("OWN-RANGE", filled(sentence["OWN-RANGE"], "{route}", "[" text "]"), 0)
+  if (type == "local") return "own"
+  if (type ~ /^(broadcast|anycast)$/ && protocol == "kernel" && is_single) return "own"
+  if (expected == NONE) return "fine" # which devices are, is in doubt already
+  return grade_of_route()
+}
+# IPv6 may answer with any of the routes by a nexthop object.
+function is_by_shared_object() {
+  if (family == 4 || object == "-") return 0
+  return routes_by[object] > 1 || place < first || last < place
+}
+function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
+  used = devices
+  if (prefix == "default" && (table, metric, preference) in equal_devices)
+    used = equal_devices[table, metric, preference]
+  escaping = NONE
+  n = split(used, dev, "/")
+  for (i = 2; i < n; i++) {
+    its_grade = grade_of_device(dev[i], first, last, gateway, 0)
+    if (its_grade == "escape") escaping = escaping dev[i] "/"
+    if (its_grade == "doubt") is_doubtful = 1
   }
+  if (escaping != NONE) return escape_by(escaping)
+  if (is_doubtful) return "doubt"
+  if (family == 4 && type ~ /^(broadcast|multicast)$/)
+    return doubt("doubtful-route", filled(sentence["not-by-tcp"], "{route}", "[" text "]"))
+  return "fine"
+}
+function escape_by(escaping,   its_sentence) {
+  its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
+  its_sentence = filled(its_sentence, "{route}", "[" text "]")
+  return escape("OVERLAP", its_sentence, table == "main" && first != last)
 }
 
-# Of rules by the device on which packets arrive, those matter that select packets of pods.
-function say_limits(   i, dev) {
-  for (i = 1; i <= others; i++) {
-    $0 = rule_for_others[i]
-    dev = substr($OTHERS, 2)
-    if ($OTHERS == "host" || is_of_pods(dev))
-      once("limit rule " ($RULE_TEXT + 0) (family == 6 ? " of IPv6" : ""))
+# The grade of packets that leave by a device, through a route with these ends. `is_selected` says
+# that a mark, or the device on which the packets of pods arrive, has selected them.
+function grade_of_device(dev, low, high, its_gateway, is_selected,   i, sign) {
+  if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
+  if (has(expected, dev)) return "fine"
+  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return "fine"
+  if (is_of_cni(dev, low == high, is_selected)) {
+    sign = sign_of_leftover(dev, low, high)
+    return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
+  if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
+    return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
+  return "escape"
+}
+function in_order(list,   n, dev, i, least) {
+  n = split(list, dev, "/")
+  if (n == 2) return NONE
+  least = dev[2]
+  for (i = 3; i < n; i++) if (dev[i] "" < least "") least = dev[i]
+  return "/" least in_order(without(list, "/" least "/"))
 }
 '
 
-# --- Pass 8: the ranges ---------------------------------------------------------------------------
-# Puts neighbouring places together about which the same is said, and prints the messages:
-#
-# escape TEXT
-# repair CIDR
-# doubt TEXT
-# shellcheck disable=SC2016
-find_ranges='
-$1 == "judged" {
-  place[++places] = $2
-  opinion[places] = words_from(3)
-  at[$2] = places
-  next
+# --- 4, packets that a rule tells from plain ones -------------------------------------------------
+# Linux is not asked about these: the table that the rule looks up is read. Its routes have to lead
+# where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
+# because the cluster may send such packets; intendedRules says that this is right.
+judge_others='
+function note_rule_for_others(word, value, selectors) {
+  if (selectors in is_intended || selectors in is_noted) return # the first such rule decides
+  is_noted[selectors]
+  others++
+  other_rule[others] = "rule " text
+  other_word[others] = word
+  other_value[others] = value
+  other_action[others] = action
+  other_table[others] = table
+  other_first[others] = first
+  other_last[others] = last
+  other_takes_plain[others] = selects != "none"
+  selectors_of["rule " text] = selectors
+  if (action == "lookup") is_for_others[table]
 }
-$1 == "pods" {
-  add_range("pods", $3, $4)
-  prefix_of_pods[count["pods"]] = $2
-  next
+# Keeps the routes of tables that such rules look up.
+function note_route_for_others() {
+  if (!(table in is_for_others)) return
+  has_routes[table]
+  kept++
+  kept_table[kept] = table
+  kept_type[kept] = type
+  kept_first[kept] = first
+  kept_last[kept] = last
+  kept_gateway[kept] = gateway
+  kept_unclear[kept] = unclear
+  kept_devices[kept] = devices
 }
-{ once($0) }
-END {
-  if (!places) exit
-  for (c = 1; c <= count["cidr"]; c++) find_ranges_of(c)
-  for (i = 1; i <= subjects; i++) say_doubt(subject[i])
-}
-function find_ranges_of(c,   i, current, start) {
-  current = "fine"
-  for (i = at[first_of["cidr", c]]; i <= places && place[i] <= last_of["cidr", c]; i++) {
-    if (opinion[i] == "own" || opinion[i] == current) continue
-    say_range(c, current, start, before(place[i]))
-    start = place[i]
-    current = opinion[i]
+
+function judge_other_packets(   n, c) {
+  for (n = 1; n <= others && !is_lacking; n++) {
+    find_their_devices(n)
+    if (!are_of_the_cluster(n)) continue
+    for (c = 1; c <= count["cidr"]; c++) {
+      if (other_last[n] < first_of["cidr", c] || last_of["cidr", c] < other_first[n]) continue
+      if (!are_led_right(n, first_of["cidr", c], last_of["cidr", c]))
+        note_doubt("other-packets", other_rule[n], c, first_of["cidr", c], last_of["cidr", c])
+    }
   }
-  say_range(c, current, start, last_of["cidr", c])
 }
-function say_range(c, opinion, start, stop,   range) {
-  if (opinion == "fine") return
-  range = address_of(start)
-  if (start != stop) range = range "–" address_of(stop)
-  $0 = opinion
-  if ($1 == "escape") {
-    print "escape", $2 ": expected CIDR", cidr[c], "(" range ")", words_from(3)
-    once("repair " cidr[c])
+# Sets the devices by which such packets may leave: the one they are bound to, or those with an
+# address in the block of their sources, but no device of a CNI.
+function find_their_devices(n,   i) {
+  their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
+  if (other_word[n] != "from") return
+  read_prefix(other_value[n])
+  for (i = 1; i <= addresses; i++)
+    if (first <= address_hex[i] && address_hex[i] <= last)
+      their_devices = union(their_devices, "/" address_dev[i] "/")
+  their_devices = without(their_devices, devices_of_cnis "lo/")
+}
+# Whether such packets are of this host, or of pods.
+function are_of_the_cluster(n) {
+  if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
+  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
+}
+# Whether the rule leads its packets to these addresses right. In its table, each route to a part of
+# them has to, and the narrowest one around all.
+function are_led_right(n, low, high,   r, around) {
+  if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
+  if (other_action[n] ~ REFUSES) return 0
+  if (other_table[n] in is_for_plain || !(other_table[n] in has_routes)) return 1
+  if (other_word[n] == "from" && may_hide_pods()) return 0
+  for (r = 1; r <= kept; r++) {
+    if (kept_table[r] != other_table[n] || kept_last[r] < low || high < kept_first[r]) continue
+    if (low < kept_first[r] || kept_last[r] < high) {
+      if (!leads_right(n, r)) return 0
+    } else if (!around || kept_first[around] < kept_first[r] || kept_last[r] < kept_last[around])
+      around = r
+  }
+  return !around || leads_right(n, around)
+}
+# TCP looks up again, with the source that Linux chose. If that is the address of an expected
+# device, a table for it hides the routes to pods, which are in table main.
+function may_hide_pods() {
+  return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
+}
+function leads_right(n, r,   is_selected, dev, i) {
+  is_selected = other_word[n] ~ /^(fwmark|iif)$/
+  if (kept_type[r] == "throw") return 1
+  if (kept_type[r] == "local") return is_selected || kept_first[r] == kept_last[r]
+  if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
+  if (kept_devices[r] == their_devices) return 1
+  for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
+    if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0
+  return 1
+}
+function is_fine(dev, low, high, its_gateway, is_selected) {
+  return grade_of_device(dev, low, high, its_gateway, is_selected) == "fine"
+}
+'
+
+# --- 4, the findings ------------------------------------------------------------------------------
+# Puts neighbouring places together of which the same is said.
+judge_ranges='
+function find_ranges(   c) {
+  for (c = 1; c <= count["cidr"] && places; c++) find_ranges_of(c)
+}
+function find_ranges_of(c,   i, begun, end) {
+  end = last_of["cidr", c]
+  begun = 0 # the place at which the same began to be said; 0 while all is fine
+  for (i = number_of[first_of["cidr", c]]; i <= places && place_of[i] <= end; i++) {
+    if (grade[i] == "own" || said_at(i) == said_at(begun)) continue
+    if (begun) say_range(c, begun, before(place_of[i]))
+    begun = grade[i] == "fine" ? 0 : i
+  }
+  if (begun) say_range(c, begun, end)
+}
+function said_at(i) { return finding_at[i] SUBSEP reason_at[i] }
+function say_range(c, i, end) {
+  if (grade[i] == "doubt") {
+    note_doubt(finding_at[i], reason_at[i], c, place_of[i], end)
     return
   }
-  if ($2 == "default-routes") add_pods(opinion, start, stop)
-  if (start == first_of["cidr", c] && stop == last_of["cidr", c]) range = cidr[c]
-  if (!(opinion in ranges)) subject[++subjects] = opinion
-  if (ranges[opinion]++ < 3) where[opinion] = listed(where[opinion], range)
+  print "escape", finding_at[i] ": expected CIDR", cidr[c], \
+    "(" range_of(place_of[i], end) ")", reason_at[i]
+  if (repairable[i]) once("repair " cidr[c])
+}
+function range_of(low, high) {
+  return address_of(low) (low == high ? "" : "–" address_of(high))
+}
+function once(line) {
+  if (!(line in is_printed)) print line
+  is_printed[line]
+}
+
+# Doubts with the same name and reason have one line, with the first three ranges.
+function note_doubt(its_name, its_reason, c, low, high,   d, range) {
+  if ((its_name, its_reason) in doubt_of) d = doubt_of[its_name, its_reason]
+  else {
+    d = ++different_doubts
+    doubt_of[its_name, its_reason] = d
+    doubt_name[d] = its_name
+    doubt_reason[d] = its_reason
+  }
+  range = range_of(low, high)
+  if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
+  if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
+  if (its_name == "default-routes") note_pods_in(d, low, high)
 }
 # Notes which pods of this node have addresses in the range.
-function add_pods(opinion, start, stop,   i) {
-  for (i = 1; i <= count["pods"]; i++) {
-    if (last_of["pods", i] < start || stop < first_of["pods", i]) continue
-    if ((opinion, i) in is_noted) continue
-    is_noted[opinion, i]
-    pods_in[opinion] = listed(pods_in[opinion], prefix_of_pods[i])
+function note_pods_in(d, low, high,   i, dev) {
+  for (i = 1; i <= near; i++) {
+    if (near_type[i] != "unicast" || near_last[i] < low || high < near_first[i]) continue
+    split(near_devices[i], dev, "/")
+    if (!leads_to_pods(dev[2]) || (d, i) in is_noted_pod) continue
+    is_noted_pod[d, i]
+    pods[d] = listed(pods[d], ", ", near_prefix[i])
   }
 }
-function say_doubt(opinion,   reason) {
-  $0 = opinion
-  reason = words_from(3)
-  if (pods_in[opinion] != "")
-    reason = put(put(own_pods, "{reason}", reason), "{pods}", pods_in[opinion])
-  if (ranges[opinion] > 3) where[opinion] = where[opinion] " and " ranges[opinion] - 3 " more"
-  if ($2 == "not-judged") once("doubt " not_judged(reason))
-  else print "doubt", filled(sentence[$2], where[opinion], reason) "; " remedy[$2]
-}
-function listed(list, item) { return list (list == "" ? "" : ", ") item }
-function filled(text, where, reason) {
-  return put(put(text, "{where}", where), "{reason}", reason)
-}
-function put(text, hole, words,   i) {
-  i = index(text, hole)
-  return i ? substr(text, 1, i - 1) words substr(text, i + length(hole)) : text
+function say_doubts(   d, its_sentence) {
+  for (d = 1; d <= different_doubts; d++) {
+    reason = doubt_reason[d]
+    if (pods[d] != "")
+      reason = filled(filled(sentence["own-pods"], "{reason}", reason), "{pods}", pods[d])
+    if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
+    its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
+    its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])
+    once("doubt " filled(its_sentence, "{reason}", reason))
+  }
 }
 '
+judgement=$read_facts$judge_devices$judge_leftovers$judge_refusals$judge_answers
+judgement+=$judge_others$judge_ranges
 
-# --- Addresses ------------------------------------------------------------------------------------
-# shellcheck disable=SC2016
+# --- What the programs of awk share: addresses ----------------------------------------------------
 addresses='
 # An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
 # texts is the order of the addresses.
@@ -1132,20 +1385,24 @@ function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }
 function digit_at(hex, i) { return index(DIGITS, substr(hex, i, 1)) - 1 }
 function digit(value) { return substr(DIGITS, value + 1, 1) }
 
+function length_of(block,   part) {
+  if (split(block, part, "/") > 1) return part[2] + 0 # a number in busybox, too
+  return family == 4 ? 32 : 128
+}
 # Sets the first and the last address of a prefix.
-function read_prefix(prefix,   part, kept, free, values, lowest, i) {
-  if (prefix == "default") prefix = family == 4 ? "0.0.0.0/0" : "::/0"
-  split(prefix, part, "/")
+function read_prefix(block,   part, common, free, values, lowest, i) {
+  if (block == "default") block = family == 4 ? "0.0.0.0/0" : "::/0"
+  split(block, part, "/")
   first = last = hex_of(part[1])
-  kept = 2 + int(part[2] / 4) # characters that all addresses have in common
-  free = length(first) - kept - 1 # digits that can have any value; the one before, a part of them
+  common = 2 + int(part[2] / 4) # characters that all addresses have in common
+  free = length(first) - common - 1 # digits with any value; the one before, with some
   if (part[2] == "" || free < 0) return
   values = 16
   for (i = part[2] % 4; i > 0; i--) values /= 2
-  lowest = digit_at(first, kept + 1)
+  lowest = digit_at(first, common + 1)
   lowest -= lowest % values
-  first = substr(first, 1, kept) digit(lowest) substr(ZEROS, 1, free)
-  last = substr(last, 1, kept) digit(lowest + values - 1) substr(HIGHEST, 1, free)
+  first = substr(first, 1, common) digit(lowest) substr(ZEROS, 1, free)
+  last = substr(last, 1, common) digit(lowest + values - 1) substr(HIGHEST, 1, free)
 }
 # The next address, and the one before; "" if there is none.
 function after(hex) {

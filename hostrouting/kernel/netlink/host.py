@@ -33,7 +33,7 @@ from hostrouting.kernel.netlink.socket import (
     attributes_of,
 )
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.rule import IP_PROTOCOLS, Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
 
@@ -226,7 +226,6 @@ _FULL_MASKS = {
     (_FRA_DSCP_MASK, b"\x3f"),
 }
 _UNLIMITED = 0xFFFFFFFF
-_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
 
 
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
@@ -305,7 +304,7 @@ def _dscp(value: bytes) -> str:
 
 def _protocol(value: bytes) -> str:
     number = number_of(value)
-    return _PROTOCOLS.get(number) or str(number)
+    return IP_PROTOCOLS.get(number) or str(number)
 
 
 def _range(value: bytes) -> str:

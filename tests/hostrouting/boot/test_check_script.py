@@ -24,6 +24,7 @@ OVERLAP = (
     "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0\u2013172.16.255.255)"
     " routes via ib0 [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.5], expected eth0"
 )
+ACTION = "ACTION: to see which routes repair this, or why none does, without a change: hostrouting repair"
 HEALTHY, FABRIC = "10.0.0.0/8", "172.16.0.0/16"
 MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
 MADE_UNDECIDED = "route-overlap.undecided"
@@ -89,7 +90,7 @@ class TestWhatItSaysAndLeaves:
         assert (lines[:14], (tmp_path / "nap").exists()) == (checked.lines[:14], False)
         assert lines[14:] == [
             "and 2 more ranges",
-            "ACTION: to see which routes repair this, without a change: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
+            f"{ACTION} 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
             "check-route-overlap: overlap",
         ]
         assert {
@@ -481,6 +482,20 @@ class TestMishaps:
             # Linux itself may change something once. What counts down would change each time: twice
             # more often.
             assert usual <= len(asked.read_text().splitlines()) <= usual + 2
+
+
+@pytest.mark.needs("gawk")
+def test_no_local_variable_hides_another() -> None:
+    """In each program of awk, a parameter has a name that no other variable has."""
+    script = render_check_script(check(FABRIC)).removesuffix('main "$@"\n')
+    programs = ("$routes$read_lists", "$compute_places", "$routes$read_answers", "$judgement")
+    for program in programs:
+        arguments = f'-v family=4 "$addresses$settings{program}" "${{configuration[@]}}"'
+        command_line = f"{script}\ngawk --lint {arguments} </dev/null"
+        done = subprocess.run(
+            ["bash", "-c", command_line], capture_output=True, text=True, check=True
+        )
+        assert "shadows global variable" not in done.stderr
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:

@@ -333,12 +333,13 @@ a rule that refuses a part
 a part of the host's own
   route add 172.20.9.0/24 dev ib0; address add 172.20.9.7/32 dev eth0; address add 172.20.8.7/32 dev eth0
   overlap: (172.20.9.0\u2013172.20.9.255) routes via ib0
-rules for other packets
+rules for other packets, whose tables are empty
   rule add pref 9 fwmark 1 lookup 100; rule add pref 8 from 10.0.0.4 lookup 100; route add tos 4 1.2.3.4 dev ib0
-  ok: only plain packets are judged, and not those of rule 8, rule 9
+  ok
 rules for packets that arrive
   {lxc}; rule add pref 7 iif eth1 lookup 100; rule add pref 8 iif lo lookup 101; rule add pref 9 iif lxc1 lookup 100
-  ok: only plain packets are judged, and not those of rule 9
+  route add default dev ib0 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all iif lxc1 lookup 100;
 a rule for packets without a source
   rule add pref 9 from 0.0.0.0 lookup 100; rule add pref 8 not from 0.0.0.0/8 lookup 101
   route add default dev eth1 table 100; route add default dev ib0 table 101; route add 172.20.9.0/24 dev eth0 table 100
@@ -348,13 +349,19 @@ marks that packets without a mark have
   overlap: routes via eth0 [172.20.9.0/24 dev eth0 table 100 proto boot scope link], expected eth1
 marks that packets without a mark do not have
   rule add pref 9 fwmark 0x300/0x100 lookup 100; rule add pref 8 fwmark 0xf00/0xff0 lookup 100; route add default dev ib0 table 100
-  ok: only plain packets are judged, and not those of rule 8, rule 9
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all fwmark 0xf00/0xff0 lookup 100;
 a route for a tos
   route add 172.20.9.0/24 tos 0x10 dev ib0
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
 a rule for UDP, with the only default route
   rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
-  undecided: UNDECIDED: this check does not judge rule 50: from all ipproto ipproto-17 lookup 100; run: hostrouting check
+  no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
+a rule for UDP, and one for TCP, with what would escape
+  rule add pref 50 ipproto udp lookup 100; rule add pref 51 ipproto tcp lookup 100; route add 172.20.9.0/24 dev ib0 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 50: from all ipproto udp lookup 100;
+a rule for ICMP, about which Linux is asked where there are rules for UDP and TCP
+  rule add pref 50 ipproto icmp lookup 100
+  undecided: UNDECIDED: this check does not judge rule 50: from all ipproto icmp lookup 100; run: hostrouting check
 a next hop that is down
   route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0; link set ib0 down
   ok
@@ -364,6 +371,16 @@ blocks like a CNI's, without its devices
 the block of a CNI around another CNI's pod
   {pods}; {lxc}; route add blackhole 172.20.40.0/26 proto 12; route add 172.20.40.9 dev lxc1
   undecided: [blackhole 172.20.40.0/26 proto bird] refuses them, perhaps for pods;
+the protocol of a CNI's refusals, which many other routes have, without the CNI
+  route add unreachable 172.20.9.7 proto kernel
+  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.9.7) is refused (unreachable) by [unreachable 172.20.9.7 proto kernel]
+a refused range that is too wide for the block of the pod inside
+  {lxc}; route add blackhole 172.20.64.0/19 proto 196; route add 172.20.64.9 dev lxc1
+  overlap: (172.20.64.10\u2013172.20.95.255) is refused (blackhole) by [blackhole 172.20.64.0/19 proto 196]; expected via eth0
+two refused ranges around own addresses that are not of pods, one of them at the beginning
+  address add 172.20.8.0/32 dev eth1; address add 172.20.9.7/32 dev eth1
+  route add blackhole 172.20.8.0/24 proto 196; route add blackhole 172.20.9.0/24 proto 196
+  overlap: (172.20.9.0\u2013172.20.9.255) is refused (blackhole) by [blackhole 172.20.9.0/24 proto 196]; expected via eth0
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
@@ -374,7 +391,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 18
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 23
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -395,6 +412,57 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, name: str, devs: lis
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(name) % len(AWKS)])
     assert (checked.verdict, engines.objections(checked)) == (verdict, []), checked.said
     assert words in checked.said
+
+
+# The selectors of a rule with a table of its own, a route of that table, and the verdict of both.
+OTHER_PACKETS = [
+    ("uidrange 1000-2000", "default dev ib0", "undecided"),
+    ("tos 0x10", "default dev ib0", "undecided"),
+    ("ipproto udp", "172.20.9.0/24 dev ib0", "undecided"),
+    ("ipproto udp dport 53", "default dev ib0", "undecided"),
+    ("oif eth1", "default dev ib0", "undecided"),
+    ("oif ib0", "default dev ib0", "ok"),
+    ("from 10.9.0.4", "default dev ib0", "undecided"),
+    ("from 10.9.0.4", "default dev eth1", "ok"),
+    ("from 192.0.2.1", "default dev ib0", "ok"),
+    ("from 10.9.0.4 ipproto tcp", "blackhole 172.20.0.0/14", "undecided"),
+    ("fwmark 0x1", "default dev ib0", "undecided"),
+    ("fwmark 0x1/0xf", "local default dev lo", "ok"),
+    ("fwmark 0x1", "default dev ib0, 172.16.0.0/12 via 10.0.0.1 dev eth0", "ok"),
+    ("to 10.0.0.0/8 fwmark 0x1", "default dev ib0", "ok"),
+    ("iif eth1", "default dev ib0", "ok"),
+]
+
+
+@pytest.mark.parametrize(("selectors", "route", "verdict"), OTHER_PACKETS)
+@pytest.mark.parametrize("is_intended", [False, True])
+def test_rules_for_other_packets(
+    namespace: Namespace,
+    tmp_path: Path,
+    selectors: str,
+    route: str,
+    verdict: str,
+    *,
+    is_intended: bool,
+) -> None:
+    """Packets that a rule selects are in doubt where they would escape, as in the engine's check,
+    unless the configuration intends the rule.
+    """
+    namespace.batch(
+        [
+            "address add 10.9.0.4/24 dev eth1",
+            f"rule add pref 9 {selectors} lookup 100",
+            *(f"route add {line} table 100" for line in route.split(", ")),
+        ]
+    )
+    intended = [selectors] if is_intended else []
+    config = check("172.20.0.0/16", intended_rules=intended)
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path, awk=AWKS[len(selectors) % len(AWKS)])
+    wanted = "ok" if is_intended else verdict
+    assert (checked.verdict, engines.verdict) == (wanted, wanted), checked.said
+    doubt = f'to routeOverlap.intendedRules: "{selectors}"'
+    assert (doubt in checked.said) is (wanted == "undecided")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ it.
 import re
 from collections.abc import Iterator
 
-from hostrouting.boot.check_settings import check_settings
+from hostrouting.boot.check_settings import check_sentences, check_settings
 from hostrouting.boot.scripts import asset
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS
@@ -13,6 +13,7 @@ from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from tests.support.check_script import check
 
 SETTINGS = check_settings(check("172.16.0.0/16", "fd16::/48"))
+SCRIPT = asset("check-route-overlap.sh")
 
 
 def settings(word: str) -> Iterator[list[str]]:
@@ -22,11 +23,8 @@ def settings(word: str) -> Iterator[list[str]]:
 
 def test_the_script_reads_each_setting() -> None:
     """No setting is rendered in vain: the script has a use for the first word of each."""
-    script = asset("check-route-overlap.sh")
-    unread = {
-        line.split()[0] for line in SETTINGS if not re.search(rf"\b{line.split()[0]}\b", script)
-    }
-    assert not unread
+    words = {line.split()[0] for line in SETTINGS}
+    assert {word for word in words if not re.search(rf"\b{word}\b", SCRIPT)} == set()
 
 
 def test_each_device_of_a_cni() -> None:
@@ -51,8 +49,12 @@ def test_each_refused_range_has_one_row() -> None:
 
 def test_names_and_errors() -> None:
     """A number has the name that the command prints; each way to be refused is an error of `ip`."""
-    names = {(kind, number): name for kind, number, name in settings("name")}
+    names: dict[tuple[str, str], str] = {}
+    for kind, *pairs in settings("names"):
+        for number, name in zip(pairs[::2], pairs[1::2], strict=True):
+            names[kind, number] = name
     assert names["proto", "80"] == "calico"
+    assert names["ipproto", "17"] == "udp"
     assert names["table", "254"] == "main"
     assert names["scope", "253"] == "link"
     assert [names["type", str(number)] for number in range(len(ROUTE_TYPES))] == [*ROUTE_TYPES]
@@ -60,8 +62,16 @@ def test_names_and_errors() -> None:
 
 
 def test_sentences() -> None:
-    """The doubts that both have are said in the same words, with the same remedy."""
-    for name in ("default-routes", "two-cnis", "doubtful-route"):
-        sentence, remedy = DOUBTS[name]
-        assert f"sentence {name} {sentence}" in SETTINGS
-        assert f"remedy {name} {remedy}" in SETTINGS
+    """The script says each of its sentences, and fills each of their holes; the doubts that both
+    have are said in the same words, with the same remedy.
+    """
+    sentences = check_sentences()
+    for name, text in sentences.items():
+        if name.startswith("unclear-"):
+            assert f'"{name.removeprefix("unclear-")}"' in SCRIPT or name.endswith(("from", "tos"))
+        else:
+            assert re.search(rf'"({name})"', SCRIPT), name
+        for hole in re.findall(r"{[a-z]+}", text):
+            assert f'"{hole}"' in SCRIPT
+    for name in ("default-routes", "two-cnis", "doubtful-route", "other-packets"):
+        assert sentences[name] == "; ".join(DOUBTS[name])

@@ -1,0 +1,48 @@
+"""What `ip` lists, as settings that several boot scripts have: names for its numbers, and what a
+device is.
+
+The scripts call `ip -N`, which prints numbers, because the names on a host are files that anybody
+may change. Each setting is a line: a word that says what it is, and its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, table_name
+from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
+from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NO_TUNNELS, TAP
+
+
+def class_settings() -> Iterator[str]:
+    """What a device is by its kind or link type, of which `ip` prints the number or the word."""
+    classes: dict[str, Iterable[str]] = {
+        "dead-end": DEAD_ENDS,
+        "tunnel": LIKE_ETHERNET - {TAP},
+        "tap": {TAP},
+        "line": LINES,
+        "card": NO_TUNNELS - {""},
+        "bridge": {BRIDGE},
+    }
+    for name, kinds in classes.items():
+        for kind in sorted(kinds):
+            yield f"kind {kind} {name}"
+    for number, word in ((ARPHRD_INFINIBAND, "infiniband"), (ARPHRD_LOOPBACK, "loopback")):
+        yield f"link-type {number} dead-end"
+        yield f"link-type {word} dead-end"
+    yield f"link-type {ARPHRD_ETHERNET} card"
+    yield "link-type ether card"
+
+
+def name_settings() -> Iterator[str]:
+    """The names of the numbers of route types, protocols, scopes and tables."""
+    yield from _names("type", ROUTE_TYPES.__getitem__, range(len(ROUTE_TYPES)))
+    for kind, name_of in (("proto", protocol_name), ("scope", scope_name), ("table", table_name)):
+        yield from _names(kind, name_of, range(256))
+
+
+def _names(kind: str, name_of: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
+    """The names of these numbers in pairs, a few in a line."""
+    pairs = [f"{number} {name_of(number)}" for number in numbers if name_of(number) != str(number)]
+    for first in range(0, len(pairs), 7):
+        yield f"names {kind} {' '.join(pairs[first : first + 7])}"
