@@ -183,21 +183,22 @@ class TestMarkers:
     def test_many_at_once(
         self, namespace: Namespace, tmp_path: Path, folder: str, cidr: str
     ) -> None:
-        """The routes decide alone for eight starts at once, time and again; a marker that cannot be
-        written is a warning.
+        """The routes decide alone for eight starts at once, and again where they leave a marker; a
+        marker that cannot be written is a warning.
         """
+        turns = 3 if folder == "as usual" else 1
         script = tmp_path / "check.sh"
         script.write_text(render_check_script(check(cidr)))
         run = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said & runs+=($!)"
         eight = f"runs=(); for at in {{1..8}}; do {run}; done; for run in ${{runs[@]}}; do wait $run; echo $?; done"
         done = namespace.run(
             *command(
-                script, before=f"{FOLDERS[folder]}; for turn in 1 2 3; do {eight}; done; exit 0"
+                script, before=f"{FOLDERS[folder]}; for turn in {{1..{turns}}}; do {eight}; done; exit 0"
             )
         )
         said, verdict = (tmp_path / "said").read_text(), "ok" if cidr == HEALTHY else "overlap"
-        assert done.stdout == f"{int(cidr == FABRIC)}\n" * 24, said
-        assert said.count(f">check-route-overlap: {verdict}\n") == 24
+        assert done.stdout == f"{int(cidr == FABRIC)}\n" * 8 * turns, said
+        assert said.count(f">check-route-overlap: {verdict}\n") == 8 * turns
         assert ("<4>check-route-overlap: the result cannot be written to " in said) is (
             folder != "as usual"
         )
