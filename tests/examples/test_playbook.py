@@ -20,7 +20,7 @@ APPLIED, STATUS = '{"changed": true}', '{"installed": true}'
 
 
 def play(
-    folder: Path, nodes: str = "abc", applied: str = APPLIED, status: str = STATUS
+    folder: Path, nodes: str = "ab", applied: str = APPLIED, status: str = STATUS
 ) -> CompletedProcess[str]:
     """Run the playbook for these nodes, with a program whose commands print these documents."""
     (folder / "agent.json").write_text("{}")
@@ -55,7 +55,7 @@ def test_each_node_is_configured_and_verified(tmp_path: Path) -> None:
     done = play(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     calls = [f"apply --config {tmp_path}/copy.json --json", "status --json"]
-    assert (tmp_path / "calls").read_text().splitlines() == calls * 3
+    assert (tmp_path / "calls").read_text().splitlines() == calls * 2
     assert (tmp_path / "copy.json").read_text() == "{}"
 
 

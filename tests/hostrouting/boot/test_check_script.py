@@ -193,7 +193,8 @@ class TestMarkers:
         eight = f"runs=(); for at in {{1..8}}; do {run}; done; for run in ${{runs[@]}}; do wait $run; echo $?; done"
         done = namespace.run(
             *command(
-                script, before=f"{FOLDERS[folder]}; for turn in {{1..{turns}}}; do {eight}; done; exit 0"
+                script,
+                before=f"{FOLDERS[folder]}; for turn in {{1..{turns}}}; do {eight}; done; exit 0",
             )
         )
         said, verdict = (tmp_path / "said").read_text(), "ok" if cidr == HEALTHY else "overlap"
