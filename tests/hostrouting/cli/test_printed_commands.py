@@ -67,16 +67,31 @@ def apply(machine: Machine, text: str) -> None:
 
 
 def type_in(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
-    """Type the command in a shell as it stands; words that stand for something are replaced."""
+    """Type the command in a shell as it stands; words that stand for something are replaced.
+
+    No shell is needed for command lines of hostrouting alone, with pipes between them.
+    """
     for word, meaning in PLACEHOLDERS.items():
         command = re.sub(rf"\b{word}\b", meaning, command)
-    if _PLAIN.fullmatch(command):  # no process has to start for it
-        return machine.hostrouting(*command.split()[1:])
+    parts = command.split(" | ")
+    if all(_PLAIN.fullmatch(part) for part in parts):
+        return piped(machine, parts)
     program = 'hostrouting() { "$PYTHON" -m hostrouting "$@"; }'
     script = f"{program}\nset -eo pipefail\n{command}"
     return machine.run(
         "bash", "-c", script, PYTHON=sys.executable, PYTHONPATH=str(ROOT), LC_ALL="C.UTF-8"
     )
+
+
+def piped(machine: Machine, parts: list[str]) -> subprocess.CompletedProcess[str]:
+    """Carry out these command lines of hostrouting; each reads what the one before it printed."""
+    first, *others = parts
+    done = machine.hostrouting(*first.split()[1:])
+    for part in others:
+        if done.returncode != 0:
+            return done
+        done = machine.hostrouting(*part.split()[1:], text=done.stdout)
+    return done
 
 
 def verdict(machine: Machine) -> int:
