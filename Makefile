@@ -19,7 +19,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof; the first tim
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
-test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
+test: $(VENV)/ready ## run the tests, in about two minutes; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site

@@ -20,7 +20,7 @@ APPLIED, STATUS = '{"changed": true}', '{"installed": true}'
 
 
 def play(
-    folder: Path, nodes: str = "abc", applied: str = APPLIED, status: str = STATUS
+    folder: Path, nodes: str = "ab", applied: str = APPLIED, status: str = STATUS
 ) -> CompletedProcess[str]:
     """Run the playbook for these nodes, with a program whose commands print these documents."""
     (folder / "agent.json").write_text("{}")
@@ -48,14 +48,14 @@ def play(
     return completed(words, cwd=folder, env=environment)
 
 
-def test_each_node_is_configured_and_verified(tmp_path: Path) -> None:
+def test_a_node_is_configured_and_verified(tmp_path: Path) -> None:
     """The program and the configuration are copied; then the configuration is applied, and the node
     is verified.
     """
-    done = play(tmp_path)
+    done = play(tmp_path, nodes="a")
     assert done.returncode == 0, done.stdout + done.stderr
     calls = [f"apply --config {tmp_path}/copy.json --json", "status --json"]
-    assert (tmp_path / "calls").read_text().splitlines() == calls * 3
+    assert (tmp_path / "calls").read_text().splitlines() == calls
     assert (tmp_path / "copy.json").read_text() == "{}"
 
 

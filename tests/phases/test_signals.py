@@ -9,7 +9,6 @@ import sys
 import textwrap
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -187,7 +186,8 @@ class _AtLine:
         sys.settrace(self._before)
 
     def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if Path(frame.f_code.co_filename).parent.name != "phases":
+        # Called for each line: to make a Path of it would take most of the time of these tests.
+        if not frame.f_code.co_filename.rpartition("/")[0].endswith("/phases"):
             return None
         if event == "line":
             self.left -= 1

@@ -34,8 +34,10 @@ def put_before(
 
     Each value of `tools` is a body in bash, which can call the usual programs.
     """
-    # busybox decides by its name which program it is.
-    bodies = {"awk": f'exec -a awk {shutil.which(awk)} "$@"'} if awk else {}
+    bodies: dict[str, str] = {}
+    if awk not in {"", "mawk"}:  # the scripts look for mawk themselves
+        # busybox decides by its name which program it is.
+        bodies["awk"] = f'exec -a awk {shutil.which(awk)} "$@"'
     bodies |= {"ip": f'exec chroot {tree} ip "$@"'} if tree != Path("/") else {}
     bodies |= {
         name: f"PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{body}" for name, body in (tools or {}).items()

@@ -65,28 +65,31 @@ def _server() -> ForkServerContext:
 
 
 def carry_out(
-    leader: int, words: tuple[str, ...], environment: dict[str, str]
+    leader: int, words: tuple[str, ...], environment: dict[str, str], text: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a `hostrouting` command line in this process's namespaces; return its output and exit
-    status.
+    """Run a `hostrouting` command line in this process's namespaces, with this input; return its
+    output and exit status.
     """
-    return subprocess.CompletedProcess(
-        ("hostrouting", *words), *answer_of(_server(), _command_line, leader, words, environment)
-    )
+    answer = answer_of(_server(), _command_line, leader, words, environment, text)
+    return subprocess.CompletedProcess(("hostrouting", *words), *answer)
 
 
 def _command_line(
-    leader: int, words: tuple[str, ...], environment: dict[str, str]
+    leader: int, words: tuple[str, ...], environment: dict[str, str], text: str
 ) -> tuple[int, str, str]:
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
+    given = os.memfd_create("in")
+    os.pwrite(given, text.encode(), 0)
     outputs = [os.memfd_create(name) for name in ("out", "err")]
     pid = os.fork()
     if not pid:
         os.environ.clear()
         os.environ.update(environment)
+        os.dup2(given, 0)
         for standard, output in enumerate(outputs, start=1):
             os.dup2(output, standard)
         # As Python opens them if the locale is C.UTF-8.
+        sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape")
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape")
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
         sys.argv = ["hostrouting", *words]

@@ -110,18 +110,30 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
 
 
 @st.composite
-def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
+def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
+    """The fields of a rule with one selector, or with none. Only this one is drawn: to draw takes
+    most of the time of the laws.
+    """
     selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
-    selectors: dict[str, dict[str, Any]] = {
-        "to": {"dst": draw(prefixes(family))},
-        "from": {"src": draw(prefixes(family) | st.sampled_from(_UNBOUND[family]))},
-        "iif": {"iif": draw(st.sampled_from([*devs, "lo"]))},
-        "uidrange": {"others": (("uidrange", draw(st.sampled_from(["0-0", "1-99"]))),)},
-        "fwmark": {
+    if selector == "to":
+        return {"dst": draw(prefixes(family))}
+    if selector == "from":
+        return {"src": draw(prefixes(family) | st.sampled_from(_UNBOUND[family]))}
+    if selector == "iif":
+        return {"iif": draw(st.sampled_from([*devs, "lo"]))}
+    if selector == "uidrange":
+        return {"others": (("uidrange", draw(st.sampled_from(["0-0", "1-99"]))),)}
+    if selector == "fwmark":
+        return {
             "fwmark": draw(st.sampled_from([0, 0x200, 0xCA6C])),
             "fwmask": draw(st.sampled_from([0xFF, 0xF00, 0xFFFFFFFF])),
-        },
-    }
+        }
+    return {}
+
+
+@st.composite
+def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
+    selectors = draw(_selectors(family, devs))
     is_jump = draw(_ONE_IN_TEN) == 0
     return Rule(
         family=family,
@@ -129,10 +141,10 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
         action="goto" if is_jump else "to_table",
         target=40_000 if is_jump else None,
         table=0 if is_jump else draw(st.sampled_from([100, TABLE_MAIN])),
-        invert=selector != "none" and draw(_ONE_IN_THREE) == 0,
+        invert=bool(selectors) and draw(_ONE_IN_THREE) == 0,
         suppress_prefixlength=draw(st.sampled_from([None, None, None, 0])),
         suppress_ifgroup=draw(st.sampled_from([None] * 9 + [7])),
-        **selectors.get(selector, {}),
+        **selectors,
     )
 
 

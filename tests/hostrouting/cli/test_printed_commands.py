@@ -41,6 +41,8 @@ RANKS = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 _PROGRAM = "(?:echo|cp|ip|rm|chown) |hostrouting (?:check|repair|apply|status|remove|render) ?"
 _COMMAND = re.compile(rf"(?:^  |: |, or )((?:{_PROGRAM})(?:(?!, or )[^;\n])*)", re.MULTILINE)
 """A command on a line of its own, or after a colon; another one may follow after "or"."""
+_PLAIN = re.compile(r"hostrouting(?: [\w./:-]+)*")
+"""A command line of hostrouting of which a shell makes these words and nothing else."""
 
 
 def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
@@ -65,14 +67,31 @@ def apply(machine: Machine, text: str) -> None:
 
 
 def type_in(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
-    """Type the command in a shell as it stands; words that stand for something are replaced."""
+    """Type the command in a shell as it stands; words that stand for something are replaced.
+
+    No shell is needed for command lines of hostrouting alone, with pipes between them.
+    """
     for word, meaning in PLACEHOLDERS.items():
         command = re.sub(rf"\b{word}\b", meaning, command)
+    parts = command.split(" | ")
+    if all(_PLAIN.fullmatch(part) for part in parts):
+        return piped(machine, parts)
     program = 'hostrouting() { "$PYTHON" -m hostrouting "$@"; }'
     script = f"{program}\nset -eo pipefail\n{command}"
     return machine.run(
         "bash", "-c", script, PYTHON=sys.executable, PYTHONPATH=str(ROOT), LC_ALL="C.UTF-8"
     )
+
+
+def piped(machine: Machine, parts: list[str]) -> subprocess.CompletedProcess[str]:
+    """Carry out these command lines of hostrouting; each reads what the one before it printed."""
+    first, *others = parts
+    done = machine.hostrouting(*first.split()[1:])
+    for part in others:
+        if done.returncode != 0:
+            return done
+        done = machine.hostrouting(*part.split()[1:], text=done.stdout)
+    return done
 
 
 def verdict(machine: Machine) -> int:

@@ -267,7 +267,10 @@ class WakesAsAChange(HonestWatch):
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch."""
         is_changed = self.inner.wait(timeout, clock=clock)
-        return is_changed or self.is_awakened
+        if self.is_awakened:
+            self.is_awakened = False
+            return True
+        return is_changed
 
     def wake(self) -> None:
         """See Watch."""
