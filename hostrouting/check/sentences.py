@@ -23,9 +23,10 @@ from hostrouting.check.results import (
     grouped,
 )
 from hostrouting.finding import NAMES, Finding, Name, Severity
-from hostrouting.model.prefix import IPV4, LINK_LOCAL, extent, ip_at
+from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
 from hostrouting.model.route import PROTOCOL_KERNEL, Route, protocol_name, table_name
 from hostrouting.model.rule import rule_command
+from hostrouting.routes.plan import deletion_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
@@ -279,7 +280,7 @@ def _remedy_for_hidden(unrepairable: Unrepairable) -> str:
     """What to do about routes that catch packets; an address brings its network's route back."""
     if not unrepairable.catching:
         return ""
-    commands = " && ".join(map(_deletion_command, unrepairable.catching))
+    commands = " && ".join(map(deletion_command, unrepairable.catching))
     connected: dict[str, None] = {}
     for route in unrepairable.catching:
         if route.protocol == PROTOCOL_KERNEL:
@@ -295,23 +296,11 @@ def _remedy_by_deletion(decision: Decision) -> str:
     rule = decision.rule
     route = decision.route
     if route is not None:
-        return f"if this route is not intended, as root: {_deletion_command(route)}"
+        return f"if this route is not intended, as root: {deletion_command(route)}"
     if rule is not None:
         command = rule_command("del", rule)
         return f"if rule {rule.priority} is not intended, as root: {command}"
     return ""
-
-
-def _deletion_command(route: Route) -> str:
-    """The command that deletes just this route."""
-    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
-    if route.type == "unicast" and len(route.next_hops) == 1:
-        words.append(f"dev {route.next_hops[0].dev}")
-    words.append(f"table {table_name(route.table)}")
-    if route.metric:
-        words.append(f"metric {route.metric}")
-    words.append(f"proto {route.protocol}")
-    return " ".join(words)
 
 
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
