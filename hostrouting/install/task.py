@@ -1,4 +1,7 @@
-"""The road of a run: the same for `Configure`, for `Remove`, and for a task about one section.
+"""How a run proceeds: the same way for `Configure`, for `Remove`, and for a task about one section.
+
+The gate is what holds units back: a script that runs inside the start of each gated unit, and lets
+it start only after its steps have succeeded. Each step does the work of one task at boot.
 
 `Configure` brings its own configuration onto the host, a task about one section the installed one
 with its section replaced, and `Remove` one that asks for nothing. A run goes this way:
@@ -7,7 +10,7 @@ with its section replaced, and `Remove` one that asks for nothing. A run goes th
    fail, fails now: requirements, losses and, where something is installed already, conflicts of
    routes.
 2. The step `install-files` takes the lock, which waits for units that are starting, and writes and
-   removes files in the order that `write` describes. From here on the gate holds.
+   removes files in the order that `write` describes. From here on the gate is in force.
 3. Without the lock, each task does its work on the kernel. A task that changes the kernel takes the
    lock again, and goes on only if the configuration is still the installed one.
 
@@ -18,7 +21,7 @@ the error says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,9 +59,9 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 _KEEP = "keep this in the configuration, or allow the removal"
-_AWAITED = ("route-conflict", "route-waits")
-"""Errors that do not end a run before its first write: on a new host the gate holds until they are
-solved.
+_SOLVED_LATER = ("route-conflict",)
+"""Errors that do not end a run before its first write: on a new host, the gate holds units back
+until they are solved.
 """
 
 
@@ -143,7 +146,7 @@ class InstallTask:
         plan = self._make_plan(wanted, read_snapshot)
         removals = tuple(map(_removal, self._losses(wanted.config)))
         plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *removals)))
-        checks = self.parts()[-1].section == "route_overlap"
+        checks = any(part.checks_the_result for part in self.parts())
         if self.host.backend is None or not checks or not wanted.config.route_overlap.cidrs:
             return plan
         return plan.with_check(wanted.config, read_snapshot())
@@ -159,7 +162,7 @@ class InstallTask:
         read.
         """
         if not self._has_run:
-            return phases.Skip("it did not run")
+            return phases.Skip("it did not run, or changed nothing")
         if self._before is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -168,52 +171,57 @@ class InstallTask:
         former = attrs.evolve(self, config=self._before, wait=0, allow_removal=True)
         # First, because routes that are there need no default route; then again, because those that
         # were never configured have been removed.
-        self._restore_routes(ctx)
-        # All of its steps, also those that the undone run did not reach.
-        result = former.do(ctx.derive(why_left_out=lambda _path: ""))
+        with suppress(HostRoutingError):  # then the second time raises it; the files come first
+            self._restore_routes(ctx)
+        result = former.do(_whole(ctx))
         self._restore_routes(ctx)
         self._has_run = False
+        self._routes_before = None
         return result
 
-    def install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted] | None:
+    def check_and_install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted] | None:
         """Fail if the run must fail; then write the files, as a step of the run.
 
         Returns what was changed, and what is wanted: another run may have changed other sections
         meanwhile. None if nothing is to be done, and nothing of ours is there.
         """
-        if not self._has_run:
-            self._before = readable_installed(self.host)
-            self._has_run = True
         config_text = self.host.files.read(HostLayout.config_path)
         wanted = self.wanted()
         read_snapshot = cache(self._read_snapshot)
-        plan = self._possible_plan(wanted, read_snapshot)
+        plan = self._plan_or_fail(wanted, read_snapshot)
         if plan is None:
             return None
+        before = readable_installed(self.host)
+        is_first = not self._has_run
         if plan.routes.changes and self._routes_before is None:
             routes = read_snapshot().routes
             self._routes_before = tuple(route for route in routes if route.protocol == OURS)
-        for finding in plan.findings:
-            if finding.name == "unit-not-gated":
-                ctx.log.warning("%s", finding, extra={"finding": finding.name})
-            if finding.name == "session-at-risk":  # nobody may be there to read it afterwards
-                ctx.log.warning("%s", finding)
+        _warn(ctx, plan)
 
         @phases.task("install-files")
-        def install_files(ctx: phases.Context) -> Effects | phases.Skip:
-            nonlocal wanted
+        def write(ctx: phases.Context) -> Effects | phases.Skip:
+            nonlocal wanted, before
             starts = [operation for operation in plan.operations if operation.verb == "start"]
             if not plan.changes_files and not starts:
                 return phases.Skip("the files are as they should be")
             with self.host.locked(ctx):
                 if self.host.files.read(HostLayout.config_path) != config_text:
-                    wanted = self.wanted()
-                    self._possible_plan(wanted, cache(self._read_snapshot))
+                    wanted, before = self.wanted(), readable_installed(self.host)
+                    self._plan_or_fail(wanted, cache(self._read_snapshot))
+                if is_first:
+                    self._remember(before)
                 return write_files(self.host, wanted.config, wanted.former)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
-        result = phases.execute(install_files, ctx.derive(why_left_out=lambda _path: ""))
+        result = phases.execute(write, _whole(ctx))
+        if is_first:
+            self._remember(before)
         return effects_of(result), wanted
+
+    def _remember(self, before: HostRoutingConfig | None) -> None:
+        """What undo() will install again."""
+        self._before = before
+        self._has_run = True
 
     def _restore_routes(self, ctx: phases.Context) -> None:
         """Add the routes of ours that were there before, and are missing now."""
@@ -255,14 +263,14 @@ class InstallTask:
         risks = find_session_at_risk(host.client(), prefixes, before, after)
         return attrs.evolve(plan, findings=worst_first((*plan.findings, *risks)))
 
-    def _possible_plan(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan | None:
+    def _plan_or_fail(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan | None:
         """The plan; None if there is nothing to do. Raises the error of a run that must fail."""
         host = self.host
         plan = self._make_plan(wanted, read_snapshot)
         is_installed = bool(owned_paths(host.files))
         if not (is_installed or plan.files or plan.changes_kernel):
             return None
-        errors = [finding for finding in plan.errors if finding.name not in _AWAITED]
+        errors = [finding for finding in plan.errors if finding.name not in _SOLVED_LATER]
         if errors:
             raise RequirementError(findings=errors)
         losses = self._losses(wanted.config)
@@ -282,6 +290,22 @@ class InstallTask:
         return tuple(find_losses(read_installed(self.host), config))
 
 
+def _warn(ctx: phases.Context, plan: Plan) -> None:
+    """Log what has to be known before the run changes anything."""
+    for finding in plan.findings:
+        if finding.name == "unit-not-gated":
+            ctx.log.warning("%s", finding, extra={"finding": finding.name})
+        if finding.name == "session-at-risk":
+            # Without the name, so that the command shows it at once: nobody may be there to read
+            # its page.
+            ctx.log.warning("%s", finding)
+
+
+def _whole(ctx: phases.Context) -> phases.Context:
+    """The context in which no step is left out."""
+    return ctx.derive(why_left_out=lambda _path: "")
+
+
 def _removal(loss: Fault) -> Finding:
     return Finding("removal", "error", str(loss), loss.path, f"{_KEEP} (--allow-removal)")
 
@@ -298,6 +322,10 @@ class SectionTask(InstallTask):
     """The attribute of the configuration that the task is about."""
     step: ClassVar[str]
     """The step of the gate that does the same work at boot."""
+    checks_the_result: ClassVar[bool] = False
+    """Whether the task judges what the others have done, so that a dry run judges the host as it
+    would be.
+    """
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
     """The tasks whose work is part of this task's work: when this task runs alone, it does their
     work first.
@@ -325,7 +353,7 @@ class SectionTask(InstallTask):
         return (*needed, self)
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        installed = self.install_files(ctx)
+        installed = self.check_and_install_files(ctx)
         if installed is None:
             return phases.Skip(self.nothing)
         effects, wanted = installed

@@ -63,7 +63,7 @@ class Configure(InstallTask):
         """Install the files, then run each task as a step. Returns what they did, with the report
         of the check.
         """
-        installed = self.install_files(ctx)
+        installed = self.check_and_install_files(ctx)
         if installed is None:
             return phases.Skip(self.nothing)
         effects, wanted = installed

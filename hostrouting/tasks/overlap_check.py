@@ -80,6 +80,7 @@ class CheckRouteOverlap(SectionTask):
     name = "check-route-overlap"
     section: ClassVar[str] = "route_overlap"
     step: ClassVar[str] = HostLayout.check_step
+    checks_the_result: ClassVar[bool] = True
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> CheckResult | phases.Skip:

@@ -80,8 +80,8 @@ def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("version", ["246", "257"])
 def test_undo_of_what_cannot_be_read(version: str) -> None:
-    """If what was installed could not be read, undo fails and takes nothing away, whether the run
-    changed it or not.
+    """If what was installed could not be read, undo fails and takes nothing away. A run that failed
+    before its first write has nothing to undo.
     """
     host = configured(WANTED)
     host.files.texts[LAYOUT.config_path] = "{"
@@ -89,10 +89,35 @@ def test_undo_of_what_cannot_be_read(version: str) -> None:
     task = Configure(config(*REPAIR), host=host)
     assert phases.run(task, observers=[]).ok is (version == "257")
     before = dict(host.files.texts)
-    assert "what was installed before could not be read" in str(
-        phases.undo(task, phases.Context(observers=[]))
-    )
+    said = str(phases.undo(task, phases.Context(observers=[])))
+    reason = "what was installed before could not be read"
+    assert (reason if version == "257" else "it did not run, or changed nothing") in said
     assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
+
+
+def test_undo_of_a_second_run() -> None:
+    """Each undo takes back what was done since the last one, also of routes that somebody typed."""
+    host = FakeHost(kernel=h200())
+    task = Configure(WANTED, host=host)
+    for destination in ("10.98.0.0/16", "10.99.0.0/16"):
+        host.kernel.ip_route(
+            "add", Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=213)
+        )
+        before = our_routes(host)
+        run(task)
+        assert phases.undo(task, phases.Context(observers=[])).ok
+        assert our_routes(host) == before
+        host.kernel.ip_route("delete", before[0])
+
+
+def test_undo_leaves_what_came_meanwhile() -> None:
+    """What another run has installed while this one waited for the lock is what undo restores."""
+    host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
+    task = Configure(WANTED, host=host)
+    host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
+    run(task)
+    assert phases.undo(task, phases.Context(observers=[])).ok
+    assert read_installed(host) == other
 
 
 def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
