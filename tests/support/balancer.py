@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
+from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.packets import ECHO_REPLY, Packet, echo_request
 
@@ -101,8 +102,7 @@ def laboratory() -> Iterator[Lab]:
 
 
 def _with_addresses(dev: str, *addresses: str) -> list[str]:
-    up = f"link set {dev} addrgenmode none up"
-    return [up, *(f"address add {address}/64 dev {dev} nodad" for address in addresses)]
+    return [*up(dev), *(f"address add {address}/64 dev {dev} nodad" for address in addresses)]
 
 
 def _compute_checksums(host: Namespace, dev: str) -> None:

@@ -54,12 +54,22 @@ def ports(*names: str) -> list[str]:
     """The commands for devices that are up. Each is one end of a veth, and has no link-local
     address of Linux.
     """
-    ends = [(name, f"peer-{name}"[:15]) for name in names]  # Linux takes no longer name
-    return [
-        *(f"link add {name} type veth peer name {peer}" for name, peer in ends),
+    commands: list[str] = []
+    for name in names:
+        peer = f"peer-{name}"[:15]  # Linux takes no longer name
+        commands.append(f"link add {name} type veth peer name {peer}")
         # The other end comes first: so the device has its carrier as soon as it is up.
-        *(f"link set {end} addrgenmode none up" for pair in ends for end in reversed(pair)),
-    ]
+        commands += [*up(peer), *up(name)]
+    return commands
+
+
+def up(dev: str) -> list[str]:
+    """The commands that set a device up which gets no link-local address of Linux.
+
+    Linux carries out the `up` of a single command first. A device that has its carrier by then gets
+    an address, whose route comes a second or two later, in the middle of a test.
+    """
+    return [f"link set {dev} addrgenmode none", f"link set {dev} up"]
 
 
 def commands_of(kernel: FakeKernel) -> list[str]:

@@ -49,6 +49,7 @@ from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.check_script import Checked, EnginesCheck, showing
+from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.sections import expect
 
@@ -162,7 +163,7 @@ class Field:
         links = ["link set lo up"]
         for at, name in enumerate(self.kinds):
             links += [f"link add {name} type veth peer name p{at}"]
-            links += [f"link set {end} addrgenmode none up" for end in (name, f"p{at}")]
+            links += [*up(name), *up(f"p{at}")]
         uplink = [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         uplink += [_DEFAULTS[family].format(dev) for family in self.families]
         commands = self.ip.splitlines()

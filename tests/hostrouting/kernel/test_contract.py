@@ -9,7 +9,7 @@ import pytest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.testing.contract import ADDRESSES, RULES, BackendContract
-from tests.support.commands import ports, rule_command
+from tests.support.commands import ports, rule_command, up
 from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -22,7 +22,7 @@ HOST = [
     # Without a delay, its port forwards at once, and nothing changes later.
     "link add br0 type bridge forward_delay 0",
     "link set port0 master br0",
-    "link set br0 addrgenmode none up",
+    *up("br0"),
     *(
         f"address add {interface} dev {dev}{' nodad' * (':' in interface)}"
         for dev, interface in ADDRESSES
@@ -60,3 +60,12 @@ class TestPyroute2Backend(BackendContract):
         """A backend on such a host."""
         with contract_host(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as backend:
             yield backend
+
+
+def test_the_host_stays_as_it_is() -> None:
+    """No device of the host has a link-local address of Linux, whose route would come while a test
+    runs.
+    """
+    with contract_host(), NetlinkBackend() as backend:
+        addresses = [str(address.ip) for address in backend.snapshot(family=6).addresses]
+    assert [address for address in addresses if address.startswith("fe80")] == []
