@@ -156,9 +156,10 @@ batch() { # OPTION...
   return "$status"
 }
 
-# Runs a program of awk on the lines of its input. The settings are its arguments.
+# Runs a program of awk on the lines of its input. The settings are its arguments. Each stands in a
+# pipe, which has a process for it already.
 program() { # PROGRAM
-  "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
+  exec "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
 }
 awk='awk'
 if hash mawk 2>/dev/null; then
