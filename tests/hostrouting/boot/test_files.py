@@ -126,8 +126,8 @@ class TestFiles:
         [
             ("chmod 600", ""),
             ("chgrp 1", ""),
-            ("chmod 664", "others than root can write to {step}"),
-            ("chmod 646", "others than root can write to {step}"),
+            ("chmod 664", "users other than root can write to {step}"),
+            ("chmod 646", "users other than root can write to {step}"),
             ("chown 1", "{step} does not belong to root"),
             ("ln -sf /etc/hostname", "{step} is a link"),
             ("rm x.sh; mkdir", "{step} is not a file"),
