@@ -301,7 +301,7 @@ def test_time_limits() -> None:
     a start, by systemd's default.
     """
     [limit] = re.findall(r"^time_limit=(\d+) ", asset("gate.sh"), re.MULTILINE)
-    [end] = re.findall(r"timeout -k (\d+) ", asset("gate.sh"))
+    [end] = re.findall(r"^kill_after=(\d+) ", asset("gate.sh"), re.MULTILINE)
     texts = [text for text in units.UNITS.values() if "Type=oneshot" in text]
     assert len(texts) == 3
     for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90"):
