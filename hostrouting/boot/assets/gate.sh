@@ -36,8 +36,8 @@ fi
 etc=/etc/hostrouting
 run=/run/hostrouting
 opening=$run/gate.open
-queue=$run/turn
-lock=$run/lock
+lock=$run/lock  # both are explained at take_lock
+queue=$run/turn # for `lock`
 advice_apply="as root: hostrouting apply --config $etc/config.json"
 
 # All times are in seconds.
@@ -52,7 +52,7 @@ step_limit=0  # for the next step; set by find_step_limit
 fault=''      # why root must not run the next step, and
 repair=''     # what to do about it; both are set by find_fault
 has_failed='' # whether a step has failed
-running_step=''
+running_step='' # its name, for exit_on_signal
 enter_host_network=() # a command that runs another one in the network of the host, if needed
 declare -A owner_of permissions_of # by path; of a link, those of the file that it leads to
 
