@@ -189,5 +189,5 @@ def why_not_run(files: Files, step: str) -> tuple[str, str]:
     if not entry.is_trusted:
         return f"{step} does not belong to root", repair
     if entry.is_open_to_others:
-        return f"others than root can write to {step}", repair
+        return f"users other than root can write to {step}", repair
     return "", ""

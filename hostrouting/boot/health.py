@@ -125,7 +125,7 @@ def _of_folders(files: Files, units: str) -> Iterator[Finding]:
     for folder in (HostLayout.config_directory, HostLayout.gate_directory):
         entry = files.look(folder)
         if entry is not None and entry.is_open_to_others:
-            sentence = f"others than root can write to {folder}, and root runs what is there"
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
             if units:
                 sentence += f", so {units} cannot start"
             remedy = f"as root: chown root {folder} && chmod 755 {folder}"
@@ -241,8 +241,12 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
     elif not is_checked:
         cause = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
         yield "gate-open", cause, where
-    if "255" in properties["SuccessExitStatus"].split():
+    statuses = properties["SuccessExitStatus"].split()
+    if "255" in statuses:
         yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
+    if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
+        cause = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
+        yield "gate-open", cause, where
     for name in _ROOTS:
         if properties[name]:
             cause = f"has {name}={properties[name]}, where this host's gate cannot run"

@@ -33,10 +33,11 @@ def gate_text(
     text = asset("gate.sh")
     changes = {
         "required=() wanted=()": f"required=({required}) wanted=({wanted})",
-        "time_limit=75": f"time_limit={limit}",
+        "\ntime_limit=75 ": f"\ntime_limit={limit} ",
     }
     if paths:
-        changes["etc=/etc/hostrouting run=/run/hostrouting"] = f"etc={paths}/etc run={paths}/run"
+        changes["\netc=/etc/hostrouting\n"] = f"\netc={paths}/etc\n"
+        changes["\nrun=/run/hostrouting\n"] = f"\nrun={paths}/run\n"
     for old, new in changes.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)

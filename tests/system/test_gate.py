@@ -38,7 +38,7 @@ def test_strict() -> None:
             f"OVERLAP: expected CIDR {RANGE} routes via ib0 [172.16.0.0/16 dev ib0 proto kernel"
             in errors
         )
-        assert f"{KUBE1} must not start: {LAYOUT.check_step} failed" in errors
+        assert f"{KUBE1} was not started: step {LAYOUT.check_step} failed (exit 1)" in errors
         assert gate.markers(system) == {LAYOUT.detected_path}
 
         # The repair is right: with its routes, each machine starts.

@@ -94,9 +94,8 @@ def test_every_kind_of_unit() -> None:
         assert set(await_end(system, *KINDS).values()) == {"failed"}
         for kind in KINDS.keys() - {"log"}:
             journal = system.journal(f"{kind}.service")
-            assert (
-                f"{kind}.service must not start: 10-a failed; to start all gated units " in journal
-            )
+            assert f"{kind}.service was not started: step 10-a failed (exit 1), " in journal
+            assert "to start ALL gated units unchecked until /run/hostrouting/gate" in journal
         system.lay(MAY, "")
         system.must("systemctl", "reset-failed")
         begin(system, *KINDS)
@@ -140,9 +139,29 @@ def test_signals(whom: str) -> None:
                 "systemctl", "kill", f"--kill-who={whom}", f"--signal={name}", "statuses.service"
             )
             assert await_end(system, "statuses") == {"statuses": "failed"}, name
-            assert "must not start: a signal ended the gate" in system.journal("statuses.service")
+            refusal = f"was not started: SIG{name} ended the gate while step 10-a ran"
+            assert refusal in system.journal("statuses.service")
             wait_for("the step to end", lambda: system.run("pgrep", "-f", "10-a.sh").returncode)
             system.must("systemctl", "reset-failed", "statuses.service")
+
+
+@pytest.mark.parametrize("statuses", ["1 SIGTERM", "SIGKILL"])
+def test_a_gate_that_is_killed(statuses: str) -> None:
+    """The unit starts only if it counts SIGKILL as a success, which nothing can prevent and
+    `status` names.
+    """
+    with system_with("statuses", steps={"10-a": SLOW}) as system:
+        unit = "/etc/systemd/system/statuses.service"
+        system.lay(unit, f"[Service]\n{_RUNS}SuccessExitStatus={statuses}\n")
+        system.must("systemctl", "daemon-reload")
+        begin(system, "statuses")
+        wait_for("the step", lambda: system.read("/run/began"))
+        system.must("systemctl", "kill", "--signal=KILL", "statuses.service")
+        is_open = statuses == "SIGKILL"
+        end = "Started statuses.service" if is_open else "Failed to start statuses.service"
+        # systemd 257 may also kill what it has just started.
+        wait_for("the end of the start", lambda: end in system.journal("statuses.service"))
+        assert ("KILL" in system.show("statuses.service", "SuccessExitStatus").split()) is is_open
 
 
 def test_files_that_change() -> None:

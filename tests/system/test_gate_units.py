@@ -69,7 +69,7 @@ def test_every_promise_for_each_unit() -> None:
         for unit in STARTED:
             assert start(system, unit) == 1, unit
             assert (
-                f"hostrouting: {unit} must not start: 20-check-route-overlap failed"
+                f"hostrouting: {unit} was not started: step 20-check-route-overlap failed (exit 1)"
                 in system.journal(unit)
             ), unit
             assert not is_active(system, unit), unit

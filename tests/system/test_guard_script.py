@@ -26,13 +26,11 @@ FOREIGN = (
 )
 
 
-def guard_text(*, every: int = 10, idle: int = 58, longest: int = 90) -> str:
-    """guard.sh with these intervals in seconds, and with the longest time that it reads what a pass
-    prints.
-    """
+def guard_text(*, every: int = 10, idle: int = 58) -> str:
+    """guard.sh with these intervals in seconds."""
     text = asset("guard.sh")
-    changes = {"pause > 10 ? pause : 10": f"{every}"}
-    changes |= {"idle=58": f"idle={idle}", "-t 90": f"-t {longest}"}
+    changes = {"full_pass_interval=10 ": f"full_pass_interval={every} "}
+    changes |= {"idle_time=58 ": f"idle_time={idle} "}
     for old, new in changes.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
@@ -147,6 +145,8 @@ def test_a_long_silence() -> None:
         await_checks(system, passes(system).count("check") + 2)
         system.must("rm", "/run/good")
         wait_for("the journal", lambda: escapes_logged() == 2)
+        system.lay("/run/good", "")
+        wait_for("the end", lambda: "all steps succeed again" in system.journal(UNIT))
 
 
 MONITOR = "-fx 'ip monitor link address route rule'"
@@ -170,7 +170,7 @@ def test_an_attack_on_the_guard(attack: str, then: str) -> None:
     """Killed, or with its monitor killed or out of buffer, it goes on, also beside what a step
     leaves behind.
     """
-    with guarded(check="setsid sleep 999 &\n", longest=4) as system:
+    with guarded(check="setsid sleep 999 &\n") as system:
         wait_for("the monitor", lambda: system.run("sh", "-c", f"pgrep {MONITOR}").returncode == 0)
         system.must("sh", "-c", f"{attack}; ip route del {ROUTE}; {then}")
         await_route(system)

@@ -1,31 +1,60 @@
-# Holds a unit back until the steps in gate.d have succeeded. Everything but the line required=...
-# is identical on every host. That line names the steps of hostrouting on this host: a unit starts
-# only if each required one succeeds. If a wanted one fails, that is logged, and the unit starts. A
-# step in gate.d that is in neither list is another program's, and must succeed, too.
+# The gate: runs the steps of this host before a gated unit starts, and refuses the start if one of
+# them fails. A step is a script in /etc/hostrouting/gate.d, such as 10-static-routes.sh. They run
+# in the order of their names. There are three kinds:
+#
+#   required            the unit starts only if the step succeeds
+#   wanted              if the step fails, that is logged, and the unit starts
+#   another program's   a step in neither of the two lists: it runs only before a start, and the
+#                       unit starts only if it succeeds
+#
+# The next line is the only one that differs between hosts. It is generated, and has to stay one
+# line: reread_names_of_steps reads it again.
 required=() wanted=()
-# Arguments: UNIT [STEP]. There are three callers:
-#   the drop-in of a gated unit, before each start: `must not start` is the answer to a failure
-#   a oneshot such as static-routes.service, with the one STEP that it is for
-#   hostrouting-guard.service, again and again: all steps of hostrouting, or one STEP
-# The last two hold nothing back: each failure is logged, and the next step runs.
+
+# Arguments: UNIT [STEP]. There are three modes:
+#
+#   start     by the drop-in of a gated unit, before each start of it
+#   oneshot   by a service such as static-routes.service, with the one STEP that it is for
+#   guard     by hostrouting-guard.service, again and again: all steps of hostrouting, or one STEP
+#
+# Only a start is held back. In the other modes, a failure is logged, and the next step runs.
 #
 # Exit status: 0 or 255. With 1 to 254, systemd would skip the start and report a success.
-# Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `pass` ends with 0. So if this file is
-# missing, cut short or wrong, no unit starts.
+# Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `exit_passed` ends with 0. So if this
+# file is missing, cut short or wrong, no unit starts. Two settings of a unit let it start in spite
+# of that, and `hostrouting status` names both (GATE-OPEN): SuccessExitStatus=255, and, if something
+# kills the gate, SuccessExitStatus=SIGKILL.
 unit=$1
 only_step=${2-}
-guard=hostrouting-guard.service
-is_start=''
-if [[ ! $only_step && $unit != "$guard" ]]; then
-  is_start=1
+mode=start
+if [[ $unit == hostrouting-guard.service ]]; then
+  mode=guard
+elif [[ $only_step ]]; then
+  mode=oneshot
 fi
-etc=/etc/hostrouting run=/run/hostrouting
+
+etc=/etc/hostrouting
+run=/run/hostrouting
 opening=$run/gate.open
-apply="as root: hostrouting apply --config $etc/config.json"
-time_limit=75 # seconds for the lock and all steps; systemd gives a start 90
-SECONDS=0     # bash counts up from here
-has_failed=''
-declare -A owner_of mode_of # by path; of a link, those of the file that it leads to
+lock=$run/lock  # both are explained at take_lock
+queue=$run/turn # for `lock`
+advice_apply="as root: hostrouting apply --config $etc/config.json"
+
+# All times are in seconds.
+time_limit=75 # for the locks and all steps, with kill_after less than the 90 of systemd for a start
+kill_after=5  # from SIGTERM to SIGKILL, for a step that does not end when its time is over
+work_time=10  # what a step still has for its work after it has waited for what is missing
+
+now=0         # set by read_clock
+began=0       # `now` at the beginning
+time_left=0   # of time_limit; set by find_time_left
+step_limit=0  # for the next step; set by find_step_limit
+fault=''      # why root must not run the next step, and
+repair=''     # what to do about it; both are set by find_fault
+has_failed='' # whether a step has failed
+running_step='' # its name, for exit_on_signal
+enter_host_network=() # a command that runs another one in the network of the host, if needed
+declare -A owner_of permissions_of # by path; of a link, those of the file that it leads to
 
 # What a unit can have in its environment changes how bash works.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
@@ -33,59 +62,14 @@ unset FUNCNEST # a limit for calls of functions within functions
 set +o posix   # POSIXLY_CORRECT: the `exec` that opens a lock that cannot be opened would end bash
 shopt -s nullglob
 
-# --- The ways to end ------------------------------------------------------------------------------
-
-pass() {
-  trap - EXIT
-  exit 0
-}
-
-refuse() { # REASON
-  if [[ $is_start ]]; then
-    log 3 "$unit must not start: $1; \
-to start all gated units unchecked until this file is deleted: echo REASON >$opening"
-  else
-    log 3 "$unit: $1"
-  fi
-  exit 255
-}
-
-# Refuses the start, unless the step is only wanted.
-fail() { # STEP REASON
-  has_failed=1
-  if [[ ! $is_start ]]; then
-    log 4 "$unit: $2"
-  elif is_among "$1" "${wanted[@]}"; then
-    log 4 "$unit: $2; this alone does not hold it back"
-  else
-    refuse "$2"
-  fi
-}
-
-log() { # LEVEL LINE
-  printf '<%s>hostrouting: %s\n' "$1" "$2" >&2
-}
-
-is_among() { # WORD WORD...
-  local word
-  for word in "${@:2}"; do
-    if [[ $word == "$1" ]]; then
-      return
-    fi
-  done
-  return 1
-}
-
-# A gate that SIGTERM kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
-trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM ALRM USR1 USR2
-trap '' PIPE # a lost log ends nothing
-
 # --- What is done, in order -----------------------------------------------------------------------
 
 main() {
-  local step steps enter_host_network=()
-  if [[ $is_start && -e $opening ]]; then
-    pass_if_opened
+  local step steps
+  read_clock
+  began=$now
+  if [[ $mode == start && -e $opening ]]; then
+    exit_if_opened
   fi
   take_lock
   reread_names_of_steps
@@ -94,166 +78,186 @@ main() {
     steps=("$etc/gate.d/$only_step.sh")
   fi
   read_access "$etc" "$etc/gate.d" "${steps[@]}"
-  refuse_if_others_write
+  exit_if_others_write
   # `+` in a drop-in does not undo PrivateNetwork= and NetworkNamespacePath=: the steps must see the
   # routes of the host.
-  if [[ $is_start && ! /proc/self/ns/net -ef /proc/1/ns/net ]]; then
+  if [[ $mode == start && ! /proc/self/ns/net -ef /proc/1/ns/net ]]; then
     enter_host_network=(nsenter --target 1 --net --)
   fi
-  report_missing_steps
+  if [[ ! $only_step ]]; then
+    report_missing_steps
+  fi
   for step in "${steps[@]}"; do
     run_step "$step"
   done
-  if [[ $is_start || ! $has_failed ]]; then
-    pass
+  if [[ $mode != start && $has_failed ]]; then
+    exit 255 # the failures are logged
   fi
-  exit 255 # of a oneshot or the guard; its failures are logged
+  exit_passed
 }
 
+# --- The ways to end ------------------------------------------------------------------------------
+
+exit_passed() {
+  trap - EXIT
+  exit 0
+}
+
+exit_failed() { # REASON
+  if [[ $mode == start ]]; then
+    log 3 "$unit was not started: $1"
+    log 3 "to start ALL gated units unchecked until $opening is deleted, as root: \
+echo REASON >$opening"
+  else
+    log 3 "$unit: $1"
+  fi
+  exit 255
+}
+
+# Ends the gate if the step holds the unit back, and otherwise returns.
+step_failed() { # STEP REASON
+  has_failed=1
+  if [[ $mode != start ]]; then
+    log 4 "$unit: $2"
+  elif is_among "$1" "${wanted[@]}"; then
+    log 4 "$unit: $2; this alone does not hold it back"
+  else
+    exit_failed "$2"
+  fi
+}
+
+log() { # LEVEL LINE
+  printf '<%s>hostrouting: %s\n' "$1" "$2" >&2
+}
+
+# shellcheck disable=SC2317 # the traps call it
+exit_on_signal() { # SIGNAL
+  local reason="$1 ended the gate"
+  trap '' HUP INT QUIT TERM ALRM USR1 USR2
+  if [[ $running_step ]]; then
+    reason+=" while step $running_step ran"
+    kill %% 2>/dev/null
+    wait %% 2>/dev/null # it ends within kill_after; until then, the lock must be held
+  fi
+  if [[ $1 == SIGTERM ]]; then
+    reason+="; systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than \
+its TimeoutStartSec="
+  fi
+  exit_failed "$reason"
+}
+
+# A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
+for signal in HUP INT QUIT TERM ALRM USR1 USR2; do
+  # shellcheck disable=SC2064 # this is when `signal` has its value
+  trap "exit_on_signal SIG$signal" "$signal"
+done
+trap '' PIPE # a lost log ends nothing
+
+# --- The opened gate ------------------------------------------------------------------------------
+
 # An administrator has opened the gate if only root can have written the file, and it has a reason.
-pass_if_opened() {
-  local reason=''
-  # Not a link, root's, not a program, and nobody else can write to it: 400, 600, 640, 644, ...
-  if [[ $(stat -c '%F %u %a' "$opening") == 'regular file 0 '[46][04][04] ]]; then
+exit_if_opened() {
+  local owner permissions kind why_not='' reason=''
+  read -r owner permissions kind < <(stat -c '%u %a %F' "$opening")
+  if [[ $kind != 'regular '* ]]; then # or it says `regular empty file`
+    why_not="it is a $kind"
+  elif [[ $owner != 0 ]]; then
+    why_not='it does not belong to root'
+  elif [[ $permissions != [46][04][04] ]]; then
+    why_not="its mode is $permissions; it must not be a program, and only root may write to it: 644"
+  else
     read -r reason <"$opening"
   fi
   if [[ $reason ]]; then
     log 4 "$unit starts UNCHECKED: $opening: ${reason::200}"
-    pass
+    exit_passed
   fi
-  log 4 "$opening is ignored: it must be a file that only root can write to, with a reason in it"
+  log 4 "$opening is ignored: ${why_not:-its first line is empty, and has to be the reason}"
 }
 
+# --- The lock -------------------------------------------------------------------------------------
+
 # Takes `lock`, which keeps the files as they are until the last step has ended. Starts share it; a
-# writer, such as `hostrouting apply`, has it alone. Only the process that has `turn` waits for
-# `lock`: otherwise, units that start again and again would starve a writer.
+# writer, such as `hostrouting apply`, has it alone. Only the process that has locked `queue` waits
+# for `lock`: otherwise, units that start again and again would starve a writer.
 #
 # Only root can open the two files, because whoever can read a file can lock it. If /run is full or
 # read-only, there may be no lock, but then no writer can have one either.
 take_lock() {
+  local error
   umask 077
   if [[ ! -d $run ]]; then
     mkdir -m 755 "$run" 2>/dev/null
   fi
-  if ! { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
-    return
+  if ! { exec 8<>"$queue" 9<>"$lock"; } 2>/dev/null; then
+    error=$({ exec 8<>"$queue" 9<>"$lock"; } 2>&1)
+    log 4 "$unit: the steps run without a lock, as there is none: ${error#*: line *: }"
+    return 0
   fi
-  wait_for_lock "$run/turn" --exclusive 8
-  wait_for_lock "$run/lock" --shared 9
-  exec 8<&- # ends our turn
+  wait_for_lock "$queue" --exclusive 8 "the gate of another unit, which waits for $lock"
+  wait_for_lock "$lock" --shared 9 'a process that changes the host, such as hostrouting apply'
+  exec 8<&- # the next in the queue waits for `lock`
 }
 
-wait_for_lock() { # FILE OPTION DESCRIPTOR
-  local time_left=$((time_limit - SECONDS))
-  if ((time_left < 0)); then
-    time_left=0
-  fi
-  if ! flock "$2" --timeout "$time_left" "$3"; then
-    refuse "$1 was still locked by another process after $time_limit s; \
+wait_for_lock() { # FILE OPTION DESCRIPTOR HOLDER
+  local status
+  find_time_left
+  flock "$2" --timeout "$time_left" "$3"
+  status=$?
+  if ((status == 1)); then
+    exit_failed "$1 was still locked after $time_limit s, by $4; \
 to see which processes have it open, as root: find /proc/[0-9]*/fd -lname $1"
+  elif ((status != 0)); then
+    exit_failed "flock failed to lock $1 (exit $status), see the line above"
   fi
 }
 
-# A writer may have replaced this file while the lock was awaited. The steps are read below.
+# A writer may have replaced this file while the lock was awaited. The steps are read after this.
 reread_names_of_steps() {
   local line
   while read -r line; do
     if [[ $line == required=* ]]; then
       eval "$line"
-      return
+      return 0
     fi
   done <"$0"
 }
 
+# --- Who can change what root runs ----------------------------------------------------------------
+
 # One process for all paths: each process costs a start a millisecond.
 read_access() { # PATH...
-  local owner mode path
-  while read -r owner mode path; do
+  local owner permissions path
+  while read -r owner permissions path; do
     owner_of[$path]=$owner
-    mode_of[$path]=$mode
+    permissions_of[$path]=$permissions
   done < <(stat -Lc '%u %a %n' "$@" 2>/dev/null)
 }
 
 # Whoever can write to a step, or to the folder that it is in, would be root at the next start of a
 # unit.
-refuse_if_others_write() {
+exit_if_others_write() {
   local folder
   for folder in "$etc" "$etc/gate.d"; do
     if [[ -e $folder ]] && ! only_root_writes "$folder"; then
-      refuse "others than root can write to $folder, and root runs what is there; \
+      exit_failed "users other than root can write to $folder, and root runs what is there; \
 as root: chown root $folder && chmod 755 $folder"
     fi
   done
 }
 
 only_root_writes() { # PATH
-  local mode=${mode_of[$1]-}
+  local permissions=${permissions_of[$1]-}
   # 022 are the bits that let the group, and all others, write.
-  [[ ${owner_of[$1]-} == 0 ]] && (((8#$mode & 8#022) == 0))
+  [[ ${owner_of[$1]-} == 0 ]] && (((8#$permissions & 8#022) == 0))
 }
 
-report_missing_steps() {
-  local name
-  if [[ $only_step ]]; then
-    return
-  fi
-  for name in "${required[@]}" "${wanted[@]}"; do
-    if [[ ! -e $etc/gate.d/$name.sh ]]; then
-      fail "$name" "$etc/gate.d/$name.sh is missing; $apply"
-    fi
-  done
-}
-
-run_step() { # PATH
-  local name is_ours='' fault='' repair='' time_left may_wait=0 at_end=exit
-  name=${1##*/}
-  name=${name%.sh}
-  if [[ $only_step ]] || is_among "$name" "${required[@]}" "${wanted[@]}"; then
-    is_ours=1
-  fi
-  # Another program's step is only for starts.
-  if [[ ! $is_start && ! $is_ours ]]; then
-    return
-  fi
-  find_fault "$1" "$is_ours"
-  if [[ $fault ]]; then
-    fail "$name" "$fault, so it is not run; $repair"
-    return
-  fi
-  time_left=$((time_limit - SECONDS))
-  if is_among "$name" "${wanted[@]}"; then
-    time_left=$((time_left * 2 / 3)) # the steps that follow also need time
-  fi
-  if ((time_left <= 0)); then
-    fail "$name" "no time was left for $name: what came before took all $time_limit s"
-    return
-  fi
-  # The guard waits for nothing: it runs the step again when something has changed.
-  if [[ $unit != "$guard" ]] && ((time_left > 10)); then
-    may_wait=$((time_left - 10)) # seconds, for what is missing
-  fi
-  # Each of our steps ends with an `exit` of its own: one that does not has been cut short.
-  if [[ $is_ours ]]; then
-    at_end='exit 1'
-  fi
-  # In the background, so that a signal is handled at once. The step has neither the environment of
-  # the unit (-c) nor the lock (9<&-).
-  exec -c "${enter_host_network[@]}" timeout -k 5 "$time_left" \
-    /bin/bash -c "export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\"; $at_end" \
-    "$1" "$unit" "$may_wait" </dev/null 9<&- &
-  wait $!
-  case $? in
-    0) ;;
-    124 | 137) fail "$name" "$name ran longer than $time_left s, or was killed" ;;
-    *) fail "$name" "$name failed" ;;
-  esac
-}
-
-# Sets `fault` if root must not run the step, and `repair`. A link could lead to a folder in which
-# others can write. Ours may have been changed, so it is written again.
-find_fault() { # STEP IS_OURS
+# Sets `fault` if root must not run the step, and `repair`.
+find_fault() { # PATH IS_OURS
+  fault=''
   repair="as root: chown root $1 && chmod 644 $1"
   if [[ -L $1 ]]; then
+    # It could lead to a folder in which others can write.
     fault="$1 is a link"
     repair='put a copy of the file in its place'
   elif [[ ! -e $1 ]]; then
@@ -264,11 +268,119 @@ find_fault() { # STEP IS_OURS
   elif [[ ${owner_of[$1]-} != 0 ]]; then
     fault="$1 does not belong to root"
   elif ! only_root_writes "$1"; then
-    fault="others than root can write to $1"
+    fault="users other than root can write to $1"
   fi
   if [[ $2 ]]; then
-    repair=$apply
+    repair=$advice_apply # writes it again: others may have changed its text
   fi
+}
+
+# --- The steps ------------------------------------------------------------------------------------
+
+report_missing_steps() {
+  local name
+  for name in "${required[@]}" "${wanted[@]}"; do
+    if [[ ! -e $etc/gate.d/$name.sh ]]; then
+      step_failed "$name" "$etc/gate.d/$name.sh is missing; $advice_apply"
+    fi
+  done
+}
+
+run_step() { # PATH
+  local name is_ours='' step_began status
+  name=${1##*/}
+  name=${name%.sh}
+  if [[ $only_step ]] || is_among "$name" "${required[@]}" "${wanted[@]}"; then
+    is_ours=1
+  fi
+  if [[ $mode == guard && ! $is_ours ]]; then
+    return 0
+  fi
+  find_fault "$1" "$is_ours"
+  if [[ $fault ]]; then
+    step_failed "$name" "$fault, so it is not run; $repair"
+    return 0
+  fi
+  find_step_limit "$name"
+  if ((step_limit <= 0)); then
+    step_failed "$name" "step $name was not run: what came before took all $time_limit s"
+    return 0
+  fi
+  step_began=$now
+  running_step=$name
+  execute "$1" "$is_ours"
+  status=$?
+  running_step=''
+  if ((status == 0)); then
+    return 0
+  fi
+  read_clock
+  # The status of `timeout` is 124, or 137 after SIGKILL, which can also come from somebody else.
+  if ((status == 124 || status == 137)) && ((now - step_began >= step_limit)); then
+    step_failed "$name" "step $name ran longer than $step_limit s, and was ended"
+  else
+    step_failed "$name" "step $name failed (exit $status), see the lines above"
+  fi
+}
+
+# What a step gets: $0 is its path, $1 the unit that it runs for, and $2 how many seconds it may
+# wait for what is missing. It gets neither the environment of the unit (exec -c) nor the lock
+# (9<&-), which would stay locked by a process that the step leaves behind.
+execute() { # PATH IS_OURS
+  local may_wait=0 command="export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\""
+  if [[ $2 ]]; then
+    command+='; exit 1' # one of ours ends with an `exit` of its own, unless it has been cut short
+  fi
+  # The guard waits for nothing: it runs the step again when something has changed.
+  if [[ $mode != guard ]] && ((step_limit > work_time)); then
+    may_wait=$((step_limit - work_time))
+  fi
+  # In the background, so that a signal to the gate is handled at once.
+  exec -c "${enter_host_network[@]}" timeout -k "$kill_after" "$step_limit" \
+    /bin/bash -c "$command" "$1" "$unit" "$may_wait" </dev/null 9<&- &
+  wait $!
+}
+
+is_among() { # WORD WORD...
+  local word
+  for word in "${@:2}"; do
+    if [[ $word == "$1" ]]; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+# --- Time -----------------------------------------------------------------------------------------
+
+find_step_limit() { # STEP
+  find_time_left
+  step_limit=$time_left
+  if is_among "$1" "${wanted[@]}"; then
+    step_limit=$((time_left - time_left / 3)) # the steps that follow also need time
+  fi
+}
+
+find_time_left() {
+  read_clock
+  time_left=$((began + time_limit - now))
+  if ((time_left < 0)); then
+    time_left=0
+  fi
+}
+
+# Sets `now` to the seconds since the boot. $SECONDS would jump with the time of day, which NTP sets
+# at boot.
+read_clock() {
+  local ticks
+  if { read -r now _ </proc/uptime; } 2>/dev/null; then
+    now=${now%.*}
+    return 0
+  fi
+  # ProcSubset=pid, in the oneshots and the guard, hides that file. What it leaves is when a process
+  # began, in ticks of 1/100 s: the new one for $() began now.
+  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  now=$((${ticks:-0} / 100))
 }
 
 main # one command: after an error in a command, bash goes on with the next

@@ -1,63 +1,161 @@
-# Runs the steps of the gate again when links, addresses, routes or rules change, and at least once
-# a minute. Run by hostrouting-guard.service. A step must change only what is wrong: what it changes
-# wakes this script again.
+# The guard: runs the steps of the gate again when links, addresses, routes or rules change, and at
+# least once a minute. Run by hostrouting-guard.service, which starts it again when it ends. A step
+# must change only what is wrong: what it changes wakes this script again.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-routes=10-static-routes
-declare -A logged # by what was run: the lines that it logged the last time
+etc=/etc/hostrouting
+routes_step=10-static-routes
+end_of_gate='the gate ended with' # before its status, in a line of its own
 
-# Runs all steps, or the named one, and logs each line that they did not log the last time. Sets
-# `pause` to 20 times the length of the pass, from 2 to 60 s, so that the guard uses little of a
-# core, however much the steps have to do.
-pass() { # [STEP]
-  local begin end line lines=() IFS=$'\n'
-  begin=$(microseconds)
-  read -r -d '' -t 90 -a lines < <(
-    exec /bin/bash -pc '. "$0"' /etc/hostrouting/gate.sh hostrouting-guard.service "$@" 2>&1 3<&-
+# In seconds.
+idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
+shortest_pause=2      # after a pass
+longest_pause=60      # after a pass that took long
+full_pass_interval=10 # from one pass of all steps to the next, at least
+gather_time=0.02      # for changes that come together
+silence_limit=90      # for the gate, which ends by itself after 75, and 5 for a step that hangs
+log_again=3600        # when what is repaired again and again is logged again
+
+# A pause is this many times as long as the pass before it, so that the guard uses little of a core,
+# however much the steps have to do.
+pause_factor=20
+
+# The clock counts from the boot, in 1/100 s.
+second=100
+now=0            # set by read_clock
+next_full_pass=0 # when all steps may run again
+next_log=0       # when repairs that repeat are logged again
+
+pause=0            # in seconds; set by run_gate
+has_failed=''      # whether a pass has failed since all steps have last succeeded
+heard=''           # the last words of `ip monitor`
+declare -A printed # by the steps of a pass: the lines that the last such pass printed
+
+main() {
+  local timeout=1 # the first pass comes when `ip monitor` listens
+  # 2>&1: "netlink receive error No buffer space available" also wakes this script: something was
+  # lost, so look.
+  exec 3< <(exec ip monitor link address route rule 2>&1)
+  while wait_for_change "$timeout"; do
+    read_clock
+    if ((now < next_full_pass)) && [[ -e $etc/gate.d/$routes_step.sh ]]; then
+      set_routes
+      timeout=$(seconds_until_full_pass)
+    else
+      run_all_steps
+      timeout=$idle_time
+    fi
+    if ((timeout < 1)); then
+      timeout=1 # with 0, `read` would fail where it has to wait
+    fi
+  done
+  log 3 "ip monitor ended${heard:+; its last words: $heard}"
+  exit 255
+}
+
+# Fails if there will be no more changes.
+wait_for_change() { # SECONDS
+  local status first rest
+  read -r -N 1 -t "$1" -u 3 first
+  status=$?
+  if ((status > 128)); then
+    return 0 # nothing has changed for that long
+  elif ((status != 0)); then
+    return 1 # `ip monitor` has ended
+  fi
+  # Read before the pass, so that changes during the pass are seen. With -N, bash does not read byte
+  # by byte.
+  read -r -N 1000000 -t "$gather_time" -u 3 rest
+  heard=${first}${rest%$'\n'}
+  heard=${heard##*$'\n'}
+  return 0
+}
+
+# --- The two kinds of pass ------------------------------------------------------------------------
+
+# A removed route must not wait for the other steps, which may take long.
+set_routes() {
+  if ((now >= next_log)); then
+    printed[$routes_step]=''
+    next_log=$((now + log_again * second))
+  fi
+  run_gate "$routes_step"
+  sleep "$pause"
+  read_clock
+}
+
+run_all_steps() {
+  if ((now < next_full_pass)); then
+    sleep "$(seconds_until_full_pass)"
+  fi
+  run_gate
+  next_full_pass=$((now + full_pass_interval * second))
+  if ((pause > full_pass_interval)); then
+    next_full_pass=$((now + pause * second))
+  fi
+  sleep "$shortest_pause" # and not for `pause`: the routes may need repair before
+}
+
+seconds_until_full_pass() {
+  echo $(((next_full_pass - now + second - 1) / second)) # rounded up
+}
+
+# Runs all steps, or the named one, and logs the lines that the last such pass did not print: what
+# stays wrong, and a verdict that stays the same, is logged once. Sets `pause`.
+run_gate() { # [STEP]
+  local which=${1-all} began line lines=() status=''
+  read_clock
+  began=$now
+  # Up to that line and not up to the end: a process that a step leaves behind can print, too.
+  while IFS='' read -r -t "$silence_limit" line; do
+    if [[ $line == "$end_of_gate "* ]]; then
+      status=${line##* }
+      break
+    elif [[ $line ]]; then
+      lines+=("$line")
+    fi
+  done < <(
+    /bin/bash -pc 'trap "exit 255" EXIT; . "$0"' "$etc/gate.sh" hostrouting-guard.service "$@" \
+      2>&1 3<&-
+    printf '\n%s %s\n' "$end_of_gate" $?
   )
   for line in "${lines[@]}"; do
-    if [[ $'\n'${logged[steps $*]-}$'\n' != *$'\n'"$line"$'\n'* ]]; then
+    if [[ $'\n'${printed[$which]-}$'\n' != *$'\n'"$line"$'\n'* ]]; then
       printf '%s\n' "$line" >&2
     fi
   done
-  logged[steps $*]=${lines[*]}
-  end=$(microseconds)
-  pause=$(((end - begin) / 50000))
-  if ((pause < 2)); then
-    pause=2
-  elif ((pause > 60)); then
-    pause=60
+  printf -v "printed[$which]" '%s\n' "${lines[@]}"
+  report_end_of_failure "$which" "$status"
+  read_clock
+  pause=$(((now - began) * pause_factor / second))
+  if ((pause < shortest_pause)); then
+    pause=$shortest_pause
+  elif ((pause > longest_pause)); then
+    pause=$longest_pause
   fi
 }
 
-microseconds() {
-  local now=${EPOCHREALTIME:-$SECONDS.000000} # bash 4 has whole seconds only
-  echo "${now/./}"
+report_end_of_failure() { # STEPS STATUS
+  if [[ ! $2 ]]; then
+    log 4 "the gate was killed, or has printed nothing for $silence_limit s"
+  fi
+  if [[ $2 != 0 ]]; then
+    has_failed=1
+  elif [[ $1 == all && $has_failed ]]; then
+    has_failed=''
+    log 5 'all steps succeed again'
+  fi
 }
 
-# 2>&1: "netlink receive error No buffer space available" also wakes this script: something was
-# lost, so look.
-exec 3< <(exec ip monitor link address route rule 2>&1)
-idle=1 # the first pass comes when `ip monitor` listens
-due=0  # when all steps may run again
-# The status of `read` is above 128 if nothing has changed for that long.
-while read -r -N 1 -t "$idle" -u 3 || (($? > 128)); do
-  # Read before the pass, so that changes during the pass are seen. With -N, bash does not read byte
-  # by byte.
-  read -r -N 1000000 -t 0.02 -u 3
-  # A removed route must not wait for the other steps, which may take long and run at most every
-  # 10 s.
-  if ((SECONDS < due)) && [[ -e /etc/hostrouting/gate.d/$routes.sh ]]; then
-    pass "$routes"
-    sleep "$pause"
-    idle=$((SECONDS < due ? due - SECONDS : 1))
-    continue
-  fi
-  if ((SECONDS < due)); then
-    sleep $((due - SECONDS))
-  fi
-  pass
-  due=$((SECONDS + (pause > 10 ? pause : 10)))
-  idle=58
-  sleep 2
-done
-echo '<3>hostrouting: hostrouting-guard.service: ip monitor ended' >&2
+log() { # LEVEL LINE
+  printf '<%s>hostrouting: hostrouting-guard.service: %s\n' "$1" "$2" >&2
+}
+
+# Sets `now`. $SECONDS and $EPOCHREALTIME would jump with the time of day, which NTP sets at boot,
+# and /proc/uptime is hidden by ProcSubset=pid. So a new process, that of $(), tells when it began.
+read_clock() {
+  local ticks
+  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  now=${ticks:-0}
+}
+
+main

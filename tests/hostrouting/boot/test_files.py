@@ -126,8 +126,8 @@ class TestFiles:
         [
             ("chmod 600", ""),
             ("chgrp 1", ""),
-            ("chmod 664", "others than root can write to {step}"),
-            ("chmod 646", "others than root can write to {step}"),
+            ("chmod 664", "users other than root can write to {step}"),
+            ("chmod 646", "users other than root can write to {step}"),
             ("chown 1", "{step} does not belong to root"),
             ("ln -sf /etc/hostname", "{step} is a link"),
             ("rm x.sh; mkdir", "{step} is not a file"),
@@ -302,7 +302,7 @@ def test_time_limits() -> None:
     a start, by systemd's default.
     """
     [limit] = re.findall(r"^time_limit=(\d+) ", asset("gate.sh"), re.MULTILINE)
-    [end] = re.findall(r"timeout -k (\d+) ", asset("gate.sh"))
+    [end] = re.findall(r"^kill_after=(\d+) ", asset("gate.sh"), re.MULTILINE)
     texts = [text for text in units.UNITS.values() if "Type=oneshot" in text]
     assert len(texts) == 3
     for allowed in (*re.findall("TimeoutStartSec=(.*)", "".join(texts)), "90"):

@@ -83,26 +83,38 @@ PASSES = {"a": PASS, "b": PASS, "c": PASS}
 DECISIONS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "no step": ("", "", {}, ""),
     "all succeed": ("a b", "c", PASSES, ""),
-    "two required ones fail": ("a b", "c", {**PASSES, "a": FAIL, "b": FAIL}, "a failed"),
-    "an empty one": ("a b", "c", {**PASSES, "b": ""}, "b failed"),
+    "two required ones fail": (
+        "a b",
+        "c",
+        {**PASSES, "a": FAIL, "b": FAIL},
+        "step a failed (exit 1)",
+    ),
+    "one ends with a status": (
+        "a b",
+        "c",
+        {**PASSES, "b": "exit 3\n"},
+        "step b failed (exit 3), see the lines above",
+    ),
+    "one is killed": ("a b", "c", {**PASSES, "b": "kill -KILL $$\n"}, "step b failed (exit 137)"),
+    "an empty one": ("a b", "c", {**PASSES, "b": ""}, "step b failed (exit 1)"),
     # It does not say that it succeeded.
-    "one that was cut short": ("a b", "c", {**PASSES, "b": "true\n"}, "b failed"),
+    "one that was cut short": ("a b", "c", {**PASSES, "b": "true\n"}, "step b failed (exit 1)"),
     "a required one is missing": ("a b", "c", {"b": FAIL, "c": PASS}, "a.sh is missing"),
     "all are missing": ("a b", "c", {}, "a.sh is missing"),
-    "another program's fails": ("a", "", {**PASSES, "c": FAIL}, "c failed"),
+    "another program's fails": ("a", "", {**PASSES, "c": FAIL}, "step c failed"),
     # It ends as its last command does.
     "another program's ends well": ("a", "", {**PASSES, "c": "#!/bin/sh\ntest -d /\n"}, ""),
     "another program's ends badly": (
         "a",
         "",
         {**PASSES, "c": "#!/bin/sh\ntest -f /\n"},
-        "c failed",
+        "step c failed",
     ),
-    "a required one hangs": ("a", "b", {"a": HANG, "b": PASS}, "a ran longer than"),
-    "one that ignores SIGTERM": ("a", "", {"a": UNHEARD}, "a ran longer than"),
-    "a wanted one fails": ("a b", "c", {**PASSES, "c": FAIL}, "+c failed"),
+    "a required one hangs": ("a", "b", {"a": HANG, "b": PASS}, "step a ran longer than"),
+    "one that ignores SIGTERM": ("a", "", {"a": UNHEARD}, "step a ran longer than"),
+    "a wanted one fails": ("a b", "c", {**PASSES, "c": FAIL}, "+step c failed"),
     "a wanted one is missing": ("a b", "c", {"a": PASS, "b": PASS}, "+c.sh is missing"),
-    "a wanted one hangs": ("b", "a", {"a": HANG, "b": PASS}, "+a ran longer than"),
+    "a wanted one hangs": ("b", "a", {"a": HANG, "b": PASS}, "+step a ran longer than"),
 }
 
 
@@ -119,16 +131,18 @@ def test_which_steps_hold_a_unit_back(gate: Gate, decision: str) -> None:
     is_refused = bool(reason) and reason[0] != "+"
     assert status == (255 if is_refused else 0), log
     assert reason.lstrip("+") in log
-    for line in re.findall("^<[34]>.*", log, re.MULTILINE):
-        if is_refused:
-            assert line.startswith("<3>hostrouting: a.service must not start: ")
-            assert (
-                "; to start all gated units unchecked until this file is deleted: echo REASON >"
-                in line
-            )
-        else:
-            assert line.startswith("<4>hostrouting: a.s")
-            assert "; this alone does not hold it back" in line
+    lines = re.findall("^<[34]>.*", log, re.MULTILINE)
+    if is_refused:
+        refusal, advice = lines[-2:]
+        assert refusal.startswith("<3>hostrouting: a.service was not started: ")
+        assert advice == (
+            "<3>hostrouting: to start ALL gated units unchecked until "
+            f"{gate.open} is deleted, as root: echo REASON >{gate.open}"
+        )
+        lines = lines[:-2]
+    for line in lines:
+        assert line.startswith("<4>hostrouting: a.service: ")
+        assert line.endswith("; this alone does not hold it back")
 
 
 def test_no_time_is_left(gate: Gate) -> None:
@@ -136,7 +150,41 @@ def test_no_time_is_left(gate: Gate) -> None:
     gate.limit = 0
     status, log = gate.write("a", "", a=PASS).start()
     assert status == 255
-    assert "no time was left for a: what came before took all 0 s; " in log
+    assert "step a was not run: what came before took all 0 s\n" in log
+
+
+@pytest.mark.parametrize("jump", [-99999, 99999])
+def test_a_clock_that_jumps(gate: Gate, jump: int) -> None:
+    """When the time of day is set, no step loses its time or may wait for an hour."""
+    told = gate.paths / "told"
+    # The line is run again when the gate has the lock.
+    gate.write("a", f") SECONDS={jump} rest=(", a=f"echo $2 >{told}\n{PASS}")
+    assert gate.start() == (0, "")
+    assert 60 <= int(told.read_text()) <= 65
+
+
+@pytest.mark.parametrize("arguments", [("a.service", "a"), (GUARD,)])
+def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
+    """Where /proc shows processes only, as in the oneshots and the guard, a step has its time."""
+    told = gate.paths / "told"
+    gate.limit = 13
+    gate.write("a b", "", a=f"echo $2 >{told}\nsleep 2.1\n{PASS}", b=f"sleep 99\n{PASS}")
+    script = (
+        'mount -t proc -o subset=pid none /proc && [[ ! -e /proc/uptime ]] && exec "$@" && exit 1'
+    )
+    command = ["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", *arguments]
+    done = subprocess.run(
+        [*ALONE, "/bin/bash", "-c", script, "bash", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if arguments == (GUARD,):
+        assert re.search("step b ran longer than (10|11) s", done.stderr)
+        assert done.returncode == 255
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert told.read_text() in {"2\n", "3\n"}
 
 
 def test_what_a_step_is_given(gate: Gate) -> None:
@@ -199,7 +247,7 @@ def test_break_glass(gate: Gate) -> None:
     """
     gate.write("a", "", a=FAIL)
     assert gate.start()[0] == 255
-    [command] = re.findall("is deleted: (.*)", gate.start()[1])
+    [command] = re.findall("is deleted, as root: (.*)", gate.start()[1])
     subprocess.run(["sh", "-c", f"umask 022; {command}"], check=True)
     with subprocess.Popen(
         ["flock", f"{gate.paths}/run/turn", "cat"], stdin=subprocess.PIPE
@@ -209,31 +257,33 @@ def test_break_glass(gate: Gate) -> None:
             f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n",
         )
     path = str(gate.open)
-    for change, status in (
-        ("chmod 600", 0),
-        ("chmod 400", 0),
-        ("chmod 664", 255),
-        ("chmod 4644", 255),
-        ("chmod 646", 255),
-        ("chmod 644; chown 1", 255),
-        ("chown 0", 0),
-        ("echo '  ' >", 255),
-        (": >", 255),
-        ("head -c 99999 /dev/zero | tr '\\0' x >", 0),
-        ("ln -sf /etc/hostname", 255),
-        ("rm", 255),
-        ("mkfifo -m 600", 255),
-        ("rm", 255),
-        ("mkdir", 255),
+    for change, why_not in (
+        ("chmod 600", ""),
+        ("chmod 400", ""),
+        ("chmod 664", "its mode is 664; "),
+        ("chmod 4644", "its mode is 4644; "),
+        ("chmod 646", "its mode is 646; "),
+        ("chmod 744", "its mode is 744; "),
+        ("chmod 644; chown 1", "it does not belong to root"),
+        ("chown 0", ""),
+        ("echo '  ' >", "its first line is empty"),
+        (": >", "its first line is empty"),
+        ("head -c 99999 /dev/zero | tr '\\0' x >", ""),
+        ("ln -sf /etc/hostname", "it is a symbolic link"),
+        ("rm", "it is not there"),
+        ("mkfifo -m 600", "it is a fifo"),
+        ("rm", "it is not there"),
+        ("mkdir", "it is a directory"),
     ):
         command = f"cd {gate.paths}/run; " + "; ".join(
             f"{part} {path}" for part in change.split("; ")
         )
         subprocess.run(["sh", "-c", command], check=True)
         ended, log = gate.start()
-        assert ended == status, change
+        assert ended == (255 if why_not else 0), change
         assert len(log.replace(str(gate.paths), "")) < 500
-        assert ("is ignored" in log) == (status == 255 and change != "rm"), change
+        is_named = bool(why_not) and change != "rm"
+        assert (f"{path} is ignored: {why_not}" in log) == is_named, (change, log)
 
 
 # What is done to a step, and why it is then not run; empty where it is run.
@@ -242,9 +292,9 @@ CHANGES = {
     "chmod 755 {step}": "",
     "chmod 4744 {step}": "",
     "chgrp 1 {step}": "",
-    "chmod 664 {step}": "others than root can write to {step}",
-    "chmod 646 {step}": "others than root can write to {step}",
-    "chmod 4662 {step}": "others than root can write to {step}",
+    "chmod 664 {step}": "users other than root can write to {step}",
+    "chmod 646 {step}": "users other than root can write to {step}",
+    "chmod 4662 {step}": "users other than root can write to {step}",
     "chown 1 {step}": "{step} does not belong to root",
     "chown 1 {step}; chmod 664 {step}": "{step} does not belong to root",
     "mv {step} {step}.old; ln -s {step}.old {step}": "{step} is a link",
@@ -275,7 +325,7 @@ def test_a_step_that_others_can_change(gate: Gate, kind: str, change: str) -> No
     is_run = not CHANGES[change]
     assert ran.exists() is is_run
     assert status == (0 if is_run or kind == "wanted" else 255)
-    assert ("a.service must not start" in log) is (not is_run and kind in {"required", "foreign"})
+    assert ("a.service was not started" in log) is (not is_run and kind in {"required", "foreign"})
     if is_run:
         assert log == ""
         return
@@ -300,7 +350,7 @@ def test_the_repair_that_is_named(gate: Gate, change: str) -> None:
     log = gate.start()[1]
     command = f"cp --remove-destination {step}.old {step}"
     if "ln -s" not in change:
-        [command] = re.findall("as root: ([^;]*)", log)
+        command = re.findall("as root: ([^;\n]*)", log)[0]
     subprocess.run(["sh", "-c", command], check=True)
     assert gate.start() == (0, "")
 
@@ -319,8 +369,8 @@ def test_a_folder_that_others_can_change(gate: Gate, folder: str, change: str) -
     for arguments in (("a.service",), (GUARD,), ("b.service", "a")):
         status, log = gate.start(*arguments)
         assert (status, ran.exists()) == (255, False)
-        assert f"others than root can write to {path}, and root runs what is there; " in log
-    [command] = re.findall("as root: ([^;]*)", log)
+        assert f"users other than root can write to {path}, and root runs what is there; " in log
+    command = re.findall("as root: ([^;\n]*)", log)[0]
     subprocess.run(["sh", "-c", command], check=True)
     assert gate.start() == (0, "")
 
@@ -360,16 +410,22 @@ ENVIRONMENTS = [
             "required",
             "wanted",
             "only_step",
-            "is_start",
+            "mode",
+            "now",
+            "began",
+            "running_step",
             "has_failed",
             "owner_of",
-            "mode_of",
+            "permissions_of",
             "enter_host_network",
             "steps",
             "reason",
             "fault",
             "time_limit",
             "time_left",
+            "step_limit",
+            "work_time",
+            "kill_after",
         )
     ),
 ]
@@ -438,8 +494,11 @@ def test_the_lock(gate: Gate, how: str, name: str) -> None:
             writer.stdout.readline()
             ended, log = gate.start()
             assert (ended, done.exists()) == (status, not status), log
-            refusal = f"must not start: {gate.paths}/run/{name} was still locked"
-            assert (refusal in log) == (status == 255), log
+            by_whom = "a process that changes the host"
+            if name == "turn":
+                by_whom = f"the gate of another unit, which waits for {gate.paths}/run/lock"
+            refusal = f"{gate.paths}/run/{name} was still locked after 4 s, by {by_whom}"
+            assert (f"was not started: {refusal}" in log) == (status == 255), log
             subprocess.run(["pkill", "-P", str(writer.pid)], check=False)
 
 
@@ -472,6 +531,32 @@ def test_the_lock_is_held_while_steps_run(gate: Gate) -> None:
     assert tried.read_text().split() == ["0", "1"]
 
 
+def test_a_signal(gate: Gate) -> None:
+    """The step is ended first, with the lock held; the refusal says what was interrupted, and why
+    that may be.
+    """
+    lock, began, tried = (gate.paths / name for name in ("run/lock", "began", "tried"))
+    at_end = f"sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
+    gate.write("a", a=f"trap '{at_end}' TERM\n: >{began}\nwhile :; do sleep 0.05; done\n")
+    # The first process of a pid namespace hears no signal from within, so bash is the second.
+    command = ["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"]
+    script = f'"$@" & until [[ -e {began} ]]; do sleep 0.05; done; kill $!; wait $!'
+    done = subprocess.run(
+        [*ALONE, "/bin/bash", "-c", script, "bash", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 255
+    assert tried.read_text() == "1\n"
+    assert (
+        "<3>hostrouting: a.service was not started: SIGTERM ended the gate while step a ran; "
+        "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
+        "TimeoutStartSec=\n"
+    ) in done.stderr
+
+
 def test_a_lock_that_cannot_be_opened(gate: Gate) -> None:
     """As in a full or read-only /run: the steps decide, also in a unit with POSIXLY_CORRECT, in
     which bash ends where it cannot open a file.
@@ -480,7 +565,12 @@ def test_a_lock_that_cannot_be_opened(gate: Gate) -> None:
     for step, status in ((PASS, 0), (FAIL, 255)):
         gate.write("a", "", a=step)
         for environment in ({}, {"POSIXLY_CORRECT": "1"}):
-            assert gate.start(**environment)[0] == status, environment
+            ended, log = gate.start(**environment)
+            assert ended == status, environment
+            assert log.startswith(
+                "<4>hostrouting: a.service: the steps run without a lock, as there is none: "
+                f"{gate.paths}/run/lock: Is a directory\n"
+            )
 
 
 def test_a_name_with_a_space(gate: Gate) -> None:

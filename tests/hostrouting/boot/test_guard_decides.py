@@ -2,6 +2,7 @@
 guard, and how long it rests.
 """
 
+import re
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -18,58 +19,60 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ALONE = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
 
 # In the place of gate.sh. It notes the time of the clock below, and which step was asked for.
-NOTES = 'echo "$CLOCK ${2-all}" >>"${0%/*}/passes"\nexit 0\n'
+NOTES = 'echo "$CLOCK ${2-all}" >>"${0%/*}/passes"\ntrap - EXIT\nexit 0\n'
 
 # A clock that only waiting moves. Something changes at each of these seconds, and the guard ends at
 # the last one.
 SIMULATION = """\
-unset SECONDS EPOCHREALTIME
 export CLOCK=0
-SECONDS=0
-until_then() {
-  SECONDS=$1
-  CLOCK=$1
-}
 sleep() {
-  until_then $((SECONDS + $1))
+  CLOCK=$((CLOCK + $1))
+  SECONDS=$((99999 - SECONDS)) # the time of day jumps
 }
 read() {
-  local words=$* longest
-  if [[ $words != *'-u 3'* ]]; then
+  local arguments=$* longest
+  if [[ $arguments == *'-a words'* ]]; then # when this process began
+    words[21]=$((CLOCK * 100))
+    return 0
+  fi
+  if [[ $arguments != *'-u 3'* ]]; then
     builtin read "$@"
     return
   fi
-  if [[ $words == *'-N 1000000 '* ]]; then # takes the changes so far
-    while ((${#changes[@]} > 1 && changes[0] <= SECONDS)); do
+  if [[ $arguments == *'-N 1000000 '* ]]; then # takes the changes so far
+    while ((${#changes[@]} > 1 && changes[0] <= CLOCK)); do
       changes=("${changes[@]:1}")
     done
     return 0
   fi
-  longest=${words#*-t }
+  longest=${arguments#*-t }
   longest=${longest%% *}
-  if ((SECONDS >= changes[-1])); then
+  if ((longest == 0 && changes[0] > CLOCK)); then
+    return 1
+  fi
+  if ((CLOCK >= changes[-1])); then
     trap - EXIT
     exit 0
   fi
-  if ((changes[0] > SECONDS + longest)); then
-    until_then $((SECONDS + longest))
+  if ((changes[0] > CLOCK + longest)); then
+    CLOCK=$((CLOCK + longest))
     return 142
   fi
-  if ((changes[0] > SECONDS)); then
-    until_then "${changes[0]}"
+  if ((changes[0] > CLOCK)); then
+    CLOCK=${changes[0]}
   fi
 }
 """
 
 
-def write_guard(folder: Path, before: str, *, idle: int = 58) -> Path:
+def write_guard(folder: Path, before: str, *, idle: int = 58, gate: str = NOTES) -> Path:
     """guard.sh, with a gate that notes its passes, and with this text before its own."""
     (folder / "gate.d").mkdir()
     (folder / "gate.d/10-static-routes.sh").write_text("")
-    (folder / "gate.sh").write_text(NOTES)
+    (folder / "gate.sh").write_text(gate)
     text = asset("guard.sh").replace("/etc/hostrouting", str(folder))
     guard = folder / "guard.sh"
-    guard.write_text(before + text.replace("idle=58", f"idle={idle}"))
+    guard.write_text(before + text.replace("idle_time=58 ", f"idle_time={idle} "))
     return guard
 
 
@@ -81,12 +84,17 @@ def passes(folder: Path) -> list[tuple[int, str]]:
     return [(int(line.split()[0]), line.split()[1]) for line in log.read_text().splitlines()]
 
 
+def run_guard(guard: Path) -> subprocess.CompletedProcess[str]:
+    """Run it in a network of its own until it ends."""
+    words = ["unshare", "--net", "--", *ALONE, "/bin/bash", "-pc", COMMAND, str(guard)]
+    return subprocess.run(words, check=False, timeout=120, stderr=subprocess.PIPE, text=True)
+
+
 def simulated(folder: Path, changes: list[int]) -> list[tuple[int, str]]:
     """The passes of a guard on a host that changes at these seconds."""
     seconds = " ".join(map(str, changes))
-    guard = write_guard(folder, f"changes=({seconds})\n{SIMULATION}")
-    words = ["unshare", "--net", "--", *ALONE, "/bin/bash", "-pc", COMMAND, str(guard)]
-    subprocess.run(words, check=True, timeout=60)
+    done = run_guard(write_guard(folder, f"changes=({seconds})\n{SIMULATION}"))
+    assert (done.returncode, done.stderr) == (0, "")
     return passes(folder)
 
 
@@ -151,3 +159,78 @@ def test_what_wakes_it(tmp_path: Path, changes: tuple[str, str]) -> None:
                 wait_for("a pass after the change", is_woken)
             finally:
                 running.kill()
+
+
+def logged(folder: Path, gate: str, changes: list[int], *, log_again: int = 3600) -> list[str]:
+    """What a guard beside this gate logs on a host that changes at these seconds."""
+    seconds = " ".join(map(str, changes))
+    guard = write_guard(folder, f"changes=({seconds})\n{SIMULATION}", gate=gate)
+    text = guard.read_text()
+    assert text.count("log_again=3600 ") == 1
+    guard.write_text(text.replace("log_again=3600 ", f"log_again={log_again} "))
+    return run_guard(guard).stderr.splitlines()
+
+
+ENDS_WELL = "trap - EXIT\nexit 0\n"
+
+
+def test_a_pass_while_a_pause_ends(tmp_path: Path) -> None:
+    """When all steps are due just as the routes are set, the guard goes on."""
+    done = simulated(tmp_path, [9, 100])
+    assert [step for second, step in done if 5 < second < 20] == ["10-static-routes", "all"]
+
+
+def test_the_end_of_a_fault(tmp_path: Path) -> None:
+    """A fault is logged once, in a pass of either kind, and so is its end."""
+    gate = f"if ((CLOCK > 30 && CLOCK < 200)); then\n  echo a fault\n  exit 1\nfi\n{ENDS_WELL}"
+    lines = logged(tmp_path, gate, [60, 66, 300, 400])
+    assert lines == [
+        "a fault",
+        "a fault",
+        "<5>hostrouting: hostrouting-guard.service: all steps succeed again",
+    ]
+
+
+def test_a_repair_that_repeats(tmp_path: Path) -> None:
+    """It is logged again after some time; a verdict that stays the same is logged once."""
+    gate = f"[[ ${{2-}} ]] && echo repaired || echo verdict\n{ENDS_WELL}"
+    lines = logged(tmp_path, gate, [*range(100)], log_again=30)
+    assert lines.count("verdict") == 1
+    assert lines.count("repaired") == 4
+
+
+def test_what_a_step_leaves_behind(tmp_path: Path) -> None:
+    """A process that keeps the output of the gate open does not keep the guard."""
+    gate = f"sleep 99 &\nprintf 'without a newline'\n{ENDS_WELL}"
+    assert logged(tmp_path, gate, [*range(20)]) == ["without a newline"] * 2
+
+
+KILLED = "the gate was killed, or has printed nothing for 90 s"
+
+
+@pytest.mark.parametrize(
+    ("end", "sentence"),
+    [
+        ("kill -KILL $$\n", "all steps succeed again"),
+        ("exit 0\n", "all steps succeed again"),  # as a script that has been cut short ends
+        ("kill -KILL $PPID\n", KILLED),
+    ],
+)
+def test_a_gate_that_ends_in_another_way(tmp_path: Path, end: str, sentence: str) -> None:
+    """It has failed, until it succeeds."""
+    lines = logged(tmp_path, f"if ((CLOCK < 5)); then\n{end}fi\n{ENDS_WELL}", [60, 200])
+    assert any(line.endswith(f"hostrouting-guard.service: {sentence}") for line in lines)
+
+
+def test_a_monitor_that_ends(tmp_path: Path) -> None:
+    """The guard fails, with the last words of `ip`, so that systemd starts it again."""
+    guard = write_guard(tmp_path, "sleep() { :; }\nCLOCK=0\n")
+    text = guard.read_text()
+    assert text.count("ip monitor link address route rule 2>&1") == 1
+    guard.write_text(text.replace("ip monitor link address", "ip monitor nothing"))
+    done = run_guard(guard)
+    assert done.returncode == 255
+    assert re.fullmatch(
+        "<3>hostrouting: hostrouting-guard.service: ip monitor ended; its last words: .*nothing.*",
+        done.stderr.strip(),
+    )

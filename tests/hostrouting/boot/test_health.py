@@ -106,7 +106,7 @@ class TestFiles:
         host.files.modes[path] = 0o775
         [fault, *_] = find_faults(host, WANTED)
         assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", path)
-        sentence = f"others than root can write to {path}, so the gate does not run it, and {MACHINES} cannot start"
+        sentence = f"users other than root can write to {path}, so the gate does not run it, and {MACHINES} cannot start"
         assert fault.sentence == sentence
         is_ours = name == LAYOUT.routes_step
         assert fault.remedy == (
@@ -137,7 +137,7 @@ class TestFiles:
         [fault] = [fault for fault in find_faults(host, WANTED) if fault.target == path]
         assert (fault.name, fault.severity) == ("file", "error")
         assert fault.sentence == (
-            f"others than root can write to {path}, so the gate does not run it, and lets no unit "
+            f"users other than root can write to {path}, so the gate does not run it, and lets no unit "
             "pass"
         )
         assert fault.remedy == f"as root: chown root {path} && chmod 644 {path}"
@@ -241,6 +241,12 @@ class TestSystemd:
                 "SuccessExitStatus=3 255\n",
                 "50-x.conf",
                 "has SuccessExitStatus=255, so it starts even if ",
+            ),
+            (
+                MACHINES,
+                "SuccessExitStatus=SIGTERM SIGKILL\n",
+                "50-x.conf",
+                "has SuccessExitStatus=SIGKILL, so it starts if ",
             ),
             *(
                 (

@@ -173,7 +173,7 @@ CASES: dict[str, Case] = {
         lambda: with_file(FOREIGN_UNIT, h200_node()),
     ),
     "a step that others can change": (
-        "others than root can write to",
+        "users other than root can write to",
         Configure,
         REPAIRED,
         lambda: with_a_step_of_others(h200_node()),

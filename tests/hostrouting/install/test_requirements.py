@@ -118,7 +118,7 @@ def test_a_foreign_step_that_the_gate_does_not_run(manager: str, *, is_link: boo
         f"{path} is a link, so the gate would not run it, and would let no unit pass; "
         "put a copy of the file in its place"
         if is_link
-        else f"others than root can write to {path}, so the gate would not run it, and would let "
+        else f"users other than root can write to {path}, so the gate would not run it, and would let "
         f"no unit pass; as root: chown root {path} && chmod 644 {path}"
     )
     keeping = HostRoutingConfig(manage_foreign="keep")  # no unit is gated
