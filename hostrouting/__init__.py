@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         check_kernel as check_kernel,
         check_snapshot as check_snapshot,
     )
+    from hostrouting.codes import exit_code as exit_code
     from hostrouting.config import (
         HostRoutingConfig as HostRoutingConfig,
         RouteOverlapConfig as RouteOverlapConfig,
@@ -90,6 +91,7 @@ Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
     errors                   RouteOverlapError NotReady HostError BackendError
     finding                  Finding
+    codes                    exit_code
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot CheckReport check_findings check_document
 The host, its kernel, and the files of a configuration

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hostrouting import errors
-from hostrouting.cli.output import code_of
 from hostrouting.cli.parser import make_parser
+from hostrouting.codes import code_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.testing import FakeHost, h200

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings, repair_commands
-from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
+from hostrouting.cli.output import capped, finding_lines
 from hostrouting.cli.source import open_kernel, read_host
+from hostrouting.codes import CANNOT_DECIDE, PROBLEM, worst_code
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles

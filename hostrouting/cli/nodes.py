@@ -9,7 +9,8 @@ from multiprocessing import get_context
 from shlex import quote
 from signal import SIG_IGN, SIGINT, signal
 
-from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
+from hostrouting.cli.output import Answer
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import (
     NO_VERDICT,

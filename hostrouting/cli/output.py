@@ -15,13 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
+from hostrouting.codes import PROBLEM, code_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.finding import Finding
 
-FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
-_UNANSWERED = {"no-answer", "timeout", "executor-lost"}  # kinds of a HostError
 _SHOWN = 20  # lines of one kind; the JSON contains all
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was
 
@@ -34,26 +33,6 @@ class Answer(NamedTuple):
     lines: Iterable[str]
     report: CheckReport | None = None
     """The check whose CIDRs a terminal shows as strips, before the first empty line."""
-
-
-def worst_code(*codes: int) -> int:
-    """The worst of these exit codes: a problem is worse than bad input, and bad input worse than no
-    answer.
-    """
-    return min({*codes} - {FINE}, default=FINE)
-
-
-def code_of(error: BaseException) -> int:
-    """The exit code for this error. After a bug, or without a permission or an answer, nothing can
-    be decided.
-    """
-    if errors.is_denied(error) or not isinstance(error, errors.HostRoutingError):
-        return CANNOT_DECIDE
-    if isinstance(error, errors.ConfigError):
-        return BAD_INPUT
-    is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
-    is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.kind in _UNANSWERED
-    return CANNOT_DECIDE if is_late or is_open else PROBLEM
 
 
 def error_document(error: BaseException) -> dict[str, Any]:

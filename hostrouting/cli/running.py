@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import capped, code_of, error_document, finding_lines, worst_code
+from hostrouting.cli.output import capped, error_document, finding_lines
+from hostrouting.codes import code_of, worst_code
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host

@@ -11,9 +11,10 @@ from typing import Any, get_args
 import phases
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
-from hostrouting.cli.output import FINE, PROBLEM, Answer, capped, finding_lines
+from hostrouting.cli.output import Answer, capped, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.codes import FINE, PROBLEM
 from hostrouting.host.host import Host
 
 ARGUMENTS = ("cni", "--config required", "--apply")

@@ -14,8 +14,9 @@ from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import FATES, FamilyReport, Grade, Opinion, default_route_sentence
 from hostrouting.check.sentences import find_doubts
-from hostrouting.cli.output import FINE, Answer, capped, say
+from hostrouting.cli.output import Answer, capped, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
+from hostrouting.codes import FINE
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules

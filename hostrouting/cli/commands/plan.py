@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import attrs
 
 from hostrouting.cli.check import Check, code_with, repair_pipeline, with_gate_command
-from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
+from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
+from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from hostrouting.cli.check import make_check
-from hostrouting.cli.output import FINE, PROBLEM, Answer
+from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines, run_task
+from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host

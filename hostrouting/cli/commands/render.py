@@ -13,9 +13,10 @@ import sys
 
 from hostrouting.boot.archive import tar_of
 from hostrouting.boot.files import files_of
-from hostrouting.cli.output import FINE, Answer, finding_lines
+from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input, read_config, typed_name
+from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host

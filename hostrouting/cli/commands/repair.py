@@ -17,8 +17,9 @@ from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, Check, consent_lines, make_check, repair_pipeline
-from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer, say
+from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
+from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host

@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 
-from hostrouting.cli.output import FINE, Answer
+from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input, read_host
+from hostrouting.codes import FINE
 from hostrouting.host.host import Host
 from hostrouting.model.snapshot import SAVE
 

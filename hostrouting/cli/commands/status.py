@@ -23,9 +23,10 @@ from hostrouting.cli.check import (
     repair_pipeline,
     with_gate_command,
 )
-from hostrouting.cli.output import FINE, PROBLEM, Answer, code_of, finding_lines, worst_code
+from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import read_host
+from hostrouting.codes import FINE, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first

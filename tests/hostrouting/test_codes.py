@@ -1,0 +1,68 @@
+"""hostrouting.exit_code: an agent's program exits as the command would."""
+
+import pytest
+
+import hostrouting
+import phases
+from hostrouting.codes import worst_code
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostRoutingError
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, FakeKernel, h200
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, REPAIR, config
+
+
+def fails(error: Exception) -> phases.Task[object]:
+    """A task that raises this."""
+
+    @phases.task("fails")
+    def task(_ctx: phases.Context) -> None:
+        raise error
+
+    return task
+
+
+def code_of_run(*tasks: phases.AnyTask) -> int:
+    """The exit code for a run of these tasks at once."""
+    report = phases.run(phases.parallel(*tasks, name="all"), observers=[], clock=FakeClock())
+    return hostrouting.exit_code(report)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernel", "code"),
+    [
+        (config(*REPAIR, cidrs=(CIDR,)), h200(), 0),
+        (config(cidrs=(CIDR,)), h200(), 1),
+        (config(cidrs=(CIDR,), mode="WARN"), h200(), 0),
+        (config(cidrs=(CIDR,)), FakeKernel(), 3),
+        (config(*REPAIR), FakeKernel(), 3),
+    ],
+)
+def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) -> None:
+    """An overlap in STRICT is a problem; without a default route there is no answer."""
+    assert code_of_run(Configure(settings, host=FakeHost(kernel=kernel), wait=0)) == code
+
+
+def test_refused_input() -> None:
+    """What would take something away is bad input."""
+    host = FakeHost(kernel=h200())
+    assert code_of_run(Configure(config(*REPAIR), host=host)) == 0
+    assert code_of_run(Configure(config(), host=host, allow_removal=False)) == 2
+
+
+def test_the_worst_counts() -> None:
+    """A failure of somebody else's task is a problem, and a problem is worse than no answer."""
+    assert code_of_run(fails(HostRoutingError("ours"))) == 1
+    assert code_of_run(fails(OSError("somebody else's"))) == 1
+    assert worst_code(3, 0, 1, 2) == 1
+    assert worst_code(3, 2, 0) == 2
+
+
+def test_a_signal() -> None:
+    """A run that was stopped has 128 plus the number of the signal."""
+    ctx = phases.Context(observers=[], clock=FakeClock())
+    ctx.cancel("SIGTERM")
+    report = phases.run(Configure(config(), host=FakeHost(kernel=h200())), ctx=ctx)
+    report.signal = 15
+    assert hostrouting.exit_code(report) == 143
