@@ -52,7 +52,7 @@ step_limit=0  # for the next step; set by find_step_limit
 fault=''      # why root must not run the next step, and
 repair=''     # what to do about it; both are set by find_fault
 has_failed='' # whether a step has failed
-running_step='' # its name, for exit_on_signal
+activity=''   # what a signal would interrupt
 enter_host_network=() # a command that runs another one in the network of the host, if needed
 declare -A owner_of permissions_of # by path; of a link, those of the file that it leads to
 
@@ -134,10 +134,10 @@ log() { # LEVEL LINE
 exit_on_signal() { # SIGNAL
   local reason="$1 ended the gate"
   trap '' HUP INT QUIT TERM ALRM USR1 USR2
-  if [[ $running_step ]]; then
-    reason+=" while step $running_step ran"
+  if [[ $activity ]]; then
+    reason+=" while $activity"
     kill %% 2>/dev/null
-    wait %% 2>/dev/null # it ends within kill_after; until then, the lock must be held
+    wait %% 2>/dev/null # a step ends within kill_after; until then, the lock must be held
   fi
   if [[ $1 == SIGTERM ]]; then
     reason+="; systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than \
@@ -202,8 +202,11 @@ take_lock() {
 wait_for_lock() { # FILE OPTION DESCRIPTOR HOLDER
   local status
   find_time_left
-  flock "$2" --timeout "$time_left" "$3"
+  activity="it waited for $1"
+  flock "$2" --timeout "$time_left" "$3" & # so that a signal to the gate is handled at once
+  wait $!
   status=$?
+  activity=''
   if ((status == 1)); then
     exit_failed "$1 was still locked after $time_limit s, by $4; \
 to see which processes have it open, as root: find /proc/[0-9]*/fd -lname $1"
@@ -307,10 +310,10 @@ run_step() { # PATH
     return 0
   fi
   step_began=$now
-  running_step=$name
+  activity="step $name ran"
   execute "$1" "$is_ours"
   status=$?
-  running_step=''
+  activity=''
   if ((status == 0)); then
     return 0
   fi
@@ -335,7 +338,7 @@ execute() { # PATH IS_OURS
   if [[ $mode != guard ]] && ((step_limit > work_time)); then
     may_wait=$((step_limit - work_time))
   fi
-  # In the background, so that a signal to the gate is handled at once.
+  # In the background, for the same reason as `flock`.
   exec -c "${enter_host_network[@]}" timeout -k "$kill_after" "$step_limit" \
     /bin/bash -c "$command" "$1" "$unit" "$may_wait" </dev/null 9<&- &
   wait $!

@@ -413,7 +413,7 @@ ENVIRONMENTS = [
             "mode",
             "now",
             "began",
-            "running_step",
+            "activity",
             "has_failed",
             "owner_of",
             "permissions_of",
@@ -529,6 +529,26 @@ def test_the_lock_is_held_while_steps_run(gate: Gate) -> None:
     gate.write("a b", "", a=PASS, b=f"{{ {try_both}; }} >{tried}\n{PASS}")
     assert gate.start() == (0, "")
     assert tried.read_text().split() == ["0", "1"]
+
+
+def test_a_signal_while_a_lock_is_awaited(gate: Gate) -> None:
+    """The gate refuses at once, and says what it waited for."""
+    gate.write("a", a=PASS)
+    lock, queue = gate.paths / "run/lock", gate.paths / "run/turn"
+    command = ["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"]
+    script = (
+        f"flock --close {lock} sleep 99 & flock --nonblock {lock} true && sleep 1\n"
+        f'"$@" & while flock --nonblock {queue} true; do sleep 0.05; done; kill $!; wait $!'
+    )
+    done = subprocess.run(
+        [*ALONE, "/bin/bash", "-c", script, "bash", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 255
+    assert f"was not started: SIGTERM ended the gate while it waited for {lock}; " in done.stderr
 
 
 def test_a_signal(gate: Gate) -> None:
