@@ -8,16 +8,25 @@ exit code is 0 for any verdict.
 
 import argparse
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.check.results import FATES, FamilyReport, Grade, Opinion, default_route_sentence
+from hostrouting.check.results import (
+    FATES,
+    FamilyReport,
+    Grade,
+    Opinion,
+    Part,
+    default_route_sentence,
+)
 from hostrouting.check.sentences import find_doubts
 from hostrouting.cli.output import Answer, capped, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
 from hostrouting.codes import FINE
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
@@ -38,73 +47,125 @@ _RESULTS = {
 }
 
 
+class _Explained(NamedTuple):
+    """What Linux does with a packet to one address, and what the check says of it."""
+
+    address: IP
+    judge: Judge
+    rules: list[Tried]
+    """The rules that are tried, in their order."""
+    decision: Decision
+    others: tuple[Outcome, ...]
+    """Where packets end that a rule tells from the plain one."""
+    part: Part
+    """The address as a part of what the check judges."""
+
+    @classmethod
+    def of(cls, address: IP, fib: Fib, config: HostRoutingConfig) -> "_Explained":
+        """Judge the address on its own."""
+        judge, number = Judge(fib, config.route_overlap), int(address)
+        [part] = find_parts(judge, number, number)
+        decision, others = fib.outcomes(number)
+        return cls(address, judge, [*trace_rules(fib, address)], decision, others, part)
+
+    @property
+    def unseen(self) -> list[str]:
+        """Why something about this address is not judged."""
+        places = not_judged(self.judge.fib)
+        return [f"NOT-JUDGED: {name}" for name, prefix in places if self.address in prefix]
+
+    @property
+    def doubts(self) -> list[Opinion]:
+        """What is in doubt, beside what is not judged."""
+        opinions = dict.fromkeys((self.part.opinion, *self.part.others))
+        return [
+            opinion
+            for opinion in opinions
+            if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED
+        ]
+
+
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
     for finding in unusable:
         say(finding.line)
-    number = int(address)
     fib = Fib(read_host(host, arguments.snapshot), address.version)
-    judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
-    (decision, others), [part] = fib.outcomes(number), find_parts(judge, number, number)
-    expected, route = sorted(judge.uplinks.devs), decision.route
-    steps = [
-        {"rule": str(step.rule), "result": step.result, "route": step.route and str(step.route)}
-        for step in rules
+    explained = _Explained.of(address, fib, config)
+    return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
+
+
+def _document(explained: _Explained) -> dict[str, object]:
+    route = explained.decision.route
+    rules = [
+        {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
+        for tried in explained.rules
     ]
-    document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
-    document |= {
-        "opinion": part.opinion.name,
-        "expectedDevs": expected,
-        "rules": steps,
+    others = [{"rule": str(other.rule), **_plain(other.decision)} for other in explained.others]
+    return {
+        "schema": "hostrouting/explain/2",
+        "address": str(explained.address),
+        **_plain(explained.decision),
+        "opinion": explained.part.opinion.name,
+        "expectedDevs": sorted(explained.judge.uplinks.devs),
+        "rules": rules,
         "route": route and str(route),
+        "others": others,
     }
-    document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
-    def lines() -> Iterator[str]:
-        opinions = dict.fromkeys((part.opinion, *part.others))
-        doubts = [
-            (doubt, number, number)
-            for doubt in opinions
-            if doubt.grade is Grade.DOUBT and doubt.name != NOT_JUDGED
-        ]
-        unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
-        way = _way(decision)
-        if not {*part.opinion.devs} <= {*decision.devs}:
-            way = (
-                f"may leave through {spoken(part.opinion.devs)}, whose default route has the same "
-                f"metric as [{route}]"
-            )
-        lost, missing = (
-            [*find_undelivered(judge)],
-            (flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"),
-        )
-        yield _judged(
-            f"{address} {way}",
-            judge,
-            part.opinion,
-            doubts=bool(lost or doubts),
-            unseen=bool(unseen),
-        )
-        for finding in (*lost, *missing, *find_doubts(fib.family, doubts)):
-            yield finding.line.replace("as root", as_whom(arguments))
-        width = max((len(str(tried.rule)) for tried in rules), default=0)
-        yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
-        if route is not None:
-            yield from (f"  route  {route}", "")
-        yield from capped(unseen)
-        for end in others:
-            if end.decision.kind == NOT_JUDGED:
-                continue  # its rule is named above
-            matches = "does not match" if end.meets_conditions is end.rule.invert else "matches"
-            yield (
-                f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} "
-                f"[{end.rule}]"
-            )
-        if not others and not unseen:
-            yield f"No rule routes other packets to {address} differently."
 
-    return Answer(FINE, document, lines())
+def _lines(explained: _Explained, there: str) -> Iterator[str]:
+    """The verdict, the rules, the route, and how other packets are routed."""
+    yield from _verdict_lines(explained, there)
+    yield ""
+    width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
+    for tried in explained.rules:
+        yield f"  {tried.rule!s:<{width}}  {_result(tried)}"
+    yield ""
+    route = explained.decision.route
+    if route is not None:
+        yield f"  route  {route}"
+        yield ""
+    yield from capped(explained.unseen)
+    for other in explained.others:
+        if other.decision.kind != NOT_JUDGED:  # otherwise, its rule is named above
+            yield _other_line(other)
+    if not explained.others and not explained.unseen:
+        yield f"No rule routes other packets to {explained.address} differently."
+
+
+def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
+    """The verdict on this address alone, and what is wrong or in doubt."""
+    judge, number = explained.judge, int(explained.address)
+    lost = [*find_undelivered(judge)]
+    missing = [flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"]
+    doubts = [(doubt, number, number) for doubt in explained.doubts]
+    yield _judged(
+        f"{explained.address} {_way_of(explained)}",
+        judge,
+        explained.part.opinion,
+        doubts=bool(lost or doubts),
+        unseen=bool(explained.unseen),
+    )
+    for finding in (*lost, *missing, *find_doubts(judge.fib.family, doubts)):
+        yield finding.line.replace("as root", there)
+
+
+def _way_of(explained: _Explained) -> str:
+    """How the packet leaves; of several equal default routes, Linux may use any."""
+    opinion, decision = explained.part.opinion, explained.decision
+    if {*opinion.devs} <= {*decision.devs}:
+        return _way(decision)
+    same = f"whose default route has the same metric as [{decision.route}]"
+    return f"may leave through {spoken(opinion.devs)}, {same}"
+
+
+def _other_line(other: Outcome) -> str:
+    matches = "matches"
+    if other.meets_conditions is other.rule.invert:
+        matches = "does not match"
+    way = _way(other.decision)
+    return f"OTHERS: a packet that {matches} rule {other.rule.priority} {way} [{other.rule}]"
 
 
 def _read_address(text: str) -> IP:
@@ -144,22 +205,16 @@ def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: b
 def _way(decision: Decision) -> str:
     if not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
-    hops = (
-        [hop for hop in decision.route.next_hops if hop.dev and not hop.dead]
-        if decision.route
-        else []
-    )
-    ways = (
-        f"{hop.dev} via {hop.gateway}" if hop.gateway else f"{hop.dev} without a gateway"
-        for hop in hops
-    )
+    ways: dict[str, None] = {}
+    for hop in () if decision.route is None else decision.route.next_hops:
+        if hop.dev and not hop.dead:
+            how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
+            ways[f"{hop.dev} {how}"] = None
     as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
-    return f"leaves through {spoken([*dict.fromkeys(ways)], last='or')}{as_kind}"
+    return f"leaves through {spoken([*ways], last='or')}{as_kind}"
 
 
 def _result(tried: Tried) -> str:
-    route, table = (
-        "no route" if tried.route is None else tried.route.name,
-        table_name(tried.rule.table),
-    )
+    route = "no route" if tried.route is None else tried.route.name
+    table = table_name(tried.rule.table)
     return _RESULTS[tried.result].format(route=route, action=tried.rule.action, table=table)
