@@ -18,6 +18,7 @@ from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.boot.unit_states import UnitState, guard_state, unit_states
 from hostrouting.cli.check import (
+    Check,
     find_typed,
     make_check,
     repair_pipeline,
@@ -99,66 +100,102 @@ class _Units(NamedTuple):
         }
 
 
-def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    plan, check = Plan(), None
-    units = _Units()
-    unanswered, none = list[HostRoutingError](), tuple[Finding, ...]()
-    faults = none
+class _Seen:
+    """What this host has answered. A part that does not answer hides no other part."""
 
-    def ask(question: Callable[[], T], otherwise: T) -> T:
-        """The answer; the other parts of the host are asked even if this one does not answer."""
+    def __init__(self, host: Host, unit: str | None) -> None:
+        """Ask each part of the host."""
+        self.plan = Plan()
+        self.check: Check | None = None
+        self.units = _Units()
+        self.unanswered: list[HostRoutingError] = []
+        none: tuple[Finding, ...] = ()
+        self.faults = none
+        self.config = read_installed(host)
+        config = self.config
+        if config is None:
+            if host.backend is not None:
+                self.faults = self._ask(lambda: find_typed(read_host(host)), none)
+            return
+        self.plan = self._ask(Configure(config, host=host).plan, self.plan)
+        if writer_of(host.files) != WRITER:
+            # No edits: another release writes other texts.
+            self.plan = attrs.evolve(self.plan, files=FileChanges())
+        self.faults = self._ask(lambda: find_faults(host, config), none)
+        manager = host.running_manager
+        if manager is not None:
+            self.units = self._ask(lambda: _Units.of(manager, config, unit), self.units)
+        if config.route_overlap.cidrs:
+            self.check = self._ask(lambda: make_check(config, host), None)
+
+    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
         try:
             return question()
         except HostRoutingError as error:
-            unanswered.append(error)
+            self.unanswered.append(error)
             return otherwise
 
-    config = read_installed(host)
-    if config is None:
-        if host.backend is not None:
-            faults = ask(lambda: find_typed(read_host(host)), none)
-    else:
-        plan = ask(Configure(config, host=host).plan, plan)
-        if writer_of(host.files) != WRITER:
-            plan = attrs.evolve(
-                plan, files=FileChanges()
-            )  # no edits: another release writes other texts
-        faults = ask(lambda: find_faults(host, config), none)
-        manager = host.running_manager
-        if manager is not None:
-            units = ask(lambda: _Units.of(manager, config, arguments.unit), units)
-        check = ask(lambda: make_check(config, host), None) if config.route_overlap.cidrs else None
-    findings = (*faults, *plan.findings)
-    is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in findings)
-    code = worst_code(
-        PROBLEM if is_wrong else FINE, check.code() if check else FINE, *map(code_of, unanswered)
-    )
-    headline = _headline(plan, is_installed=config is not None, is_fine=code == FINE)
-    if not headline.may_apply:
-        findings = tuple(map(_without_apply, findings))
-    findings = (*(finding for error in unanswered for finding in error.findings), *findings)
-    again = headline.command or (_APPLY if headline.may_apply else "")
-    findings = worst_first(with_gate_command(findings, again))
-    grave = (
-        []
-        if check is None
-        else [row for row in check.findings if row.name in {"missing-rule", "unsafe"}]
-    )
-    brief = () if check is None else (*map(str, check.report.families), *finding_lines(grave))
-    now = check.lines() if check and plan.is_empty else brief
-    head = [headline.line] if headline.sentence else []
+    @property
+    def code(self) -> int:
+        """The worst of what differs, of the verdict, and of what did not answer."""
+        findings = (*self.faults, *self.plan.findings)
+        is_wrong = any(finding.severity != "note" for finding in findings)
+        codes = [code_of(error) for error in self.unanswered]
+        if is_wrong or not self.plan.is_empty:
+            codes.append(PROBLEM)
+        if self.check is not None:
+            codes.append(self.check.code())
+        return worst_code(*codes)
+
+    def findings(self, headline: _Headline) -> tuple[Finding, ...]:
+        """The worst first. Where applying the installed configuration again does harm, or fails,
+        no remedy is to apply it.
+        """
+        findings = (*self.faults, *self.plan.findings)
+        again = headline.command
+        if not headline.may_apply:
+            findings = tuple(map(_without_apply, findings))
+        elif not again:
+            again = _APPLY
+        for error in reversed(self.unanswered):
+            findings = (*error.findings, *findings)
+        return worst_first(with_gate_command(findings, again))
+
+    def verdict_lines(self) -> Iterator[str]:
+        """The page of the check; only the verdict where the host differs, because `apply` comes
+        first then.
+        """
+        if self.check is None:
+            return
+        if self.plan.is_empty:
+            yield from self.check.lines()
+            return
+        yield from map(str, self.check.report.families)
+        grave = [row for row in self.check.findings if row.name in {"missing-rule", "unsafe"}]
+        yield from finding_lines(grave)
+
+
+def run(arguments: argparse.Namespace, host: Host) -> Answer:
+    seen = _Seen(host, arguments.unit)
+    headline = _headline(seen)
+    findings = seen.findings(headline)
+    lines: list[str] = []
+    if headline.sentence:
+        lines.append(headline.line)
     if arguments.unit is not None:
-        head += _of_one_unit(arguments.unit, units)
-    shown = attrs.evolve(plan, findings=_shown(findings, headline))
-    lines = (*head, *units.lines(), *plan_lines(shown), *now)
-    more = {
-        "installed": config is not None,
-        **plan.to_mapping(),
-        "check": check and check.document(),
-        **units.document(),
+        lines += _of_one_unit(arguments.unit, seen.units)
+    lines += seen.units.lines()
+    lines += plan_lines(attrs.evolve(seen.plan, findings=_shown(findings, headline)))
+    lines += seen.verdict_lines()
+    document = {
+        "schema": "hostrouting/status/6",
+        "installed": seen.config is not None,
+        **seen.plan.to_mapping(),
+        "check": seen.check and seen.check.document(),
+        **seen.units.document(),
+        "findings": [finding.to_mapping() for finding in findings],
     }
-    more["findings"] = [finding.to_mapping() for finding in findings]
-    return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)
+    return Answer(seen.code, document, lines, seen.check and seen.check.report)
 
 
 def _of_one_unit(unit: str, units: _Units) -> Iterator[str]:
@@ -169,9 +206,9 @@ def _of_one_unit(unit: str, units: _Units) -> Iterator[str]:
         yield f"{unit} was refused; when the cause is gone, as root: systemctl start {unit}"
 
 
-def _headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> _Headline:
-    path, routes = HostLayout.config_path, plan.routes
-    if not is_installed:
+def _headline(seen: _Seen) -> _Headline:
+    path, plan, routes = HostLayout.config_path, seen.plan, seen.plan.routes
+    if seen.config is None:
         return _Headline(f"{_NOTHING}; {_TO_CHECK}")
     if routes.conflicts:
         reason = "and apply would fail; the lines that begin with ! say why"
@@ -181,7 +218,7 @@ def _headline(plan: Plan, *, is_installed: bool, is_fine: bool) -> _Headline:
     if routes.pending:
         waiting = f"a route that {path} asks for cannot be set yet"
         return _Headline(f"NOT READY: {waiting}; ROUTE-WAITS says why")
-    if is_fine:
+    if seen.code == FINE:
         return _Headline(f"INSTALLED: this host matches {path}")
     return _Headline()
 
