@@ -793,3 +793,21 @@ def test_an_equal_copy_of_the_plain_packet() -> None:
         list(find_parts(judge, block.first, block.last, packet)) for packet in (PLAIN, Packet())
     ]
     assert by_source[0] == by_source[1]
+
+
+def test_a_route_that_a_rule_suppresses_catches_nothing() -> None:
+    """What catches packets is to be deleted; that is not so for a route to the same prefix that
+    Linux would pass over.
+    """
+    stale = Route.to(CIDR, type="blackhole", protocol=4)
+    suppressed = Route.to(CIDR, dev="ib0", metric=5)
+    by_flannel = Route.to(CIDR, dev="flannel.1", table=300)
+    rules = (
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=16),
+        Rule(family=4, priority=200, table=300),
+    )
+    links = (IB0, Link(name="flannel.1", index=10, kind="vxlan"))
+    report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
+    [unrepairable] = report.families[0].repair.unrepairable
+    assert unrepairable.reason == "below-a-cni"
+    assert unrepairable.catching == (stale,)
