@@ -446,7 +446,7 @@ def has_only_tunnel_or_dummy(judge: Judge) -> bool:
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.hidden_nic is not None:
         return False
-    if any(judge.devices.is_nic(dev) for dev in uplinks.devs):
+    if any(judge.devices.may_be_nic(dev) for dev in uplinks.devs):
         return False
     return any(judge.devices.is_dummy(dev) or dev in uplinks.doubtful for dev in uplinks.devs)
 

@@ -752,14 +752,19 @@ def test_each_next_hop_below_a_tunnel_is_judged_alone(own: list[str], verdict: s
     assert [escape.devs for escape in report.escapes] == [("dev1",)] * (not own)
 
 
-@pytest.mark.parametrize(("metric", "verdict"), [(99, "overlap"), (100, "overlap")])
-def test_a_second_card_beside_one_that_has_a_default_route(metric: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("beside", "metric", "verdict"),
+    [("eth0", 99, "overlap"), ("eth0", 100, "overlap"), ("cni0", 100, "undecided")],
+)
+def test_a_second_card_beside_another_default_route(beside: str, metric: int, verdict: str) -> None:
     """Where a card has a default route, even one that is in doubt beside a tunnel's, no other card
-    is meant.
+    is meant. The bridge of pods is not a card.
     """
+    links = (WG1, Link(name="eth1", index=10), Link(name="cni0", index=11, kind="bridge"))
+    first = Route.to("0.0.0.0/0", dev=beside, metric=100)
     tunnel = Route.to("0.0.0.0/0", dev="wg1", metric=metric)
     rail = Route.to(CIDR, dev="eth1", protocol=PROTOCOL_KERNEL)
-    host = node(tunnel, rail, links=(WG1, Link(name="eth1", index=10)))
+    host = node(links=links)._replace(routes=(first, tunnel, rail))
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="eth1")
     host = host._replace(addresses=(*host.addresses, held))
     assert checked(host, "172.16.5.0/24").verdict == verdict
