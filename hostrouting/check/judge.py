@@ -1,9 +1,9 @@
 """What is right: for each decision of the engine, whether it is fine, in doubt, or an escape.
 
-Words: a `Decision` is where a lookup ends (a route, a refusing rule, or nothing).
-An `Outcome` is the same for packets that differ from the plain one at a rule.
-An `Opinion` is what is said here of either: a grade and its reason.
-A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
+- A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
+- An `Outcome` is the same for packets that a rule tells from plain ones.
+- An `Opinion` is what is said here of either: a grade, and the reason.
+- A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
 
 Theory of operation. The engine says by which route and which devices packets leave. Here that is
 judged, by two lists of rules. The first rule with an opinion decides:
@@ -17,14 +17,15 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To add a rule, write a function with the signature of its neighbours and put it into a list, where
-its place says what it gives way to. Four rules for devices say fine: `own_subnet`, which stands
-first, so that neighbours of the card are not in doubt with the default route; `expected`;
-`allowed_by_configuration`; and `device_of_a_cni`. What is never right has to stand before those
-that could say fine, and it has two siblings: `expected.find_uplinks` decides which devices are
-expected at all, and `other_packets` finds packets fine by rules of its own before it asks here. The
-docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and its
-test is a host in tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule: it
-is a row in `config.cni`.
+its place says what it gives way to: a rule for what is never right stands before those that say
+fine. For devices, these are `own_subnet` (first of all, because neighbours of the card are not in
+doubt when the default route is), `expected`, `allowed_by_configuration` and `device_of_a_cni`. A
+rule here does not yet make a thing never fine: `find_uplinks` decides which devices are expected,
+and `other_packets` has rules of its own, which say fine before it asks here.
+
+The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
+its test is a host in tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule:
+it is a row in `config.cni`.
 
 What a device is, `devices` says; which devices are expected, `expected`; which refused ranges are a
 CNI's, `refusals`.
@@ -135,7 +136,7 @@ class Judge:
 
     def all_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices of the decision; equal default routes are one route with all next hops."""
-        if decision.route is None:
+        if decision.route is None or decision.kind in REFUSING:
             return ()
         devs: dict[str, None] = {}
         for route in self.fib.equal_cost_routes(decision.route):

@@ -48,15 +48,16 @@ class Other(NamedTuple):
     plain: Decision
     """The decision for the plain packet."""
     conditions: dict[str, str]
-    """What the rule selects by, except the destination, and except that this host sends it."""
+    """What the rule selects by, except `to` and `iif lo`, which plain packets have as well."""
     is_of_pods: bool
     """Whether the packets are pods' (`podCidrs`). The engine knows their source and device."""
 
     @property
     def met(self) -> dict[str, str]:
-        """What is known about the packets: the conditions that they meet and plain ones do not.
+        """The conditions that are known to be true of these packets, and not of plain ones.
 
-        Nothing is known of those that do not meet the conditions, and of pods' nothing new.
+        Packets that do not meet the rule's conditions have none. Neither have those of pods, whose
+        source and device are known without the rule.
         """
         if self.is_of_pods or not self.outcome.meets_conditions:
             return {}
@@ -70,11 +71,11 @@ class Other(NamedTuple):
         return None
 
 
-def judge_other_end(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
+def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
     """What is to be said of packets that differ from the others of this kind at a rule."""
     conditions = dict(conditions_of(outcome.rule))
     if conditions.get("iif") == "lo":
-        del conditions["iif"]  # as plain packets have it, too
+        del conditions["iif"]
     other = Other(outcome, plain, conditions, is_of_pods=packet != PLAIN)
     for rule in RULES:
         opinion = rule(judge, other)
@@ -125,8 +126,9 @@ def everything_forwarded(judge: Judge, other: Other) -> Opinion | None:
 def _is_forwarded_side(other: Other) -> bool:
     """Whether the packets are all that this host forwards, also for its pods (`not iif lo`).
 
-    A rule with more conditions has other packets on that side: the engine follows forwarded packets
-    only where a rule is for them, and with `podCidrs`.
+    With further conditions (`iif lo fwmark 0x1`), the packets are this host's own. The engine
+    follows forwarded ones only for `not iif lo`, for a rule that names another device, and with
+    `podCidrs`.
     """
     is_iif_lo = conditions_of(other.outcome.rule) == FORWARDED.conditions
     return is_iif_lo and not other.outcome.meets_conditions and not other.is_of_pods

@@ -47,7 +47,7 @@ a space.
 
 
 class Grade(IntEnum):
-    """How good it is that packets end somewhere; of several ends, the worst counts."""
+    """How good a decision is; of several, the worst counts."""
 
     FINE = 0
     DOUBT = 1
@@ -80,11 +80,11 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...]
-    """The opinions on the ends of packets that a rule tells from the others."""
+    """The opinions on the other outcomes: on packets that a rule tells from plain ones."""
 
     @property
     def grade(self) -> Grade:
-        """The worst grade of its ends."""
+        """The worst grade of its opinions."""
         worst = self.opinion.grade
         for other in self.others:
             worst = max(worst, other.grade)
