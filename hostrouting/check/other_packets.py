@@ -176,10 +176,10 @@ def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
     owners = _devs_with_a_source_in(judge, block)
     if not owners:  # this host has no such source, so it only forwards these packets
         return _FINE
-    decision = other.outcome.decision
-    leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
-    # With several owners, a packet may leave by another one than that of its source.
-    if leaves_there and len(owners) == 1:
+    if len(owners) > 1:  # a packet may leave by another one than that of its source
+        return None
+    [owner] = owners
+    if _leaves_by(other.outcome.decision, owner):
         return _FINE
     return None
 
