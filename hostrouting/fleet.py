@@ -241,7 +241,7 @@ def _problem(report: CheckReport) -> str:
 def _way(escape: Escape) -> str:
     devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
     way = f"{escape.verb} {devs}".rstrip()
-    return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
+    return way if escape.packet == PLAIN else f"{way} for {phrase_of(escape.packet)}"
 
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:

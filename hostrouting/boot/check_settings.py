@@ -17,7 +17,7 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import POD_BLOCK
 from hostrouting.check.sentences import DOUBTS, OWN_PODS
-from hostrouting.config.cni import CNIS, POD_NETWORKS, Cni, Refusal
+from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import KIND_OF_ERRNO
@@ -133,7 +133,7 @@ def _cnis() -> Iterator[str]:
         for device in cni.devices:
             for kind in device.kinds:
                 yield f"cni {_word(cni.name)} {device.use} {kind} {device.pattern}"
-        others = ("any",) if cni.serves is None else ("bridge", *cni.serves)
+        others = ("any",) if cni.serves is None else (BRIDGE_PLUGIN, *cni.serves)
         for other in others:
             yield f"serves {_word(cni.name)} {_word(other)}"
         for refusal in cni.refusals:

@@ -134,11 +134,11 @@ def check_family(judge: Judge) -> FamilyReport:
     for block in blocks:
         for packet in packets:
             parts = list(find_parts(judge, block.first, block.last, packet))
-            if packet is PLAIN:
+            if packet == PLAIN:
                 plain += parts
             for escape in _escapes_in(judge, parts, block):
                 # What the host's own packets suffer, too, is not repeated for pods.
-                if packet is PLAIN:
+                if packet == PLAIN:
                     escapes[escape] = None
                 elif escape not in escapes:
                     escapes[escape._replace(packet=packet, thrown=())] = None
@@ -210,7 +210,7 @@ def _doubts_about(part: Part) -> tuple[Opinion, ...] | None:
     """The doubts about a part; what is not judged is listed by `_unjudged`."""
     doubts: dict[Opinion, None] = {}
     for opinion in (part.opinion, *part.others):
-        if opinion.grade is Grade.DOUBT and opinion.name != "not-judged":
+        if opinion.grade is Grade.DOUBT and opinion.name != NOT_JUDGED:
             doubts[opinion] = None
     return tuple(doubts) or None
 
@@ -242,7 +242,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
     for name, prefix in not_judged(judge.fib):
         is_about = any(prefix in block or block in prefix for block in blocks)
         if is_about or prefix.length == 0:
-            opinion = Opinion(Grade.DOUBT, "not-judged", name)
+            opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
             yield opinion, prefix.first, prefix.last
 
 

@@ -73,6 +73,10 @@ class Devices:
         """Whether the device is that of a pod of this node, or the bridge of its pods."""
         return not self.uses(dev).isdisjoint(_OF_THIS_NODE)
 
+    def is_bridge_of_pods(self, dev: str) -> bool:
+        """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
+        return "bridge" in self.uses(dev)
+
     @cached_property
     def cnis_with_pods(self) -> list[tuple[str, Cni]]:
         """The devices by which routes lead to pods, and whose pods these are."""
@@ -96,6 +100,11 @@ class Devices:
     def is_nic(self, dev: str) -> bool:
         """Whether the same is true, and the device is not a tunnel."""
         return self.leads_out(dev) and not is_tunnel(self.links.get(dev))
+
+    def is_dummy(self, dev: str) -> bool:
+        """Whether the device leads nowhere; k3s asks for a default route by one."""
+        link = self.links.get(dev)
+        return link is not None and link.kind == "dummy"
 
     def may_be_nic(self, dev: str) -> bool:
         """Whether the device may lead to the network of the host.
@@ -131,7 +140,7 @@ class Devices:
         """The addresses that Linux may choose as the source of packets to other hosts."""
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
 
-    def networks_around(self, prefix: Prefix) -> list[str]:
+    def devs_around(self, prefix: Prefix) -> list[str]:
         """The devices with an address whose network contains the prefix, each once."""
         devs: dict[str, None] = {}
         for dev, network in self._networks:
@@ -140,8 +149,11 @@ class Devices:
         return list(devs)
 
     def is_connected(self, dev: str, route: Route) -> bool:
-        """Whether the route has no gateway, and its prefix lies in a network of the device."""
-        return not route.has_gateway and dev in self.networks_around(route.prefix)
+        """Whether by this device the route has no gateway, and stays in one of its networks."""
+        for hop in route.next_hops:
+            if hop.dev == dev and hop.gateway is not None:
+                return False
+        return dev in self.devs_around(route.prefix)
 
     def networks_of(self, devs: Collection[str]) -> list[tuple[str, Prefix]]:
         """The devices among these, each with each of its networks."""

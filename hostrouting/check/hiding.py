@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Opinion, Part
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.engine import Decision, Fib, effect_of
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -54,12 +54,14 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
     decisions = {part.first: part.decision for part in escapes}
     catching: dict[int, list[Route]] = {part.first: [] for part in escapes}
     while True:
-        caught_by = _escaping_routes(judge, decisions)
-        if not caught_by:
+        removed: list[Route] = []
+        for first, decision in decisions.items():
+            routes = _escaping_routes(judge, fib, decision)
+            catching[first] += routes
+            removed += routes
+        if not removed:
             break
-        for first, route in caught_by.items():
-            catching[first].append(route)
-        fib = fib.without_routes(caught_by.values())
+        fib = fib.without_routes(removed)
         decisions = {first: fib.outcomes(first)[0] for first in decisions}
     hidden: dict[int, Hidden] = {}
     for part in escapes:
@@ -71,14 +73,21 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
     return Uncovered(fib, hidden)
 
 
-def _escaping_routes(judge: Judge, decisions: dict[int, Decision]) -> dict[int, Route]:
-    """By address: the routes by which packets escape."""
-    routes: dict[int, Route] = {}
-    for first, decision in decisions.items():
-        route = decision.route
-        if route is not None and judge.opinion(decision).grade is Grade.ESCAPE:
-            routes[first] = route
-    return routes
+def _escaping_routes(judge: Judge, fib: Fib, decision: Decision) -> list[Route]:
+    """The route of this decision and those that would decide next, one after the other, as long as
+    packets escape by them: at once all eight InfiniBand devices that are in one network.
+    """
+    rule = decision.rule
+    if decision.route is None or rule is None:
+        return []
+    escaping: list[Route] = []
+    for route in fib.tables[rule.table].routes_to(decision.route.prefix):
+        is_deciding = effect_of(rule, route) == "decides"
+        would_be = Decision(route.type, route, rule)
+        if not is_deciding or judge.opinion(would_be).grade is not Grade.ESCAPE:
+            break
+        escaping.append(route)
+    return escaping
 
 
 def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:

@@ -1,25 +1,34 @@
-"""What is right: for each end of packets, whether it is fine, in doubt, or an escape.
+"""What is right: for each decision of the engine, whether it is fine, in doubt, or an escape.
 
-Theory of operation. The engine says where packets end, by which route and which devices. Here that
-is judged, by two lists of rules. The first rule with an opinion decides:
+- A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
+- An `Outcome` is the same for packets that a rule tells from plain ones.
+- An `Opinion` is what is said here of either: a grade, and the reason.
+- A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
+
+Theory of operation. The engine says by which route and which devices packets leave. Here that is
+judged, by two lists of rules. The first rule with an opinion decides:
 
 - `RULES_FOR_ROUTES` look at what the route does: it refuses, it keeps packets on this host, or it
   is of a kind that is not judged.
 - `RULES_FOR_DEVICES` look at one device by which the route leads; of several devices, the worst
   opinion counts. What no rule has an opinion on escapes.
 
-No rule looks at the CIDR that is asked about, only at ends of packets. So a part's verdict is never
-worse than the whole's, and the verdict of a union is the worst of its parts.
+Rules see only the route, never the CIDR that is asked about, so splitting a CIDR cannot make a part
+worse, and the verdict of a union is the worst of its parts.
 
 To add a rule, write a function with the signature of its neighbours and put it into a list, where
-its place says what it gives way to: what is never right stands before `expected`. Its docstring
-names the states of nodes that need it (tests/hosts, one file for each), and its test is a host in
-tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule: it is a row in
-`config.cni`.
+its place says what it gives way to: a rule for what is never right stands before those that say
+fine. For devices, these are `own_subnet` (first of all, because neighbours of the card are not in
+doubt when the default route is), `expected`, `allowed_by_configuration` and `device_of_a_cni`. A
+rule here does not yet make a thing never fine: `find_uplinks` decides which devices are expected,
+and `other_packets` has rules of its own, which say fine before it asks here.
+
+The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
+its test is a host in tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule:
+it is a row in `config.cni`.
 
 What a device is, `devices` says; which devices are expected, `expected`; which refused ranges are a
-CNI's, `refusals`. Packets that a rule of the host tells from the others are judged by
-`other_packets`, which asks here about the route that they take.
+CNI's, `refusals`.
 """
 
 from __future__ import annotations
@@ -31,23 +40,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.devices import Devices
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
-from hostrouting.check.results import OWN, Grade, Opinion
+from hostrouting.check.results import OWN, Grade, Opinion, grouped
+from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, PROTOCOL_RA, REFUSING, Route
-from hostrouting.routes.uplink import is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.cni import Cni, Device
+    from hostrouting.config.cni import Cni, Device, Use
     from hostrouting.config.settings import Network, RouteOverlapConfig
 
 _PROTOCOL_DHCP = 16
-_WHO_IS_A_NEIGHBOUR = {PROTOCOL_KERNEL, PROTOCOL_RA, _PROTOCOL_DHCP}
+_KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, _PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link."""
+_FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
+"""Uses of a CNI's device that leads to more than one pod."""
 
 
 class Way(NamedTuple):
@@ -58,12 +69,13 @@ class Way(NamedTuple):
     """The devices by which they leave; those of equal default routes are among them."""
     is_wide: bool
     """Whether the route is for more than one address."""
-    is_selected: bool
-    """Whether a mark, or the device on which pods' packets arrive, has selected the packets."""
+    is_marked_or_of_pods: bool
+    """Whether a rule has selected the packets by a mark, or by a pods' device that they arrive on.
+    """
 
 
 class Judge:
-    """Judges the ends of packets on one host, for one family."""
+    """Judges the decisions of one host, for one family."""
 
     def __init__(self, fib: Fib, config: RouteOverlapConfig) -> None:
         """Use these tables, and what the configuration says about them."""
@@ -80,35 +92,39 @@ class Judge:
         judge most of them.
         """
 
-    def opinion(self, decision: Decision, *, is_selected: bool = False) -> Opinion:
-        """What is to be said of packets that end so.
+    def opinion(self, decision: Decision, *, is_marked_or_of_pods: bool = False) -> Opinion:
+        """What is to be said of packets with this decision.
 
-        `is_selected` says that a mark, or the device on which pods' packets arrive, has selected
-        them.
+        `is_marked_or_of_pods` says that a rule has selected them by a mark, or by a pods' device
+        that they arrive on.
         """
         route = decision.route
         if route is None:
             return _without_a_route(decision)
-        # Own addresses cut a route into many ranges, and each of them asks.
-        key = (id(route), is_selected)
+        # Own addresses cut a route into many ranges, and each of them asks. The kind of a decision
+        # with a route is the route's type: what the engine does not judge has no route.
+        key = (id(route), is_marked_or_of_pods)
         if key not in self._opinions:
-            self._opinions[key] = (route, self._judge(decision, route, is_selected=is_selected))
+            is_wide = route.prefix.length < self.fib.width
+            way = Way(route, self.all_devs(decision), is_wide, is_marked_or_of_pods)
+            self._opinions[key] = (route, self._judge(way))
         return self._opinions[key][1]
 
-    def _judge(self, decision: Decision, route: Route, *, is_selected: bool) -> Opinion:
-        is_wide = route.prefix.length < self.fib.width
-        way = Way(route, self.all_devs(decision), is_wide, is_selected)
+    def _judge(self, way: Way) -> Opinion:
         for rule in RULES_FOR_ROUTES:
             opinion = rule(self, way)
             if opinion is not None:
                 return opinion
         if not way.devs:
-            return _not_judged(route)
+            return doubt_about_route(way.route)
         opinions = [self._judge_device(dev, way) for dev in way.devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade is Grade.FINE and is_lost_to_tcp(self, route):
-            return Opinion(Grade.DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
-        escaping = (opinion.reason for opinion in opinions if opinion.grade is Grade.ESCAPE)
+        if worst.grade is Grade.FINE and is_lost_to_tcp(self, way.route):
+            reason = f"TCP does not connect by [{way.route}]"
+            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+        escaping: list[str] = []
+        for opinion in opinions:
+            escaping += opinion.devs
         return worst._replace(devs=tuple(escaping))
 
     def _judge_device(self, dev: str, way: Way) -> Opinion:
@@ -116,38 +132,25 @@ class Judge:
             opinion = rule(self, dev, way)
             if opinion is not None:
                 return opinion
-        return Opinion(Grade.ESCAPE, "overlap", dev)
+        return Opinion(Grade.ESCAPE, "overlap", dev, devs=(dev,))
 
     def all_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices of the decision; equal default routes are one route with all next hops."""
-        if decision.route is None:
+        if decision.route is None or decision.kind in REFUSING:
             return ()
         devs: dict[str, None] = {}
         for route in self.fib.equal_cost_routes(decision.route):
-            devs |= dict.fromkeys(Decision(decision.kind, route).devs)
+            devs |= dict.fromkeys(_usable_devs(route))
         return tuple(devs)
 
     def is_listed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""
         return any(fnmatchcase(dev, pattern) for pattern in self.config.allowed_devs)
 
-    @property
-    def lacks_nic(self) -> bool:
-        """Whether no default route says which card is the uplink: a tunnel or a dummy has the only
-        one.
 
-        OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes
-        may be what is meant.
-        """
-        uplinks = self.uplinks
-        if self.configured_devs or uplinks.hidden_nic is not None:
-            return False
-        links = self.devices.links
-        for dev in uplinks.devs:
-            link = links.get(dev)
-            if link is not None and link.kind == "dummy":
-                return True
-        return any(is_tunnel(links.get(dev)) for dev in uplinks.doubtful)
+def _usable_devs(route: Route) -> tuple[str, ...]:
+    """The devices by which packets can leave that take this route."""
+    return Decision(route.type, route).devs
 
 
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
@@ -158,13 +161,13 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
 def _without_a_route(decision: Decision) -> Opinion:
     """Nothing is known where something is not judged; otherwise packets are lost."""
     if decision.kind == NOT_JUDGED:
-        return Opinion(Grade.DOUBT, decision.kind)
+        return Opinion(Grade.DOUBT, NOT_JUDGED)
     return Opinion(Grade.ESCAPE, decision.kind)
 
 
-def _not_judged(route: Route) -> Opinion:
-    """A doubt that `fib.not_judged` explains."""
-    return Opinion(Grade.DOUBT, "not-judged", str(route))
+def doubt_about_route(route: Route) -> Opinion:
+    """The doubt about a route that is not judged; `fib.not_judged` explains it."""
+    return Opinion(Grade.DOUBT, NOT_JUDGED, str(route))
 
 
 # The rules for a route, by what it does with packets.
@@ -190,7 +193,7 @@ def own_range(_: Judge, way: Way) -> Opinion | None:
     """
     if way.route.type != "local":
         return None
-    if way.is_wide and not way.is_selected:
+    if way.is_wide and not way.is_marked_or_of_pods:
         return Opinion(Grade.ESCAPE, "own-range")
     return OWN
 
@@ -215,7 +218,9 @@ def encapsulated(_: Judge, way: Way) -> Opinion | None:
 
     Field state: segment-routing-by-objects.
     """
-    return _not_judged(way.route) if may_change_destination(way.route) else None
+    if may_change_destination(way.route):
+        return doubt_about_route(way.route)
+    return None
 
 
 RULES_FOR_ROUTES: tuple[Callable[[Judge, Way], Opinion | None], ...] = (
@@ -256,7 +261,10 @@ def own_subnet(judge: Judge, dev: str, way: Way) -> Opinion | None:
 
 
 def doubtful_default(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """The default route may be another one's than was meant; `expected` says why.
+    """The default route may be on the wrong device; `expected` says why.
+
+    `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
+    device the uplink is; `expectedDevs` does, and then nothing is in doubt.
 
     Field states: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
     """
@@ -264,7 +272,7 @@ def doubtful_default(judge: Judge, dev: str, way: Way) -> Opinion | None:
     if dev not in doubtful:
         return None
     names = spoken(sorted(doubtful), last="or")
-    if names == dev:
+    if len(doubtful) == 1:  # equal default routes are several devices, so this is a tunnel
         names = f"{dev}, a tunnel"
     return _unclear(names, way)
 
@@ -287,21 +295,25 @@ def on_link_by_mistake(judge: Judge, dev: str, way: Way) -> Opinion | None:
     route = way.route
     if dev not in judge.uplinks.devs or judge.is_listed(dev):
         return None
-    if not way.is_wide or route.prefix.length == 0 or route.protocol in _WHO_IS_A_NEIGHBOUR:
+    is_for_a_network = way.is_wide and route.prefix.length > 0
+    is_by_hand = route.protocol not in _KNOW_NEIGHBOURS
+    if not (is_for_a_network and is_by_hand and _asks_the_link(route, dev)):
         return None
-    if _has_only_gateways(route, dev) or dev in judge.devices.networks_around(route.prefix):
-        return None
-    if not any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults):
+    are_neighbours = dev in judge.devices.devs_around(route.prefix)
+    has_router = any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults)
+    if are_neighbours or not has_router:
         return None
     reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
     return Opinion(Grade.DOUBT, "doubtful-route", reason)
 
 
-def _has_only_gateways(route: Route, dev: str) -> bool:
-    return all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+def _asks_the_link(route: Route, dev: str) -> bool:
+    """Whether a next hop by the device has no gateway."""
+    return any(hop.gateway is None for hop in route.next_hops if hop.dev == dev)
 
 
 def _has_a_gateway(route: Route, dev: str) -> bool:
+    """Whether a next hop by the device has a gateway."""
     return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
 
 
@@ -329,10 +341,10 @@ def inside_another_network(judge: Judge, dev: str, way: Way) -> Opinion | None:
 
     Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
     """
-    if not way.is_wide or way.is_selected or not _fitting_rows(judge, dev, way):
+    if not way.is_wide or way.is_marked_or_of_pods or not _fitting_rows(judge, dev, way):
         return None
-    for owner in judge.devices.networks_around(way.route.prefix):
-        is_rival = owner in judge.uplinks.devs or "bridge" in judge.devices.uses(owner)
+    for owner in judge.devices.devs_around(way.route.prefix):
+        is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
         if is_rival and owner != dev:
             reason = f"{dev} beside the network of {owner}"
             return Opinion(Grade.DOUBT, "two-cnis", reason)
@@ -342,28 +354,35 @@ def inside_another_network(judge: Judge, dev: str, way: Way) -> Opinion | None:
 def beside_another_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
     """A CNI's device for many pods, while the pods of this node are another CNI's.
 
-    A migration leaves such devices behind. Some CNIs lead to the pods of others (`Cni.serves`).
+    A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
+    have made it leads to the pods of the other (`_leads_to_pods_of`).
 
     Field states: cni0-left-beside-calico, flannel-beside-cilium; it is not canal-own-block.
     """
-    if not _fitting_rows(judge, dev, way):
+    makers: list[tuple[Cni, Device]] = []
+    for cni, row in _fitting_rows(judge, dev, way):
+        if row.use in _FOR_MANY_PODS:
+            makers.append((cni, row))
+    if not makers:
         return None
-    rows = [
-        (cni, row) for cni, row in judge.devices.cni_rows(dev) if row.use in {"bridge", "network"}
-    ]
-    if not rows:
-        return None
-    served = {"bridge"}
-    """The CNIs whose pods the device can lead to: the plain bridge plugin makes pods for others."""
-    for cni, row in rows:
-        if cni.serves is None and row.use == "network":
-            return None
-        served |= {cni.name, *(cni.serves or ())}
-    for pod_dev, cni in judge.devices.cnis_with_pods:
-        if cni.name not in served:
-            reason = f"{dev} beside pods of {cni.name} ({pod_dev})"
+    for pod_dev, pods_cni in judge.devices.cnis_with_pods:
+        if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
+            reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
             return Opinion(Grade.DOUBT, "two-cnis", reason)
     return None
+
+
+def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
+    """Whether this device of a CNI can lead to the pods of this other one.
+
+    All lead to pods of the plain bridge plugin, by which many CNIs attach their own. A CNI whose
+    `serves` is None serves the pods of any other, but by its tunnels and not by its bridge.
+    """
+    if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
+        return True
+    if cni.serves is None:
+        return row.use == "network"
+    return pods_cni.name in cni.serves
 
 
 def device_of_a_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
@@ -377,10 +396,14 @@ def device_of_a_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
     if not rows:
         return None
     if len(rows) > 1:
-        running = [row for row in rows if judge.devices.has_cni(row[0], beside=dev)]
-        rows = running or rows
-    names = spoken([cni.name for cni, _ in rows], last="or")
-    return Opinion(Grade.FINE, "allowed", f"{rows[0][1].pattern} ({names})")
+        running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
+        if running:
+            rows = running
+    by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
+    allowances: list[str] = []
+    for pattern, names in by_pattern.items():
+        allowances.append(f"{pattern} ({spoken(names, last='or')})")
+    return Opinion(Grade.FINE, "allowed", spoken(allowances, last="or"))
 
 
 def _fitting_rows(judge: Judge, dev: str, way: Way) -> list[tuple[Cni, Device]]:
@@ -393,7 +416,7 @@ def _fitting_rows(judge: Judge, dev: str, way: Way) -> list[tuple[Cni, Device]]:
     for cni, row in judge.devices.cni_rows(dev):
         if row.use == "pod" and way.is_wide:
             continue
-        if row.use == "marked" and not way.is_selected:
+        if row.use == "marked" and not way.is_marked_or_of_pods:
             continue
         rows.append((cni, row))
     return rows
@@ -405,11 +428,28 @@ def nic_that_may_be_meant(judge: Judge, dev: str, way: Way) -> Opinion | None:
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
-    if not judge.lacks_nic or not judge.devices.may_be_nic(dev):
+    if not has_only_tunnel_or_dummy(judge) or not judge.devices.may_be_nic(dev):
         return None
-    if way.route.has_gateway or judge.devices.is_connected(dev, way.route):
+    has_router = _has_a_gateway(way.route, dev)
+    if has_router or judge.devices.is_connected(dev, way.route):
+        # Devices in doubt are among the expected ones, so the tunnel is named here, too.
         return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), way)
     return None
+
+
+def has_only_tunnel_or_dummy(judge: Judge) -> bool:
+    """Whether no default route says which card is the uplink, because a tunnel or a dummy has the
+    only one.
+
+    OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes may
+    be what is meant. A tunnel that is not in doubt, such as a provider's line, is the uplink.
+    """
+    uplinks = judge.uplinks
+    if judge.configured_devs or uplinks.hidden_nic is not None:
+        return False
+    if any(judge.devices.may_be_nic(dev) for dev in uplinks.devs):
+        return False
+    return any(judge.devices.is_dummy(dev) or dev in uplinks.doubtful for dev in uplinks.devs)
 
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Way], Opinion | None], ...] = (

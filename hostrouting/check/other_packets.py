@@ -1,16 +1,17 @@
 """Packets that a rule of the host tells from the others: marked ones, bound ones, those with a
 source or from a device.
 
-Theory of operation. The engine lists, beside the end of plain packets, each *other end*: where
-packets end that meet a condition which plain packets do not meet. Nobody knows whether the cluster
-sends such packets. So another end is fine where a plain packet would be, and where it is known what
-packets these are: `RULES`, of which the first with an opinion decides. Each other one is opaque:
-the doubt `other-packets`, with the selectors to write into `intendedRules`.
+Theory of operation. The engine lists, beside the decision for plain packets, each other `Outcome`:
+the decision for packets that meet a condition which plain packets do not meet, or that do not meet
+one which plain packets meet. Nobody knows whether the cluster sends such packets. So an outcome is
+fine where a plain packet would be, and where it is known what packets these are: `RULES`, of which
+the first with an opinion decides. Each other one is opaque: the doubt `other-packets`, with the
+selectors to write into `intendedRules`.
 
-What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their
-packets are judged like the host's own, with the source and the device that they have, as far as
-rules tell these apart. Without it, a rule for the device of a CNI (`iif cni0`) is known to select
-packets of pods: such an end is opaque if it would escape.
+What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then the packets
+of this node's pods are judged like the host's own, with the source and the device that they have,
+as far as rules tell these apart. Without it, a rule for the device of a CNI (`iif cni0`) is known
+to select packets of pods: such an outcome is opaque if it would escape.
 """
 
 from __future__ import annotations
@@ -36,48 +37,46 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
 
 _FINE = Opinion(Grade.FINE)
+"""It has no name, because only doubts about other packets are shown, and not what makes them fine.
+"""
 
 
 class Other(NamedTuple):
-    """Another end, and what is known about the packets that end there."""
+    """Another outcome, and what is known about its packets."""
 
     outcome: Outcome
     plain: Decision
-    """Where the plain packet ends."""
+    """The decision for the plain packet."""
     conditions: dict[str, str]
-    """What the rule selects by, except the destination."""
-    is_met: bool
-    """Whether the packets are the host's own, and meet the conditions.
+    """What the rule selects by, except `to` and `iif lo`, which plain packets have as well."""
+    is_of_pods: bool
+    """Whether the packets are pods' (`podCidrs`). The engine knows their source and device."""
 
-    Of packets of pods (`podCidrs`), source and device are known.
-    """
+    @property
+    def met(self) -> dict[str, str]:
+        """The conditions that are known to be true of these packets, and not of plain ones.
 
-    is_all_forwarded: bool = False
-    """Whether they are all packets that this host forwards (`not iif lo`), also for its pods."""
+        Packets that do not meet the rule's conditions have none. Neither have those of pods, whose
+        source and device are known without the rule.
+        """
+        if self.is_of_pods or not self.outcome.meets_conditions:
+            return {}
+        return self.conditions
 
     @property
     def source(self) -> Prefix | None:
         """The sources of the packets, if the rule selects packets of this host by these."""
-        if not self.is_met or "iif" in self.conditions:
-            return None
-        return self.outcome.rule.src
+        if "from" in self.met and "iif" not in self.met:
+            return self.outcome.rule.src
+        return None
 
 
-def judge_other_end(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
+def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
     """What is to be said of packets that differ from the others of this kind at a rule."""
     conditions = dict(conditions_of(outcome.rule))
-    if conditions.get("iif") == "lo":  # the host's own packets come from there
+    if conditions.get("iif") == "lo":
         del conditions["iif"]
-    is_of_not_iif_lo = (
-        conditions_of(outcome.rule) == FORWARDED.conditions and not outcome.meets_conditions
-    )
-    other = Other(
-        outcome,
-        plain,
-        conditions,
-        is_met=packet is PLAIN and outcome.meets_conditions,
-        is_all_forwarded=packet is PLAIN and is_of_not_iif_lo,
-    )
+    other = Other(outcome, plain, conditions, is_of_pods=packet != PLAIN)
     for rule in RULES:
         opinion = rule(judge, other)
         if opinion is not None:
@@ -111,18 +110,40 @@ def intended(judge: Judge, other: Other) -> Opinion | None:
     return None
 
 
-def forwarded(judge: Judge, other: Other) -> Opinion | None:
-    """Packets that arrive on a device that is not a CNI's: nothing of the cluster's. Of all that is
-    forwarded, pods may have sent some if this node has a device of a CNI.
+def everything_forwarded(judge: Judge, other: Other) -> Opinion | None:
+    """All that this host forwards: nothing is expected of it, unless this node's pods have sent
+    some.
 
-    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited, not-iif-lo-on-a-node-with-pods.
+    Field state: not-iif-lo-on-a-node-with-pods.
     """
-    if other.is_all_forwarded and not any(
-        _brings_pods_packets(judge, dev) for dev in judge.devices.links
-    ):
-        return _FINE
-    is_forwarded = other.is_met and "iif" in other.conditions
-    if is_forwarded and not _are_pods_packets(judge, other):
+    if not _is_forwarded_side(other):
+        return None
+    if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
+        return None
+    return _FINE
+
+
+def _is_forwarded_side(other: Other) -> bool:
+    """Whether the packets are all that this host forwards, also for its pods (`not iif lo`).
+
+    With further conditions (`iif lo fwmark 0x1`), the packets are this host's own. The engine
+    follows forwarded ones only for `not iif lo`, for a rule that names another device, and with
+    `podCidrs`.
+    """
+    is_iif_lo = conditions_of(other.outcome.rule) == FORWARDED.conditions
+    return is_iif_lo and not other.outcome.meets_conditions and not other.is_of_pods
+
+
+def forwarded_from_a_device(judge: Judge, other: Other) -> Opinion | None:
+    """Packets that arrive on a device that is not a CNI's are not judged: nothing is expected of
+    what a node forwards.
+
+    Some may be the cluster's: with native routing, or for a NodePort, packets of other nodes' pods
+    arrive on a card.
+
+    Field states: iif-docker0-into-a-vpn, iif-eth0-prohibited.
+    """
+    if "iif" in other.met and not _are_pods_packets(judge, other):
         return _FINE
     return None
 
@@ -144,7 +165,8 @@ def led_elsewhere_by_source(judge: Judge, other: Other) -> Opinion | None:
 
 
 def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
-    """Packets with a source of this host leave by the device that has it, and others are forwarded.
+    """Packets with a source of this host leave by the device that has it; with a source that this
+    host does not have, they are forwarded.
 
     Field states: ec2-net-utils, cilium-eni, aws-vpc-cni-second-interface.
     """
@@ -152,11 +174,12 @@ def by_the_device_of_the_source(judge: Judge, other: Other) -> Opinion | None:
     if block is None:
         return None
     owners = _devs_with_a_source_in(judge, block)
-    if not owners:
+    if not owners:  # this host has no such source, so it only forwards these packets
         return _FINE
-    decision = other.outcome.decision
-    leaves_there = decision.kind == "unicast" and set(decision.devs) == owners
-    if leaves_there and len(owners) == 1:
+    if len(owners) > 1:  # a packet may leave by another one than that of its source
+        return None
+    [owner] = owners
+    if _leaves_by(other.outcome.decision, owner):
         return _FINE
     return None
 
@@ -176,9 +199,8 @@ def bound_to_its_device(_: Judge, other: Other) -> Opinion | None:
 
     No field state needs it; policy routing for several uplinks is full of such rules.
     """
-    decision = other.outcome.decision
-    is_there = decision.kind == "unicast" and decision.devs == (other.conditions.get("oif"),)
-    if other.outcome.meets_conditions and is_there:
+    dev = other.met.get("oif")
+    if dev is not None and _leaves_by(other.outcome.decision, dev):
         return _FINE
     return None
 
@@ -188,20 +210,24 @@ def of_a_vpn(judge: Judge, other: Other) -> Opinion | None:
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
-    decision = other.outcome.decision
-    is_by_nic = decision.kind == "unicast" and decision.devs == (judge.uplinks.hidden_nic,)
-    if is_by_nic and _is_marked(other):
+    nic = judge.uplinks.hidden_nic
+    if nic is not None and _is_marked(other) and _leaves_by(other.outcome.decision, nic):
         return _FINE
     return None
 
 
+def _leaves_by(decision: Decision, dev: str) -> bool:
+    """Whether packets leave by this device, and by no other."""
+    return decision.kind == "unicast" and decision.devs == (dev,)
+
+
 def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
-    """A plain packet would be right there, so this one is.
+    """The route is right for plain packets, or for the pods' and marked packets that these are.
 
     Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
     """
-    is_selected = _is_marked(other) or _are_pods_packets(judge, other)
-    opinion = judge.opinion(other.outcome.decision, is_selected=is_selected)
+    is_special = _is_marked(other) or _are_pods_packets(judge, other)
+    opinion = judge.opinion(other.outcome.decision, is_marked_or_of_pods=is_special)
     if opinion.grade is Grade.FINE:
         return _FINE
     return None
@@ -210,7 +236,8 @@ def right_for_any_packet(judge: Judge, other: Other) -> Opinion | None:
 RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
     not_judged,
     intended,
-    forwarded,
+    everything_forwarded,
+    forwarded_from_a_device,
     led_elsewhere_by_source,
     by_the_device_of_the_source,
     bound_to_its_device,
@@ -221,17 +248,25 @@ RULES: tuple[Callable[[Judge, Other], Opinion | None], ...] = (
 
 
 def _is_marked(other: Other) -> bool:
-    """Whether a mark, and nothing else, makes the packets differ."""
+    """Whether the packets differ from plain ones in one thing: they have a mark.
+
+    Either the rule is for a mark (`fwmark 0x1`), and they meet it; or it is for packets without one
+    (`fwmark 0x0/0x1`), as plain ones are, and they do not. The latter may also say `iif lo`. What
+    this host forwards is on the same side then, and is not judged.
+    """
+    if other.conditions.keys() != {"fwmark"}:
+        return False
     rule = other.outcome.rule
-    has_mark = bool(rule.fwmark & rule.fwmask)
-    return other.conditions.keys() == {"fwmark"} and has_mark is other.outcome.meets_conditions
+    is_for_a_mark = bool(rule.fwmark & rule.fwmask)
+    if is_for_a_mark:
+        return other.outcome.meets_conditions
+    return not other.outcome.meets_conditions
 
 
 def _are_pods_packets(judge: Judge, other: Other) -> bool:
     """Whether the packets arrive on a device by which a known CNI brings packets of pods."""
-    if not other.is_met or "iif" not in other.conditions:
-        return False
-    return _brings_pods_packets(judge, other.conditions["iif"])
+    dev = other.met.get("iif")
+    return dev is not None and _brings_pods_packets(judge, dev)
 
 
 def _brings_pods_packets(judge: Judge, dev: str) -> bool:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.check.other_packets import judge_other_end
+from hostrouting.check.other_packets import judge_outcome
 from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
 from hostrouting.model.prefix import Prefix, borders_of, prefixes_between
@@ -64,7 +64,7 @@ def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
     decision = cell.decision
     others: tuple[Opinion, ...] = ()
     if cell.others:
-        others = tuple(judge_other_end(judge, end, decision, packet) for end in cell.others)
+        others = tuple(judge_outcome(judge, outcome, decision, packet) for outcome in cell.others)
     return Part(cell.first, cell.last, decision, judge.opinion(decision), others)
 
 

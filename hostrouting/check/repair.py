@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
-from hostrouting.check.judge import Judge
+from hostrouting.check.judge import Judge, has_only_tunnel_or_dummy
 from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Cost, Grade, Part, Repair, Unrepairable
 from hostrouting.config.settings import StaticRoute
@@ -150,7 +150,7 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 def _device_to_name(judge: Judge) -> str:
     uplinks = judge.uplinks
     candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if judge.lacks_nic:
+    if has_only_tunnel_or_dummy(judge):
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
     return f"its device to be named: write {names} into routeOverlap.expectedDevs first"

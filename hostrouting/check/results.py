@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
-from hostrouting.fib.engine import PLAIN, Decision, Packet
+from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
 from hostrouting.text import in_plural, spoken
 
@@ -37,7 +37,7 @@ FATES = {
     "unreachable": "is refused as unreachable",
     "prohibit": "is refused as prohibited",
     "own-range": "stays on this host",
-    "not-judged": "is not judged",
+    NOT_JUDGED: "is not judged",
 }
 """What happens to a packet that leaves through no device."""
 SOME_POD = "a pod's device"
@@ -47,7 +47,7 @@ a space.
 
 
 class Grade(IntEnum):
-    """How good it is that packets end somewhere; of several ends, the worst counts."""
+    """How good a decision is; of several, the worst counts."""
 
     FINE = 0
     DOUBT = 1
@@ -55,7 +55,7 @@ class Grade(IntEnum):
 
 
 class Opinion(NamedTuple):
-    """The judgement of one end of packets."""
+    """What is to be said of packets with one decision, or with one other outcome."""
 
     grade: Grade
     name: str = ""
@@ -80,11 +80,11 @@ class Part(NamedTuple):
     decision: Decision
     opinion: Opinion
     others: tuple[Opinion, ...]
-    """The opinions on the ends of packets that a rule tells from the others."""
+    """The opinions on the other outcomes: on packets that a rule tells from plain ones."""
 
     @property
     def grade(self) -> Grade:
-        """The worst grade of its ends."""
+        """The worst grade of its opinions."""
         worst = self.opinion.grade
         for other in self.others:
             worst = max(worst, other.grade)
@@ -226,7 +226,7 @@ class FamilyReport(NamedTuple):
         """The verdict on this family."""
         if self.escapes:
             return "overlap"
-        is_judged = all(doubt.name != "not-judged" for doubt in self.doubts)
+        is_judged = all(doubt.name != NOT_JUDGED for doubt in self.doubts)
         if not self.expected_devs and is_judged:
             return "no-default-route"
         return "undecided" if self.doubts else "ok"

@@ -62,6 +62,9 @@ POD_NETWORKS = ("cilium_host",)
 here.
 """
 
+BRIDGE_PLUGIN = "bridge"
+"""The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
+
 BOOT, BIRD, CALICO = 3, 12, 80
 _ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
@@ -139,7 +142,7 @@ CNIS = (
     Cni("OVN-Kubernetes", _devices("ovn-k8s-mp* openvswitch tun")),
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
-    Cni("bridge", _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),
+    Cni(BRIDGE_PLUGIN, _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),
     # unbounded-net: its names are a prefix and the hexadecimal number of a tunnel
     Cni(
         "unbounded-net",

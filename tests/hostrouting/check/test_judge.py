@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from hostrouting.check.check import check_snapshot
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import check_findings
-from hostrouting.config.cni import CNIS, Cni, Refusal
+from hostrouting.config.cni import CNIS, Cni, Device, Refusal
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+from hostrouting.fib.engine import PLAIN, Fib, Packet
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
@@ -23,8 +26,9 @@ from hostrouting.model.route import (
     RouteType,
 )
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import Address, Link
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import ecmp_node, plain_vm
+from tests.support.sections import expect
 from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
@@ -724,3 +728,91 @@ def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) 
     kernel.ip_route("add", Route.to("fd44::/24", type="prohibit", protocol=222))
     config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["fd44::/16"]}})
     assert check_snapshot(kernel.snapshot(), config).verdict == "overlap"
+
+
+def with_only_default(host: Snapshot, dev: str) -> Snapshot:
+    """The host without the default routes by other devices."""
+    routes = [route for route in host.routes if route.prefix.length or route.devs == (dev,)]
+    return host._replace(routes=tuple(routes))
+
+
+WG1 = Link(name="wg1", index=9, kind="wireguard", type=65534)
+
+
+@pytest.mark.parametrize(("own", "verdict"), [([], "overlap"), (["dev1"], "undecided")])
+def test_each_next_hop_below_a_tunnel_is_judged_alone(own: list[str], verdict: str) -> None:
+    """That one device has a router, or its own network, says nothing about the other."""
+    links = (WG1, Link(name="dev1", index=10), Link(name="dev2", index=11))
+    hops = (NextHop("dev1"), NextHop("dev2", gateway=as_ip("172.17.0.1")))
+    routes = (Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=4))
+    host = with_only_default(node(*routes, links=links), "wg1")
+    addresses = tuple(Address(ip=as_ip("172.16.0.4"), length=16, dev=dev) for dev in own)
+    report = checked(host._replace(addresses=addresses), "172.16.5.0/24")
+    assert report.verdict == verdict
+    assert [escape.devs for escape in report.escapes] == [("dev1",)] * (not own)
+
+
+@pytest.mark.parametrize(
+    ("beside", "metric", "verdict"),
+    [("eth0", 99, "overlap"), ("eth0", 100, "overlap"), ("cni0", 100, "undecided")],
+)
+def test_a_second_card_beside_another_default_route(beside: str, metric: int, verdict: str) -> None:
+    """Where a card has a default route, even one that is in doubt beside a tunnel's, no other card
+    is meant. The bridge of pods is not a card.
+    """
+    links = (WG1, Link(name="eth1", index=10), Link(name="cni0", index=11, kind="bridge"))
+    first = Route.to("0.0.0.0/0", dev=beside, metric=100)
+    tunnel = Route.to("0.0.0.0/0", dev="wg1", metric=metric)
+    rail = Route.to(CIDR, dev="eth1", protocol=PROTOCOL_KERNEL)
+    host = node(links=links)._replace(routes=(first, tunnel, rail))
+    held = Address(ip=as_ip("172.16.0.4"), length=16, dev="eth1")
+    host = host._replace(addresses=(*host.addresses, held))
+    assert checked(host, "172.16.5.0/24").verdict == verdict
+
+
+def test_an_allowed_device_may_still_be_the_wrong_uplink() -> None:
+    """`allowedDevs` names devices beside the uplink; which one the uplink is, `expectedDevs` says."""
+    host = node(Route.to("0.0.0.0/0", dev="wg1"), links=(WG1,))
+    assert checked(host, allowed_devs=["wg1"]).verdict == "undecided"
+    assert checked(host, allowed_devs=["wg1"], expected_devs=["eth0"]).verdict == "ok"
+
+
+def test_each_cni_is_named_with_its_own_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several CNIs that may have made a device, each may know it by another pattern."""
+    made_up = [
+        Cni(name, (Device(pattern, ("dummy",), "network"),))
+        for name, pattern in (("Foo", "foo*"), ("Bar", "foo?"), ("Baz", "foo*"))
+    ]
+    monkeypatch.setattr("hostrouting.config.cni.CNIS", made_up)
+    host = node(Route.to(CIDR, dev="foo1"), links=(Link(name="foo1", index=10, kind="dummy"),))
+    parts = checked(host).families[0].parts
+    assert {part.allowance for part in parts} == {"foo* (Foo or Baz) or foo? (Bar)"}
+
+
+def test_an_equal_copy_of_the_plain_packet() -> None:
+    """A packet is data: after another process had it, it is judged as before."""
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("127.0.0.0/8"))
+    judge = Judge(Fib(node(ELSEWHERE, rules=(rule,)), 4), expect(CIDR))
+    block = Prefix.parse(CIDR)
+    by_source = [
+        list(find_parts(judge, block.first, block.last, packet)) for packet in (PLAIN, Packet())
+    ]
+    assert by_source[0] == by_source[1]
+
+
+def test_a_route_that_a_rule_suppresses_catches_nothing() -> None:
+    """What catches packets is to be deleted; that is not so for a route to the same prefix that
+    Linux would pass over.
+    """
+    stale = Route.to(CIDR, type="blackhole", protocol=4)
+    suppressed = Route.to(CIDR, dev="ib0", metric=5)
+    by_flannel = Route.to(CIDR, dev="flannel.1", table=300)
+    rules = (
+        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=16),
+        Rule(family=4, priority=200, table=300),
+    )
+    links = (IB0, Link(name="flannel.1", index=10, kind="vxlan"))
+    report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
+    [unrepairable] = report.families[0].repair.unrepairable
+    assert unrepairable.reason == "below-a-cni"
+    assert unrepairable.catching == (stale,)
