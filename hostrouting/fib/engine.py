@@ -490,7 +490,7 @@ class Fib:
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
                 is_equal = (other.metric, other.preference) == (route.metric, route.preference)
-                if is_equal and other.type == "unicast":
+                if is_equal and other.type == "unicast" and other != route:
                     routes.append(other)
         return routes
 
