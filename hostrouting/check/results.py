@@ -83,8 +83,13 @@ class Part(NamedTuple):
     """The opinions on the ends of packets that a rule tells from the others."""
 
     @property
-    def grade(self) -> Grade:
-        """The worst grade of its ends."""
+    def plain_grade(self) -> Grade:
+        """The grade of the end of plain packets."""
+        return self.opinion.grade
+
+    @property
+    def worst_grade(self) -> Grade:
+        """The worst grade of all ends."""
         worst = self.opinion.grade
         for other in self.others:
             worst = max(worst, other.grade)

@@ -161,7 +161,7 @@ def test_plain_packets_that_would_escape_are_seen_beside_others_that_escape_alre
     block = Prefix.parse("172.16.0.0/24")
     lost = Opinion(Grade.ESCAPE, "overlap", "ib0")
     parts = [part._replace(others=(lost,)) for part in find_parts(judge, block.first, block.last)]
-    assert [part.opinion.grade for part in parts] == [Grade.FINE]
+    assert [part.plain_grade for part in parts] == [Grade.FINE]
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
     assert prove(judge, Repair((bad,)), [block], parts, {}).resolved == ()
 
