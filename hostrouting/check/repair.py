@@ -1,24 +1,33 @@
 """The smallest repair: the fewest routes in table main that send everything that escapes out as
 expected.
 
-Theory of operation. A new route to a prefix takes the addresses in it whose present route in table
-main is shorter or is missing. It does not change an address that an earlier rule decides. So each
-address has a shortest length with which a route takes it (`shortest_length`). All addresses that a
-new route takes have the same present route: the longest around its prefix. So new routes for
-different present ones never compete for an address, and a wider one for the same takes all that
-those inside would. Therefore one walk from the widest prefix down finds the fewest routes (`Walk`):
+Theory of operation. Say that 10.0.0.0/8 has to leave by eth0, but [10.0.0.0/8 dev ib0] has it, and
+inside [10.9.0.0/24 dev cni0] has the pods of this node, which is right. Of the routes to one
+address, Linux uses the longest. So to take an address from ib0, a new route needs at least 9 bits,
+and to take one from cni0, at least 25: each address has a shortest length with which a new route
+takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
+escapes, and nothing from cni0. They are the repair. Rules matter, too: one for table main may
+suppress routes that are not long enough, and what a rule for another table decides before, no new
+route takes.
+
+All addresses that a new route takes have the same present route in table main: the longest around
+its prefix. So new routes for different present ones never compete for an address, and a wider one
+for the same takes all that those inside would. Therefore one walk over the expected CIDRs, from the
+widest prefix down, finds the fewest routes (`Walk`):
 
 - A prefix without an escape needs nothing.
 - A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other
   program's route has its key. What that route does not take is left to longer prefixes inside.
 - Any other prefix is halved.
 
-Packets that belong elsewhere than at the uplink (`hiding`) count as fine: a route would divert
-them.
+Some escapes are not wanted at the uplink: packets to pods that a route hides from a CNI's device,
+or from an allowed one (`hiding`). A new route would divert them, now or once the hiding route is
+gone, so they count like what is fine. A deletion repairs them, and the reason for this is
+`below-a-cni`.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be
 repaired has to be fine, and nothing else may be worse. What no route can repair is named, with one
-of six reasons.
+of six reasons (`Unrepairable`).
 """
 
 from __future__ import annotations
@@ -41,7 +50,8 @@ from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib
+    from hostrouting.fib.engine import Fib
+    from hostrouting.model.rule import Rule
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -56,28 +66,31 @@ class Why(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these disjoint blocks.
-
-    `parts` are all parts of the blocks, in order.
+    """The repair for everything that escapes in these blocks: the expected CIDRs without those
+    inside others. `parts` are all parts of the blocks, in order.
     """
-    escapes = [part for part in parts if part.opinion.grade is Grade.ESCAPE]
+    escapes = [part for part in parts if part.plain_grade is Grade.ESCAPE]
     if not escapes:
         return Repair()
     uncovered = find_hidden(judge, escapes)
-    to_delete = _to_delete(judge.fib, escapes, uncovered)
+    deletions = _repaired_by_deletion(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
-    if isinstance(way_out.route, Need):
-        return _without_routes(parts, to_delete, "no-gateway", f"a repair needs {way_out.route}")
+    if isinstance(way_out, Need):
+        why = Why("no-gateway", cause=f"a repair needs {way_out}")
+        return _without_routes(judge.fib, parts, deletions, why)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        return _without_routes(parts, to_delete, "too-many", "it would take too many routes")
+        why = Why("too-many", cause="it would take too many routes")
+        return _without_routes(judge.fib, parts, deletions, why)
     routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
-    return prove(judge, Repair(routes, way_out.dev), blocks, parts, to_delete)
+    return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
 
 
-def _to_delete(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
-    """By first address: what is repaired by a deletion, and not by a route.
+def _repaired_by_deletion(
+    fib: Fib, escapes: Iterable[Part], uncovered: Uncovered
+) -> dict[int, Why]:
+    """By first address: why a deletion, and not a route, repairs the part.
 
     Where no route of ours would decide at all, that is the reason which counts.
     """
@@ -85,19 +98,22 @@ def _to_delete(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[
     for part in escapes:
         hidden = uncovered.hidden.get(part.first)
         if hidden is not None and shortest_length(fib, part) is not None:
-            reasons[part.first] = Why("below-a-cni", hidden.cause, hidden.catching)
+            reasons[part.first] = Why("below-a-cni", cause=hidden.cause, catching=hidden.catching)
     return reasons
 
 
 def _without_routes(
-    parts: Iterable[Part], to_delete: dict[int, Why], reason: str, cause: str
+    fib: Fib, parts: Iterable[Part], deletions: dict[int, Why], why_none: Why
 ) -> Repair:
-    """A repair by deletions alone, because there is no other, for this reason."""
+    """A repair by deletions alone.
+
+    `why_none` says why there are no routes. It does not count where no route could be a repair.
+    """
 
     def why(part: Part) -> Why | None:
-        if part.opinion.grade is not Grade.ESCAPE:
+        if part.plain_grade is not Grade.ESCAPE:
             return None
-        return to_delete.get(part.first, Why(reason, cause))
+        return deletions.get(part.first) or _why_never(fib, part) or why_none
 
     return Repair(unrepairable=_unrepairable(ranges_of(parts, why)))
 
@@ -117,28 +133,39 @@ class WayOut(NamedTuple):
 
     None where the default route fills it in rightly: it differs from host to host.
     """
-    route: Route | Need
-    """A route with the next hops, or what such a route needs."""
+    route: Route
+    """A route with the next hops."""
 
 
-def find_way_out(judge: Judge) -> WayOut:
-    """How packets leave as expected. A tunnel has to be named in the configuration."""
+def find_way_out(judge: Judge) -> WayOut | Need:
+    """How packets leave as expected, or what is missing for that.
+
+    A tunnel has to be named in the configuration.
+    """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if not devs or uplinks.doubtful:
-        return WayOut(None, Need(_device_to_name(judge)))
+        return Need(_device_to_name(judge))
     every = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    way = uplink.route_to(every)
-    if isinstance(way, Route) and uplinks.devs.issuperset([*way.devs, *_first_default_devs(judge)]):
-        return WayOut(None, way)
-    ways = [WayOut(dev, uplink.route_to(every, dev=dev)) for dev in devs]
-    complete = [way for way in ways if isinstance(way.route, Route)]
-    best = complete[0] if complete else ways[-1]
-    if not _is_configurable(best.dev, every):
-        lacking = f"a device whose name a configuration can have, not {best.dev!r}"
-        return WayOut(best.dev, Need(lacking))
-    return best
+    # A configured route without a device follows the default route of table main, which may be
+    # another of several equal ones after a boot. Each of them has to be expected.
+    default = uplink.route_to(every)
+    if isinstance(default, Route):
+        possible = {*default.devs, *_first_default_devs(judge)}
+        if possible <= uplinks.devs:
+            return WayOut(None, default)
+    needs: list[Need] = []
+    for dev in devs:
+        route = uplink.route_to(every, dev=dev)
+        if not _is_configurable(dev, every):
+            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
+        elif isinstance(route, Need):
+            needs.append(route)
+        else:
+            return WayOut(dev, route)
+    # Any of the devices would do, so what one of them lacks is enough to go on.
+    return needs[-1]
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
@@ -164,7 +191,7 @@ def _first_default_devs(judge: Judge) -> frozenset[str]:
     return devs_of(judge.fib.equal_cost_routes(defaults[0]))
 
 
-def _is_configurable(dev: str | None, every: Prefix) -> bool:
+def _is_configurable(dev: str, every: Prefix) -> bool:
     """Whether a configuration can have the name: Linux takes nearly any letter."""
     try:
         StaticRoute(every.halves()[0].to_network(), dev=dev)
@@ -181,31 +208,62 @@ def shortest_length(fib: Fib, part: Part) -> int | None:
 
     None if table main cannot: an earlier rule decides, or the addresses are this host's own.
     """
+    rule = _rule_for_main(fib, part)
+    if rule is None:
+        return None
+    return max(_shortest_unsuppressed(rule), _shortest_length_in_main(fib, part.first))
+
+
+def _rule_for_main(fib: Fib, part: Part) -> Rule | None:
+    """The rule that uses the widest routes of table main for these addresses, the first of several.
+
+    Only a rule for another table, or a refusing one, can end the lookup before it. A rule for table
+    main that ends it now does not: with a new route that comes before the present one, the rule
+    uses this route, or suppresses it and the lookup goes on.
+    """
     if part.opinion.name == "own-range":
         return None
+    best: Rule | None = None
     for applied in fib.applied_rules():
-        is_main = applied.table is not None and applied.rule.table == TABLE_MAIN
-        if is_main and applied.selects_plain(part.first):
-            return _longer_than_in_main(fib, applied, part.first)
-        if applied.rule is part.decision.rule:
-            return None
-    return None
+        if not applied.selects_plain(part.first):
+            continue
+        if applied.table is not None and applied.rule.table == TABLE_MAIN:
+            if best is None or _shortest_unsuppressed(applied.rule) < _shortest_unsuppressed(best):
+                best = applied.rule
+        elif applied.decision_for(part.first) is not None:
+            break
+    return best
 
 
-def _longer_than_in_main(fib: Fib, applied: AppliedRule, address: int) -> int:
-    """The length at which a route comes before the present one of table main.
+def _shortest_unsuppressed(rule: Rule) -> int:
+    """The length of the widest routes that the rule does not suppress."""
+    if rule.suppress_prefixlength is None:
+        return 0
+    return rule.suppress_prefixlength + 1
 
-    A throw, or a route that the rule suppresses, also comes before a route that is not longer.
+
+def _shortest_length_in_main(fib: Fib, address: int) -> int:
+    """The length at which a route of ours comes before the present one of table main.
+
+    A throw also comes before a route that is not longer.
     """
-    length = 0
-    best = applied.table.best(address) if applied.table is not None else None
-    if best is not None:
-        length = best.prefix.length
-        if best.metric <= DEFAULT_METRIC[fib.family]:
-            length += 1
-    if applied.rule.suppress_prefixlength is None:
-        return length
-    return max(length, applied.rule.suppress_prefixlength + 1)
+    best = fib.tables[TABLE_MAIN].best(address)
+    if best is None:
+        return 0
+    if best.metric <= DEFAULT_METRIC[fib.family]:
+        return best.prefix.length + 1
+    return best.prefix.length
+
+
+def _holders(fib: Fib) -> dict[Prefix, Route]:
+    """By prefix: the routes of other programs with the keys that ours would have."""
+    holders: dict[Prefix, Route] = {}
+    for route in fib.routes:
+        if route.table != TABLE_MAIN or route.tos or route.protocol == OURS:
+            continue
+        if route.metric == DEFAULT_METRIC[fib.family]:
+            holders[route.prefix] = route
+    return holders
 
 
 class Span(NamedTuple):
@@ -215,8 +273,8 @@ class Span(NamedTuple):
     last: int
     length: int
     """The shortest prefix length with which a new route takes it."""
-    is_lost: bool
-    """Whether it is to be taken; all else is diverted by a route that takes it."""
+    is_wanted: bool
+    """Whether a new route is to take it; anything else would be diverted."""
 
 
 class Walk:
@@ -228,45 +286,44 @@ class Walk:
         self._spans = list(_spans(fib, parts, way, uncovered))
         self._firsts = [span.first for span in self._spans]
         self._lasts = [span.last for span in self._spans]
-        self._held: set[Prefix] = set()
-        """The prefixes of other programs' routes with the keys that ours would have."""
-        for route in fib.routes:
-            is_same_key = route.table == TABLE_MAIN and route.metric == way.metric and not route.tos
-            if is_same_key and route.protocol != OURS:
-                self._held.add(route.prefix)
+        self._held = _holders(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
         """The fewest prefixes in these blocks whose routes repair as much as can be repaired."""
         for block in blocks:
-            yield from self._widest(block, -1)
+            yield from self._widest_in(block, -1)
 
-    def _widest(self, block: Prefix, above: int) -> Iterator[Prefix]:
-        """The prefixes in this block; `above` is the length of the longest one around it."""
-        inside = self._spans_in(block)
-        lost = [span.length for span in inside if span.is_lost and span.length > above]
-        if not lost or is_reserved(block):
+    def _widest_in(self, prefix: Prefix, covered_length: int) -> Iterator[Prefix]:
+        """The prefixes in this one that get a route.
+
+        `covered_length` is the length of the longest around it that gets one; -1 if none does.
+        """
+        spans = self._spans_in(prefix)
+        lengths = [span.length for span in spans if span.is_wanted]
+        missing = [length for length in lengths if length > covered_length]
+        if not missing or is_reserved(prefix):
             return
-        if min(lost) <= block.length and self._may_have_a_route(block, inside):
-            yield block
-            above = block.length
-        if block.length < self._width:
-            for half in block.halves():
-                yield from self._widest(half, above)
+        if min(missing) <= prefix.length and self._may_have_a_route(prefix, spans):
+            yield prefix
+            covered_length = prefix.length
+        if prefix.length < self._width:
+            for half in prefix.halves():
+                yield from self._widest_in(half, covered_length)
 
-    def _spans_in(self, block: Prefix) -> list[Span]:
-        begin = bisect_left(self._lasts, block.first)
-        end = bisect_right(self._firsts, block.last)
+    def _spans_in(self, prefix: Prefix) -> list[Span]:
+        begin = bisect_left(self._lasts, prefix.first)
+        end = bisect_right(self._firsts, prefix.last)
         return self._spans[begin:end]
 
-    def _may_have_a_route(self, block: Prefix, inside: Iterable[Span]) -> bool:
+    def _may_have_a_route(self, prefix: Prefix, spans: Iterable[Span]) -> bool:
         """Whether the key is free, and a route diverts nothing; /0 is not a static route."""
-        if block.length == 0 or block in self._held:
+        if prefix.length == 0 or prefix in self._held:
             return False
-        return all(span.is_lost or span.length > block.length for span in inside)
+        return all(span.is_wanted or span.length > prefix.length for span in spans)
 
 
 def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> Iterator[Span]:
-    """The parts that a route with these next hops would change, now or once hidden routes count."""
+    """The parts that a route with these next hops would change, now or once nothing is hidden."""
     for part in parts:
         if part.is_own or _is_right_already(part, way):
             continue
@@ -276,14 +333,14 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) ->
             lengths.append(shortest_length(uncovered.fib, hidden.part))
         possible = [length for length in lengths if length is not None and length <= fib.width]
         if possible:
-            is_lost = part.opinion.grade is Grade.ESCAPE and hidden is None
-            yield Span(part.first, part.last, min(possible), is_lost)
+            is_wanted = part.plain_grade is Grade.ESCAPE and hidden is None
+            yield Span(part.first, part.last, min(possible), is_wanted)
 
 
 def _is_right_already(part: Part, way: Route) -> bool:
     """Whether packets leave by the same next hops as by the new route, and all of them rightly."""
     route = part.decision.route
-    if part.grade is not Grade.FINE or route is None:
+    if part.worst_grade is not Grade.FINE or route is None:
         return False
     return set(route.next_hops) == set(way.next_hops)
 
@@ -303,19 +360,25 @@ def prove(
     repair: Repair,
     blocks: Iterable[Prefix],
     parts: Sequence[Part],
-    to_delete: dict[int, Why],
+    deletions: dict[int, Why],
 ) -> Repair:
     """The repair, with what stays lost; without any route if the routes make anything worse."""
     proofs = list(_judge_again(judge, repair, blocks, parts))
-    if any(proof.new.grade > proof.old.grade for proof in proofs):
-        cause = "with these routes, other packets would be worse off"
+    if any(_is_worse(proof) for proof in proofs):
+        why = Why("not-proven", cause="with these routes, other packets would be worse off")
         unchanged = [Proof(part, part) for part in parts]
-        reasons = _reasons(judge.fib, unchanged, repair.resolved, to_delete, cause)
+        reasons = _reasons(judge.fib, unchanged, repair.resolved, deletions, why_none=why)
         return Repair(unrepairable=_lost_ranges(unchanged, reasons))
-    cause = "with these routes, some packets there would still be in doubt"
-    reasons = _reasons(judge.fib, proofs, repair.resolved, to_delete, cause)
+    reasons = _reasons(judge.fib, proofs, repair.resolved, deletions)
     costs = tuple(find_costs(judge, repair, proofs))
     return repair._replace(unrepairable=_lost_ranges(proofs, reasons), costs=costs)
+
+
+def _is_worse(proof: Proof) -> bool:
+    """Whether plain packets, or the worst off of all packets, are worse off than before."""
+    if proof.new.plain_grade > proof.old.plain_grade:
+        return True
+    return proof.new.worst_grade > proof.old.worst_grade
 
 
 def _lost_ranges(proofs: Iterable[Proof], reasons: dict[int, Why]) -> tuple[Unrepairable, ...]:
@@ -327,20 +390,23 @@ def _reasons(
     fib: Fib,
     proofs: Iterable[Proof],
     proposed: Iterable[Route],
-    to_delete: dict[int, Why],
-    cause: str,
+    deletions: dict[int, Why],
+    *,
+    why_none: Why | None = None,
 ) -> dict[int, Why]:
-    """By first address: why an escape stays, although these routes were proposed."""
+    """By first address: why an escape stays, although these routes were proposed.
+
+    `why_none` says why none of them is added.
+    """
+    holders = _holders(fib)
     reasons: dict[int, Why] = {}
     for new, old in proofs:
-        if old.opinion.grade is not Grade.ESCAPE or new.grade is Grade.FINE:
+        if old.plain_grade is not Grade.ESCAPE or new.worst_grade is Grade.FINE:
             continue
-        why = to_delete.get(old.first)
-        if why is None:
-            why = _why_lost(fib, old, new.first, proposed)
-        if why is None:
-            why = Why("not-proven", cause)
-        reasons[new.first] = why
+        why = deletions.get(old.first) or _why_never(fib, old)
+        if why is None and not _is_taken_by(proposed, fib, old, new.first):
+            why = _why_not_proposed(fib, new.first, holders)
+        reasons[new.first] = why or why_none or _why_not_fine(new)
     return reasons
 
 
@@ -351,25 +417,53 @@ def _judge_again(
     firsts = [part.first for part in parts]
     for block in blocks:
         for new in find_parts(after, block.first, block.last):
-            # More routes cut the blocks into more parts, never into fewer.
+            # More routes only add borders, and `find_parts` joins no ranges: so each new part lies
+            # in one old part.
             yield Proof(new, parts[bisect_right(firsts, new.first) - 1])
 
 
-def _why_lost(fib: Fib, part: Part, address: int, proposed: Iterable[Route]) -> Why | None:
-    """Why no route was proposed for an address of this part; None if one was, and is not enough."""
+def _why_never(fib: Fib, part: Part) -> Why | None:
+    """Why no route of ours decides for these addresses, however long it is; None if one would."""
+    rule = _rule_for_main(fib, part)
+    if rule is None:
+        return Why("earlier-rule", cause=_what_decides_before_main(part))
+    if _shortest_unsuppressed(rule) > fib.width:
+        return Why("earlier-rule", cause=f"[rule {rule}] suppresses every route of table main")
+    if _shortest_length_in_main(fib, part.first) > fib.width:
+        return _taken_by(fib.tables[TABLE_MAIN].best(part.first))
+    return None
+
+
+def _taken_by(route: Route | None) -> Why:
+    return Why("host-route", cause=f"[{route}] is as specific as a route can be")
+
+
+def _is_taken_by(proposed: Iterable[Route], fib: Fib, part: Part, address: int) -> bool:
+    """Whether one of these routes decides for an address of this part."""
     length = shortest_length(fib, part)
-    if length is None:
-        return Why("earlier-rule", _what_decides_before_main(part))
     for route in proposed:
         prefix = route.prefix
-        if prefix.length >= length and prefix.first <= address <= prefix.last:
-            return None
-    if is_reserved(Prefix.around(fib.family, address, fib.width)):
-        return Why("host-route", "the range is reserved")
-    holder = "another route"
-    if part.decision.route is not None and part.decision.route.prefix.length == fib.width:
-        holder = f"[{part.decision.route}]"
-    return Why("host-route", f"{holder} is as specific as a route can be")
+        is_inside = prefix.first <= address <= prefix.last
+        if is_inside and length is not None and prefix.length >= length:
+            return True
+    return False
+
+
+def _why_not_proposed(fib: Fib, address: int, holders: dict[Prefix, Route]) -> Why | None:
+    """Why not even a route to this address alone is proposed, although it would decide."""
+    single = Prefix.around(fib.family, address, fib.width)
+    if is_reserved(single):
+        return Why("host-route", cause="the range is reserved")
+    if single in holders:
+        return _taken_by(holders[single])
+    return None
+
+
+def _why_not_fine(part: Part) -> Why:
+    """What the proof has found out about a part that a new route takes."""
+    if part.plain_grade is Grade.ESCAPE:
+        return Why("not-proven", cause="with these routes, packets there would still escape")
+    return Why("not-proven", cause="with these routes, some packets there would still be in doubt")
 
 
 def _what_decides_before_main(part: Part) -> str:
@@ -382,10 +476,10 @@ def _what_decides_before_main(part: Part) -> str:
 
 def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
     """The networks of other devices that the repair takes addresses from."""
+    # The addresses that a new route decides, as they were.
     taken: list[Part] = []
-    """The addresses that a new route decides, as they were."""
     for new, old in proofs:
-        if new.decision.route in repair.resolved and old.opinion.grade is Grade.ESCAPE:
+        if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
     devs: set[str] = set()
     for part in taken:

@@ -83,7 +83,12 @@ class Part(NamedTuple):
     """The opinions on the other outcomes: on packets that a rule tells from plain ones."""
 
     @property
-    def grade(self) -> Grade:
+    def plain_grade(self) -> Grade:
+        """The grade of the plain packet."""
+        return self.opinion.grade
+
+    @property
+    def worst_grade(self) -> Grade:
         """The worst grade of its opinions."""
         worst = self.opinion.grade
         for other in self.others:

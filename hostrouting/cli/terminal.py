@@ -72,9 +72,9 @@ def _strip(cidr: Prefix, parts: Iterable[Part], cell: str) -> Text:
             min(part.last, cidr.last) - cidr.first + 1,
         )
         for place in range(first * _CELLS // size, -(-end * _CELLS // size)):
-            grades[place] = max(grades[place], part.grade)
+            grades[place] = max(grades[place], part.worst_grade)
         devs = part.opinion.devs or part.decision.devs
-        shares[part.grade, spoken(devs) or part.decision.kind] += end - first
+        shares[part.worst_grade, spoken(devs) or part.decision.kind] += end - first
     text = Text(f"  {cidr!s:<18} ").append_tokens((cell, _COLOURS[grade]) for grade in grades)
     for (grade, way), count in sorted(shares.items(), reverse=True):
         if grade or count * 100 >= size:  # own addresses are not worth a word

@@ -14,24 +14,25 @@ of a route, or the `to` of a rule, begins or ends. These places are the borders.
 between two neighbouring borders (a cell) have the same decision, so one lookup in each cell of a
 prefix says what happens to every address of the prefix.
 
-Every packet. Rules select by more than the destination. A plain packet of this host has no mark,
-user 0, and no device or source that it is bound to. (IPv4 compares the `from` of a rule with
-0.0.0.0 then; in IPv6 no `from` matches.) A forwarded packet has a source and an incoming device. Of
-all packets of such a kind, a rule selects every one, none, or those that meet its conditions, such
-as a mark. So one pass over the rules follows all packets of a kind at once:
+Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
+this host sends (`PLAIN`), or all that it forwards from a block of sources and an incoming device.
+One of each kind is the plain packet: it has no mark, user 0 and, if this host sends it, no device
+or source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no
+`from` matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
+conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
-that part from the plain one at some rule. No outcome is missed, because each capture adds one. Some
-may be the outcome of no packet at all, because conditions of different rules can exclude each
-other; that errs on the safe side.
+that are told apart from the plain packet at some rule. No outcome is missed, because each capture
+adds one. Some may be the outcome of no packet at all, because conditions of different rules can
+exclude each other; that errs on the safe side.
 
-What the engine does not look at is named in `not_judged`. Where such a rule or route would decide,
-the kind of the decision is not-judged, because nobody knows here whether the lookup ends there.
-Whether a decision is right is the question of `check`.
+What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
+route would decide, the kind of the decision is not-judged, because nobody knows here whether the
+lookup ends there. Whether a decision is right is the question of `hostrouting.check`.
 
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
@@ -54,16 +55,17 @@ if TYPE_CHECKING:
 
 
 class Packet(NamedTuple):
-    """What is known about a packet, except its destination. The default is a plain packet that this
-    host sends.
+    """A kind of packets: what is known about each of them, except its destination. The default is
+    any packet that this host sends.
     """
 
     source: Prefix | None = None
-    """For a forwarded packet: a block of sources that no `from` selector cuts."""
+    """For forwarded packets: a block of sources that no `from` selector cuts."""
     iif: str = "lo"
 
 
 PLAIN = Packet()
+"""The packets that this host sends, of which most are plain."""
 
 
 class Decision(NamedTuple):
@@ -97,7 +99,9 @@ some sources.
 
 
 class Outcome(NamedTuple):
-    """Where packets to the same destination end that part from the plain packet at this rule."""
+    """Where packets to the same destination end that are told apart from the plain packet at this
+    rule.
+    """
 
     rule: Rule
     decision: Decision
@@ -119,77 +123,78 @@ class Cell(NamedTuple):
 # One table.
 
 
-Rivals: TypeAlias = "dict[int, dict[int, list[Route]]]"
+RoutesByPrefix: TypeAlias = "dict[int, dict[int, list[Route]]]"
 """By the length and the first address of a prefix: the routes to it, the preferred one first."""
 
 
 class Table:
     """One routing table: the routes that Linux may use for plain packets."""
 
-    def __init__(self, family: int, rivals: Rivals) -> None:
+    def __init__(self, family: int, by_prefix: RoutesByPrefix) -> None:
         """Use these routes of this family."""
         self._family = family
-        self._rivals = rivals
+        self._by_prefix = by_prefix
         every_bit = (1 << width_of(family)) - 1
-        self._by_mask: list[tuple[int, dict[int, list[Route]]]] = []
+        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
         """The longest prefixes first."""
-        for length in sorted(rivals, reverse=True):
-            self._by_mask.append((every_bit ^ (every_bit >> length), rivals[length]))
+        for length in sorted(by_prefix, reverse=True):
+            netmask = every_bit ^ (every_bit >> length)
+            self._by_netmask.append((netmask, by_prefix[length]))
 
     @classmethod
     def of(cls, family: int, routes: Iterable[Route]) -> Table:
         """The table with these routes, which are in the kernel's order."""
-        rivals: Rivals = {}
+        by_prefix: RoutesByPrefix = {}
         for route in routes:
             if _is_usable(route):
                 _, first, length = route.prefix
-                rivals.setdefault(length, {}).setdefault(first, []).append(route)
-        for by_first in rivals.values():
+                by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
+        for by_first in by_prefix.values():
             for several in by_first.values():
                 if len(several) > 1:
                     several.sort(key=_rank)
-        return cls(family, rivals)
+        return cls(family, by_prefix)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
         contains it, the preferred one. None if there is none.
         """
-        for mask, by_first in self._by_mask:
-            routes = by_first.get(address & mask)
+        for netmask, by_first in self._by_netmask:
+            routes = by_first.get(address & netmask)
             if routes:
                 return routes[0]
         return None
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
-        routes = self._rivals.get(prefix.length, {}).get(prefix.first, [])
+        routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
         return [route for route in routes if route.source is None]
 
     def with_routes(self, added: Sequence[Route]) -> Table:
         """The same table with these routes, which come after the others in the kernel's order."""
         if not added:
             return self
-        rivals = self._copied()
+        by_prefix = self._copied()
         for route in added:
             if _is_usable(route):
                 _, first, length = route.prefix
-                by_first = rivals.setdefault(length, {})
+                by_first = by_prefix.setdefault(length, {})
                 by_first[first] = sorted([*by_first.get(first, []), route], key=_rank)
-        return Table(self._family, rivals)
+        return Table(self._family, by_prefix)
 
     def without_routes(self, removed: Sequence[Route]) -> Table:
         """The same table without these routes; a route that equals one of them stays."""
         if not removed:
             return self
-        rivals = self._copied()
+        by_prefix = self._copied()
         for route in removed:
             _, first, length = route.prefix
-            by_first = rivals.setdefault(length, {})
+            by_first = by_prefix.setdefault(length, {})
             by_first[first] = [other for other in by_first.get(first, []) if other is not route]
-        return Table(self._family, rivals)
+        return Table(self._family, by_prefix)
 
-    def _copied(self) -> Rivals:
-        return {length: by_first.copy() for length, by_first in self._rivals.items()}
+    def _copied(self) -> RoutesByPrefix:
+        return {length: by_first.copy() for length, by_first in self._by_prefix.items()}
 
 
 def _is_usable(route: Route) -> bool:
@@ -198,10 +203,9 @@ def _is_usable(route: Route) -> bool:
     """
     if route.tos or route.expired:
         return False
-    for hop in route.next_hops:
-        if not hop.dead:
-            return True
-    return not route.next_hops
+    if not route.next_hops:
+        return True
+    return any(not hop.dead for hop in route.next_hops)
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
@@ -234,7 +238,11 @@ class Selection(NamedTuple):
 ALL = Selection((), meets_conditions=True, has_plain=True)
 NONE = Selection((), meets_conditions=False, has_plain=False)
 FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
-"""What `not iif lo` selects: everything that this host forwards, also for its pods."""
+"""What `not iif lo` selects: everything that this host forwards, also for its pods.
+
+The packets of `PLAIN` all come from lo, so the rule selects none of them. But nobody may have named
+the kinds that are forwarded, so for such a rule, and no other, `PLAIN` also stands for these.
+"""
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
@@ -242,26 +250,37 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
     return tuple(selector for selector in rule.selectors() if selector[0] != "to")
 
 
-def select(rule: Rule, packet: Packet) -> tuple[Selection, Selection]:
-    """What the rule selects of packets of this kind: of those to an address in its `to`, and of
-    those to any other address. A rule without `to` has all addresses in it.
-    """
-    if_met, if_unmet = (NONE, ALL) if rule.invert else (ALL, NONE)
+class Selections(NamedTuple):
+    """What a rule selects of the packets of one kind."""
+
+    inside: Selection
+    """Of those to an address in the rule's `to`; without `to`, all addresses are in it."""
+    outside: Selection
+    """Of those to any other address."""
+
+
+def select(rule: Rule, packet: Packet) -> Selections:
+    """What the rule selects of packets of this kind."""
+    if_met = ALL
+    if_unmet = NONE
+    if rule.invert:
+        if_met = NONE
+        if_unmet = ALL
     conditions = conditions_of(rule)
     if rule.invert and conditions == FORWARDED.conditions and packet == PLAIN:
-        return FORWARDED, if_unmet
+        return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
     for condition in conditions:
         is_met = _is_met(rule, condition, packet)
         if is_met is None:
             met_by_some.append(condition)
         elif not is_met:
-            return if_unmet, if_unmet
+            return Selections(if_unmet, if_unmet)
     if not met_by_some:
-        return if_met, if_unmet
+        return Selections(if_met, if_unmet)
     plain_meets = all(_plain_meets(rule, condition) for condition in met_by_some)
-    has_plain = plain_meets is not rule.invert
-    return Selection(tuple(met_by_some), not rule.invert, has_plain), if_unmet
+    has_plain = plain_meets != rule.invert
+    return Selections(Selection(tuple(met_by_some), not rule.invert, has_plain), if_unmet)
 
 
 def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
@@ -316,7 +335,7 @@ _OF_ACTION: dict[str, Effect] = {
 
 def effect_of(rule: Rule, route: Route | None) -> Effect:
     """What the rule does with packets that it selects, if this is the route that its table has for
-    them: the first line that applies.
+    them. The order of the questions matters: each is asked of what those before have left.
     """
     if rule.action != "to_table":
         return _OF_ACTION[rule.action]
@@ -346,18 +365,15 @@ class AppliedRule(NamedTuple):
     first: int
     last: int
     """The addresses in the rule's `to`, from the first to the last."""
-    inside: Selection
-    """What the rule selects of packets to these addresses."""
-    outside: Selection
-    """What the rule selects of packets to all other addresses."""
+    selections: Selections
     table: Table | None
     """The table that the rule looks up; None if it has another action."""
 
     def selection(self, address: int) -> Selection:
         """What the rule selects of packets to this address."""
         if self.first <= address <= self.last:
-            return self.inside
-        return self.outside
+            return self.selections.inside
+        return self.selections.outside
 
     def selects_plain(self, address: int) -> bool:
         """Whether the rule selects the plain packet to this address."""
@@ -366,7 +382,7 @@ class AppliedRule(NamedTuple):
     @property
     def may_select_plain(self) -> bool:
         """Whether the rule selects plain packets, at least those to some addresses."""
-        return self.inside.has_plain or self.outside.has_plain
+        return self.selections.inside.has_plain or self.selections.outside.has_plain
 
     def decision_for(self, address: int) -> Decision | None:
         """The decision for packets to this address that the rule selects; None if they go on to
@@ -443,13 +459,16 @@ class Fib:
         this kind, from one pass over the rules.
         """
         others: list[Outcome] = []
-        captured = {NONE}  # no packet of these selections is left
-        plain: Decision | None = None
-        parting: AppliedRule | None = None  # captured the plain packet, and not all others
-        rest = NO_ROUTE  # the decision for packets that are left in the end
+        # Selections of which no packet is left. A rule that selects no packet captures none, and
+        # with NONE in the set it needs no question of its own.
+        exhausted = {NONE}
+        # The rule that captured the plain packet, and not all others, with its decision.
+        captor: tuple[AppliedRule, Decision] | None = None
+        # The decision for packets that are left in the end.
+        rest = NO_ROUTE
         for applied in self.applied_rules(packet):
             selection = applied.selection(address)
-            if selection in captured:
+            if selection in exhausted:
                 continue
             decision = applied.decision_for(address)
             if decision is None:
@@ -457,15 +476,17 @@ class Fib:
             if selection == ALL:
                 rest = decision
                 break
-            captured.add(selection)
-            if plain is None and selection.has_plain:
-                plain = decision
-                parting = applied
+            exhausted.add(selection)
+            if captor is None and selection.has_plain:
+                captor = (applied, decision)
             else:
                 others.append(Outcome(applied.rule, decision, selection.meets_conditions))
-        if plain is None or parting is None:
+        if captor is None:
             return rest, tuple(others)
-        others.append(Outcome(parting.rule, rest, parting.rule.invert))
+        # The packets that the captor left are told apart at its rule, but where they end is only
+        # known now: so their outcome is the last one, although later rules come before it.
+        applied, plain = captor
+        others.append(Outcome(applied.rule, rest, applied.rule.invert))
         return plain, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
@@ -476,11 +497,10 @@ class Fib:
 
     def _apply(self, rule: Rule, packet: Packet) -> AppliedRule:
         to = rule.dst or Prefix(self.family, 0, 0)
-        inside, outside = select(rule, packet)
         table = None
         if rule.action == "to_table":
             table = self.tables[rule.table]
-        return AppliedRule(rule, to.first, to.last, inside, outside, table)
+        return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
     def equal_cost_routes(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, it may
@@ -490,7 +510,7 @@ class Fib:
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
                 is_equal = (other.metric, other.preference) == (route.metric, route.preference)
-                if is_equal and other.type == "unicast":
+                if is_equal and other.type == "unicast" and other != route:
                     routes.append(other)
         return routes
 
@@ -498,7 +518,7 @@ class Fib:
         """The same host with more routes; tables that stay the same are shared."""
         added = tuple(added)
         tables = dict(self.tables)
-        for number, routes in self._sorted_by_table(added).items():
+        for number, routes in self._grouped_by_table(added).items():
             tables[number] = tables[number].with_routes(routes)
         return Fib(self.snapshot.with_routes(added), self.family, tables)
 
@@ -506,7 +526,7 @@ class Fib:
         """The same host without these routes, which it has. One that equals such a route stays."""
         removed = tuple(removed)
         tables = dict(self.tables)
-        for number, routes in self._sorted_by_table(removed).items():
+        for number, routes in self._grouped_by_table(removed).items():
             tables[number] = tables[number].without_routes(routes)
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
@@ -519,9 +539,9 @@ class Fib:
 
     @cached_property
     def _by_table(self) -> dict[int, list[Route]]:
-        return self._sorted_by_table(self.snapshot.routes)
+        return self._grouped_by_table(self.snapshot.routes)
 
-    def _sorted_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
+    def _grouped_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
         by_table: dict[int, list[Route]] = {}
         for rule in self.rules:
             if rule.action == "to_table":

@@ -142,7 +142,7 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
         target=40_000 if is_jump else None,
         table=0 if is_jump else draw(st.sampled_from([100, TABLE_MAIN])),
         invert=bool(selectors) and draw(_ONE_IN_THREE) == 0,
-        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0])),
+        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0, width_of(family) - 4])),
         suppress_ifgroup=draw(st.sampled_from([None] * 9 + [7])),
         **selectors,
     )

@@ -16,11 +16,11 @@ from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
 from hostrouting.model.prefix import Prefix, width_of
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.examples import scaled
-from tests.support.nodes import block_of, nodes
+from tests.support.nodes import block_of, nodes, prefixes
 from tests.support.scan import scanned
 
 # A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
@@ -167,6 +167,23 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
         assert was < _RANK["overlap"] or is_named or now == 0
 
 
+@given(nodes(), st.data())
+def test_more_routes_cut_parts_and_join_none(
+    node: tuple[int, Snapshot], data: st.DataObject
+) -> None:
+    """With more routes, each part lies in one part of the host without them: so the proof of a
+    repair compares what belongs together.
+    """
+    family, snapshot = node
+    block = block_of(family)
+    added = data.draw(st.lists(prefixes(family), max_size=3))
+    routes = [Route(prefix, (NextHop("eth0"),), protocol=OURS) for prefix in added]
+    before = list(find_parts(judge_of(snapshot, family), block.first, block.last))
+    after = find_parts(judge_of(snapshot.with_routes(routes), family), block.first, block.last)
+    for new in after:
+        assert any(old.first <= new.first and new.last <= old.last for old in before)
+
+
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
     """The addresses that these routes lead to the uplink, now or once what catches them is gone,
     and that are fine then.
@@ -248,11 +265,11 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     def is_spoilt(was: Part, now: Part, chosen: Collection[Route]) -> bool:
         """Whether an address is worse off, or takes another way although it does not escape."""
         if was.opinion.grade is Grade.ESCAPE or now.decision.route not in chosen:
-            return now.grade > was.grade
+            return now.worst_grade > was.worst_grade
         same_way = was.decision.route is not None and {*was.decision.route.next_hops} == {
             *way.next_hops
         }
-        return was.grade is not Grade.FINE or not same_way
+        return was.worst_grade is not Grade.FINE or not same_way
 
     def escapes(chosen: Collection[Route]) -> int | None:
         """How many addresses still escape; None if one is spoilt, or led away from its CNI."""

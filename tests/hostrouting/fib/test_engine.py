@@ -145,3 +145,16 @@ def test_next_hops_that_are_dead(next_hops: str, devs: tuple[str, ...]) -> None:
     wider = Route.to("10.9.0.0/16", dev="wider")
     host = plain_vm().snapshot().with_routes([wider, Route(Prefix.parse("10.9.0.0/24"), hops)])
     assert Fib(host, 4).lookup("10.9.0.1").devs == devs
+
+
+def test_equal_default_routes_are_listed_once() -> None:
+    """The route itself comes first, and is not one of the others.
+
+    Kills: the route is listed twice.
+    """
+    host = plain_vm().snapshot()
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    equal = default._replace(next_hops=(NextHop("eth1"),))
+    fib = Fib(host.with_routes([equal]), 4)
+    assert fib.equal_cost_routes(default) == [default, equal]
+    assert fib.equal_cost_routes(equal) == [equal, default]

@@ -1,0 +1,176 @@
+"""hostrouting.check.repair: hosts on which a repair was too big, too wide, or had a wrong reason."""
+
+from functools import partial
+
+import pytest
+
+from hostrouting.check.judge import Judge
+from hostrouting.check.parts import find_parts
+from hostrouting.check.repair import WayOut, find_way_out, prove
+from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.config.settings import RouteOverlapConfig
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
+from tests.support.topologies import checked, vm_with
+
+CIDR = "172.16.0.0/16"
+IB0 = Link(name="ib0", index=9, type=32)
+ETH1 = Link(name="eth1", index=10)
+ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+node = partial(vm_with, links=(IB0, ETH1))
+"""A plain VM with these things."""
+
+
+def main_with(suppressed: int, *, priority: int = 100, to: str | None = None) -> Rule:
+    """A rule that looks up table main, and suppresses its wide routes."""
+    dst = Prefix.parse(to) if to else None
+    return Rule(
+        family=4,
+        priority=priority,
+        table=TABLE_MAIN,
+        suppress_prefixlength=suppressed,
+        dst=dst,
+    )
+
+
+def destinations(report: CheckReport) -> list[str]:
+    """The destinations of the repair's routes."""
+    return [str(route.destination) for route in report.routes]
+
+
+def reasons(report: CheckReport) -> list[tuple[str, str]]:
+    """Why ranges cannot be repaired: the reason and the words."""
+    [family] = report.families
+    return [(unsafe.reason, unsafe.cause) for unsafe in family.repair.unrepairable]
+
+
+def test_a_later_rule_for_table_main_takes_a_wide_route() -> None:
+    """What the first rule for table main suppresses is used by the second one."""
+    report = checked(node(Route.to("10.0.0.0/8", dev="ib0"), rules=(main_with(16),)), "10.0.0.0/8")
+    assert destinations(report) == ["10.0.0.0/9", "10.128.0.0/9"]
+    assert reasons(report) == []
+
+
+def test_a_later_rule_for_table_main_would_divert_what_is_fine() -> None:
+    """Packets that an allowed device has behind table main stay there, although the first rule for
+    table main would suppress the route that takes them.
+    """
+    rules = (
+        main_with(16, to="10.64.0.0/10"),
+        Rule(family=4, priority=33000, table=100, dst=Prefix.parse("10.64.0.0/10")),
+    )
+    throw = Route(Prefix.parse("10.0.0.0/8"), type="throw")
+    allowed = Route.to("10.0.0.0/8", dev="eth1", table=100)
+    report = checked(node(throw, allowed, rules=rules), "10.0.0.0/8", allowed_devs=["eth1"])
+    assert destinations(report) == ["10.0.0.0/10", "10.128.0.0/9"]
+
+
+def test_a_refusal_that_no_rule_suppresses() -> None:
+    """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
+    route, unless a rule for another table decides before.
+    """
+    refusal = Route(Prefix.parse("10.0.0.0/15"), type="blackhole", protocol=4)
+    report = checked(node(refusal, rules=(main_with(16),)), "10.0.0.0/15")
+    assert destinations(report) == ["10.0.0.0/16", "10.1.0.0/16"]
+    vpn = Rule(family=4, priority=200, table=100)
+    report = checked(node(refusal, ELSEWHERE, rules=(main_with(16), vpn)), "10.0.0.0/15")
+    assert destinations(report) == ["10.0.0.0/17", "10.0.128.0/17", "10.1.0.0/17", "10.1.128.0/17"]
+
+
+def test_a_rule_that_suppresses_every_route_is_named() -> None:
+    """No route is too specific there: the rule is the cause."""
+    host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253))
+    rules = (*(rule for rule in host.rules if rule.table != TABLE_MAIN), main_with(32))
+    throw = Route(Prefix.parse(CIDR), type="throw", table=253)
+    report = checked(host.with_routes([throw])._replace(rules=rules))
+    assert reasons(report) == [
+        ("earlier-rule", f"[rule {main_with(32)}] suppresses every route of table main")
+    ]
+
+
+def test_a_holder_of_the_last_key_is_named() -> None:
+    """A route that Linux does not use now holds the key that a route of ours would need."""
+    dead = Route(Prefix.parse("172.16.5.1/32"), (NextHop("eth1", dead=True),), protocol=4)
+    report = checked(node(Route.to(CIDR, dev="ib0"), dead), "172.16.5.1/32")
+    assert reasons(report) == [("host-route", f"[{dead}] is as specific as a route can be")]
+
+
+def test_a_throw_to_one_address_is_named() -> None:
+    """A throw decides nothing, and is yet the route that no other comes before."""
+    throw = Route(Prefix.parse("172.16.5.1/32"), type="throw")
+    report = checked(node(throw), "172.16.5.1/32")
+    assert reasons(report) == [("host-route", f"[{throw}] is as specific as a route can be")]
+
+
+@pytest.mark.parametrize("captures", [0, 257])
+def test_what_no_route_can_repair_keeps_its_reason_without_routes(captures: int) -> None:
+    """Whether a gateway is missing, or too many routes would be needed, does not matter there."""
+    tunnel = Link(name="wg1", index=12, kind="wireguard", type=65534)
+    ways = [Route.to("172.16.0.0/24", type="local", dev="lo", table=255)]
+    ways += [Route.to("172.30.0.0/16", dev="ib0"), Route.to("172.20.1.1/32", dev="ib0")]
+    if captures:
+        first = int(as_ip("172.24.0.0"))
+        for at in range(captures):
+            ways.append(Route(Prefix.around(4, first + 512 * at, 24), (NextHop("ib0"),)))
+    else:
+        ways.append(Route.to("0.0.0.0/0", dev="wg1"))
+    rule = Rule(family=4, priority=50, action="prohibit", dst=Prefix.parse("172.17.0.0/16"))
+    report = checked(
+        node(*ways, rules=(rule,), links=(IB0, tunnel)),
+        "172.16.0.0/24",
+        "172.17.0.0/16",
+        "172.20.1.1/32",
+        "172.24.0.0/13",
+    )
+    by_route = {reason for reason, _ in reasons(report)}
+    general = "too-many" if captures else "no-gateway"
+    [family] = report.families
+    said = {unsafe.first: unsafe.reason for unsafe in family.repair.unrepairable}
+    assert said[int(as_ip("172.16.0.0"))] == "earlier-rule"
+    assert said[int(as_ip("172.17.0.0"))] == "earlier-rule"
+    assert said[int(as_ip("172.20.1.1"))] == "host-route"
+    assert said[int(as_ip("172.30.0.0"))] == general
+    assert by_route == {"earlier-rule", "host-route", general}
+
+
+def test_the_way_out_is_a_device_that_can_be_configured() -> None:
+    """Of several expected devices, the first whose name a configuration can have is used."""
+    odd = Link(name="a@b", index=11)
+    ways = [
+        Route.to("0.0.0.0/0", dev="eth1", metric=10),
+        Route.to("0.0.0.0/0", dev="a@b", metric=50),
+    ]
+    judge = Judge(Fib(vm_with(*ways, links=(ETH1, odd)), 4), RouteOverlapConfig())
+    judge.uplinks = judge.uplinks._replace(devs=frozenset({"a@b", "eth0"}), doubtful=frozenset())
+    way_out = find_way_out(judge)
+    assert isinstance(way_out, WayOut)
+    assert way_out.dev == "eth0"
+
+
+def judge_of(*routes: Route) -> Judge:
+    """The judge of a VM with these routes."""
+    return Judge(Fib(node(*routes), 4), RouteOverlapConfig())
+
+
+def test_plain_packets_that_would_escape_are_seen_beside_others_that_escape_already() -> None:
+    """Each end is compared with itself, and not with the worst."""
+    judge = judge_of()
+    block = Prefix.parse("172.16.0.0/24")
+    lost = Opinion(Grade.ESCAPE, "overlap", "ib0")
+    parts = [part._replace(others=(lost,)) for part in find_parts(judge, block.first, block.last)]
+    assert [part.plain_grade for part in parts] == [Grade.FINE]
+    bad = Route(block, (NextHop("ib0"),), protocol=OURS)
+    assert prove(judge, Repair((bad,)), [block], parts, {}).resolved == ()
+
+
+def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
+    """The reason says what the proof has seen."""
+    block = Prefix.parse("172.16.0.0/24")
+    judge = judge_of(Route.to(CIDR, dev="ib0"))
+    parts = list(find_parts(judge, block.first, block.last))
+    bad = Route(block, (NextHop("ib0"),), protocol=OURS)
+    [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
+    assert unsafe.cause == "with these routes, packets there would still escape"
