@@ -25,11 +25,14 @@ if hash mawk 2>/dev/null; then
   awk='mawk' # it starts fastest
 fi
 
+unit=${1:-the unit}
+apply='hostrouting apply --config /etc/hostrouting/config.json'
+
 main() {
   local wait=$1 stopped='' next=0
   trap 'stopped=143' TERM INT HUP
   until attempt; do
-    if [[ $is_final || $stopped ]] || ((SECONDS >= wait)); then
+    if [[ $is_hopeless || $stopped ]] || ((SECONDS >= wait)); then
       say_why
       exit "${stopped:-1}"
     fi
@@ -47,19 +50,32 @@ say() { # LEVEL LINE
 }
 
 say_why() {
-  local reason
-  for reason in "${reasons[@]:0:9}"; do
-    if [[ ! $is_final ]]; then
-      reason+="; gave up after $SECONDS s"
-    fi
-    say 3 "$reason"
+  local i line end="; gave up after $SECONDS s" shown=9
+  if [[ $stopped ]]; then # the variable of main
+    end="; told to stop after $SECONDS s"
+  fi
+  if [[ $is_hopeless ]]; then
+    end=''
+  fi
+  for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
+    say 3 "${reasons[i]}$end"
+    while IFS= read -r line; do
+      say 3 "$line"
+    done < <(printf '%s' "${advice[i]-}")
   done
+  if ((${#reasons[@]} > shown)); then
+    say 3 "and $((${#reasons[@]} - shown)) more"
+  fi
+  if ((${#advice[@]})); then
+    say 3 'no route was set or deleted, because all are set or none'
+  fi
 }
 
 # --- One attempt ----------------------------------------------------------------------------------
 
-# Makes the routes as configured. If that fails, they are as before; `reasons` says why, and
-# `is_final` whether waiting is in vain.
+# Makes the routes as configured. If that fails, they are as before; `reasons` says why, `advice`
+# has what an operator can do about some of them (lines, by the number of the reason), and
+# `is_hopeless` is set if waiting changes nothing.
 attempt() {
   written=()
   make_plan
@@ -75,10 +91,14 @@ attempt() {
 # One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
-  local lock=/run/hostrouting/routes
+  local lock=/run/hostrouting/routes status=0
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
-    if ! flock -w 10 7; then
-      reasons=("cannot lock $lock: another run has held it for 10 s, or flock failed")
+    flock -w 10 7 || status=$?
+    if ((status)); then
+      reasons=("cannot lock $lock: flock failed (exit status $status)")
+      if ((status == 1)); then
+        reasons=("cannot lock $lock: another run has held it for 10 s")
+      fi
       exec 7<&-
       return 1
     fi
@@ -87,7 +107,7 @@ change_routes() {
   if ((${#reasons[@]})); then
     take_back
   elif ((${#optional[@]})); then
-    batch -force "${optional[@]}" >/dev/null
+    batch_all 7 'optional' "${optional[@]}"
   fi
   exec 7<&-
   if ((${#reasons[@]})); then
@@ -99,7 +119,8 @@ change_routes() {
 }
 
 write_and_read_back() {
-  local writes
+  local writes not_found='' not_found_before
+  # How often it has written: after the second time, the third plan only shows if all is right now.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
     if ((${#reasons[@]} || ${#changes[@]} == 0)); then
@@ -109,9 +130,19 @@ write_and_read_back() {
       reasons=("another program also changes these routes: ${changes[0]}")
       return
     fi
-    if ! write_changes; then
+    not_found_before=$not_found
+    not_found=''
+    if write_changes; then
+      continue
+    fi
+    if [[ ! $not_found ]]; then
       return
     fi
+    if [[ $not_found == "$not_found_before" ]]; then
+      say_foreign_next_hop "$not_found"
+      return
+    fi
+    take_back # it may have gone since it was listed: a new plan shows that
   done
 }
 
@@ -138,7 +169,7 @@ make_plan() {
 
 read_plan() {
   local kind text undo unread='ip or awk was killed, or is missing'
-  changes=() undos=() optional=() reasons=() notes=() is_final='' is_torn=''
+  changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
   settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
@@ -148,23 +179,24 @@ read_plan() {
       optional) optional+=("$text") ;;
       missing) reasons+=("$text") ;;
       refused)
+        advice[${#reasons[@]}]=${undo//$'\t'/$'\n'}$'\n'
         reasons+=("$text")
-        is_final=1
+        is_hopeless=1
         ;;
       note) notes+=("$text") ;;
       torn) is_torn=1 ;;
       unread) unread=$text ;;
     esac
-  done || {
+  done || { # a program of the pipeline failed (pipefail)
     reasons=("the routes cannot be read: $unread")
-    is_final=1
+    is_hopeless=1
   }
 }
 
 # Devices come last, because an alias is any text, even of several lines; errors come before them.
 settings_and_lists() {
   local errors links status
-  printf '%s\n' "${configuration[@]}" ''
+  printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
   # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once.
   errors=$(ip -N -o route show table all 2>&1 >&3)
   status=$?
@@ -191,25 +223,64 @@ write_changes() {
   written+=("${undos[@]:0:count}")
   failed=${changes[count]-ip}
   reasons=("$failed: ${said%%$'\n'*}")
-  if [[ ${reasons[0]} == 'route del '*:*' via '*'No such process' ]]; then
-    reasons=("ROUTE-CONFLICT: ${failed#route del }: this next hop is another program's")
-    reasons[0]+=': delete it, or configure another metric'
-    is_final=1
-  fi
+  case ${reasons[0]} in
+    'route del '*:*' via '*'No such process') not_found=$failed ;;
+    *'Operation not permitted') is_hopeless=1 ;;
+  esac
   return 1
 }
 
+# Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is
+# listed and cannot be deleted with our protocol is another program's.
+say_foreign_next_hop() { # route del PREFIX [WORDS] proto NUMBER metric NUMBER via ...
+  local hop=${1#route del } place
+  if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
+    hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
+  fi
+  place=${hop%% *}
+  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program")
+  advice=(
+    "$place: option A: write another \"metric\" for this route into staticRoutes.routes: the lowest \
+takes precedence; then, as root: $apply
+$place: option B: if nothing needs that next hop, delete it (its program may add it again), \
+as root: ip route del $hop; then: systemctl restart $unit
+"
+  )
+  is_hopeless=1
+}
+
 take_back() {
-  local i said commands=()
+  local i commands=()
   for ((i = ${#written[@]} - 1; i >= 0; i--)); do
     commands+=("${written[i]}")
   done
-  if ((${#commands[@]})) && ! said=$(batch -force "${commands[@]}"); then
-    say 3 "cannot be taken back: ${said%%$'\n'*}"
+  written=()
+  if ((${#commands[@]})); then
+    batch_all 3 'a change cannot be taken back' "${commands[@]}"
   fi
 }
 
-batch() { # OPTION COMMAND...; a signal does not cut it short
+# Runs all commands, also after one that fails, and logs each that failed.
+batch_all() { # LEVEL TEXT COMMAND...
+  local level=$1 text=$2 line number reason='' is_said=''
+  shift 2
+  batch -force "$@" | while IFS= read -r line; do
+    if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
+      number=${BASH_REMATCH[1]}
+      say "$level" "$text: ${!number}: $reason"
+      reason='' is_said=1
+    elif [[ ! $reason ]]; then
+      reason=$line
+    fi
+  done || {
+    if [[ ! $is_said ]]; then
+      say "$level" "$text: ip was killed, or is missing"
+    fi
+  }
+}
+
+# A signal does not cut it short.
+batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
   (
     trap '' TERM INT HUP
     printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
@@ -217,10 +288,10 @@ batch() { # OPTION COMMAND...; a signal does not cut it short
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# Reads the settings up to an empty line, then the lists of `ip`. Prints lines with two or three
-# fields:
-#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, note TEXT, torn,
-#   unread LINE
+# Reads the settings up to an empty line, then the lists of `ip`. Prints lines, with tabs
+# between their fields:
+#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
+#   torn, unread LINE
 #
 # A route has a number: first come the configured ones (1 to `wanted`), then those that `ip` lists.
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
@@ -250,7 +321,8 @@ has_devices { next } # another line of an alias
 !/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
 END {
   if (!ours) {
-    print "unread\tthis script has lost its settings"
+    print "unread\tthis script has lost its settings; to write it again, as root: " \
+      "hostrouting apply --config /etc/hostrouting/config.json"
     exit 1
   }
   for (i = 1; i <= lines; i++) read_route(line[i])
@@ -264,6 +336,8 @@ END {
 
 function read_setting(   i, text) {
   if ($1 == "protocol") ours = $2
+  if ($1 == "unit") restart = "systemctl restart " $2
+  if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "kind") class_of_kind[$2] = $3
   if ($1 == "link-type") class_of_type[$2] = $3
@@ -978,26 +1052,44 @@ function print_notes(   i, n, missing) {
   }
 }
 
-function say_conflict(w, held,   way_out) {
-  way_out = "halves"
-  if (route[w, "prefix"] ~ /\/32$/) way_out = "delete"
-  if (route[w, "family"] == 6) way_out = "metric"
-  if (way_out == "halves") find_halves(route[w, "prefix"])
-  value["prefix"] = route[w, "prefix"]
+# The fact, and what an operator can do: each becomes a line of the log.
+function say_conflict(w, held,   place, text, edit) {
+  place = route[w, "prefix"]
+  value["prefix"] = place
   value["held"] = route[held, "text"]
   value["delete"] = command_to_delete(held)
   value["reason"] = filled("held")
-  way_out = filled("conflict") "; " filled(way_out)
-  if (way_out ~ /staticRoutes/)
-    way_out = way_out "; when config.json is edited, as root: " \
-      "hostrouting apply --config /etc/hostrouting/config.json"
-  print "refused\tROUTE-CONFLICT: " way_out
+  text = "ROUTE-CONFLICT: " filled("conflict")
+  if (is_of_an_address(held)) {
+    value["dev"] = hop[held, 1, "dev"]
+    text = text "\t" place ": " filled("address")
+  }
+  if (route[w, "family"] == 6) edit = filled("metric")
+  else if (place !~ /\/32$/) {
+    find_halves(place)
+    edit = filled("halves")
+  }
+  if (edit == "")
+    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
+  else
+    text = text "\t" place ": option A: " edit "; then, as root: " apply \
+      "\t" place ": option B: " filled("delete")
+  print "refused\t" text "; then: " restart
 }
 
-# The command that deletes the route of another program. `ip` leaves out proto boot.
+# Whether Linux seems to have added the route with an address (proto kernel).
+function is_of_an_address(r) {
+  return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
+}
+
+# The command that deletes the route of another program. `ip` leaves out proto boot. Without a
+# metric, Linux deletes the first route that has the rest; nothing of another program comes before
+# this one. It does not find a route with a nexthop object by its device.
 function command_to_delete(r,   text) {
-  text = "ip route del " route[r, "prefix"]
-  if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
+  if (match(route[r, "words"], / nhid [0-9]+/))
+    text = text substr(route[r, "words"], RSTART, RLENGTH)
+  else if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
