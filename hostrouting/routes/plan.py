@@ -82,7 +82,7 @@ class Step(NamedTuple):
         ways = "; or, ".join(self.ways_out)
         if self.held is None or not _is_of_an_address(self.held):
             return ways
-        [dev] = self.held.devs
+        dev = self.held.next_hops[0].dev
         warning = SENTENCES["address"].format(dev=dev, prefix=self.held.prefix)
         return f"{warning}; {ways}"
 

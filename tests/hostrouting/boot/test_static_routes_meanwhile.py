@@ -893,7 +893,7 @@ class TestAllOrNothing:
         gone = '[[ "$*" == *-force* ]] && ip route flush proto 213\nexec ip "$@"'
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, tools={"ip": gone})
         assert ran.status == 1
-        named = [line.split(": ") for line in ran.lines if "cannot be taken back" in line]
+        named = [line.split(": ", 3) for line in ran.lines if "cannot be taken back" in line]
         assert [command.split()[:3] for _, _, command, _ in named] == [
             ["route", "del", str(half.destination)] for half in reversed(HALVES)
         ]
@@ -921,6 +921,17 @@ class TestAllOrNothing:
         reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[failed]
         assert ran.lines[-1] == f"<3>static-routes: the routes cannot be read: {reason}"
         assert (ran.status, ours(namespace)) == (1, [])
+
+    def test_without_settings(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A script whose data is gone deletes nothing, and says how to get it back."""
+        namespace.batch(["route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
+        only_unit = "grep -v ^protocol | awk"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"awk": f'{only_unit} "$@"'})
+        assert ran.lines == [
+            "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
+            "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+        ]
+        assert (ran.status, ours(namespace)) == (1, ["10.3.0.0/16"])
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again: twice at once, and every second."""
