@@ -264,21 +264,23 @@ take_back() {
 
 # Runs all commands, also after one that fails, and logs each that failed.
 batch_all() { # LEVEL TEXT COMMAND...
-  local level=$1 text=$2 line number reason='' is_said=''
+  local level=$1 text=$2 said line number reason='' is_named=''
   shift 2
-  batch -force "$@" | while IFS= read -r line; do
+  if said=$(batch -force "$@"); then
+    return
+  fi
+  while IFS= read -r line; do
     if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
       number=${BASH_REMATCH[1]}
       say "$level" "$text: ${!number}: $reason"
-      reason='' is_said=1
+      reason='' is_named=1
     elif [[ ! $reason ]]; then
       reason=$line
     fi
-  done || {
-    if [[ ! $is_said ]]; then
-      say "$level" "$text: ip was killed, or is missing"
-    fi
-  }
+  done < <(printf '%s\n' "$said")
+  if [[ ! $is_named ]]; then
+    say "$level" "$text: ip was killed, or is missing"
+  fi
 }
 
 # A signal does not cut it short.

@@ -928,8 +928,10 @@ class TestAllOrNothing:
         only_unit = "grep -v ^protocol | awk"
         ran = Ran(namespace, HALVES, tmp_path, tools={"awk": f'{only_unit} "$@"'})
         assert ran.lines == [
-            "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
-            "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+            (
+                "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
+                "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+            )
         ]
         assert (ran.status, ours(namespace)) == (1, ["10.3.0.0/16"])
 
