@@ -27,6 +27,7 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
+    PROTOCOL_KERNEL,
     NextHop,
     Route,
     RouteKey,
@@ -47,14 +48,18 @@ _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete":
 
 SENTENCES = {
     "waits": "{route} needs {missing}",
-    "stays": "after a reboot, {route} would wait for {missing}; what is there now stays",
+    "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
     "conflict": "{prefix} cannot be installed: {reason}",
     "held": "another program's route has the same destination and metric: [{held}]",
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
-    "delete": "no prefix can be longer; if nothing needs that route, as root: {delete}",
-    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes, which take "
-    "all its packets from that route; or, if nothing needs that route, as root: {delete}",
+    "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
+    "are more specific, so they override that route completely",
+    "single": "no route can be more specific",
+    "delete": "if nothing needs that route, delete it (its program may add it again), "
+    "as root: {delete}",
+    "address": "Linux has this route from an address of {dev}: override or delete it only if this "
+    "host needs nothing in {prefix} through {dev}",
 }
 """What static-routes.sh says, too."""
 
@@ -74,16 +79,29 @@ class Step(NamedTuple):
         """How to have a route to this prefix although another program holds its key; empty without
         a conflict.
         """
+        ways = "; or, ".join(self.ways_out)
+        if self.held is None or not _is_of_an_address(self.held):
+            return ways
+        dev = self.held.next_hops[0].dev
+        warning = SENTENCES["address"].format(dev=dev, prefix=self.held.prefix)
+        return f"{warning}; {ways}"
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        """What settles a conflict: to configure something else, if that is possible, or to delete
+        the route of the other program.
+        """
         if self.held is None:
-            return ""
+            return ()
         prefix = self.route.prefix
+        delete = SENTENCES["delete"].format(delete=deletion_command(self.held))
         if prefix.family != IPV4:
-            return SENTENCES["metric"].format(prefix=prefix)
-        delete = deletion_command(self.held)
+            return SENTENCES["metric"].format(prefix=prefix), delete
         if prefix.length == width_of(IPV4):
-            return SENTENCES["delete"].format(delete=delete)
+            return (f"{SENTENCES['single']}; {delete}",)
         left, right = prefix.halves()
-        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix, delete=delete)
+        halves = SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
+        return halves, delete
 
     @property
     def why(self) -> str:
@@ -102,10 +120,25 @@ class Step(NamedTuple):
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.why}"
 
 
+def _is_of_an_address(route: Route) -> bool:
+    """Whether Linux seems to have added the route with an address; other programs, too, write
+    `proto kernel`.
+    """
+    is_plain = route.type == "unicast" and len(route.next_hops) == 1
+    return is_plain and route.protocol == PROTOCOL_KERNEL
+
+
 def deletion_command(route: Route) -> str:
-    """The command that deletes just this route."""
+    """The command that deletes the first route of its key that is like this one.
+
+    Linux does not find a route with a nexthop object by its device. In IPv4, a request cannot name
+    metric 0: without a metric, it deletes the first route with the rest, so a second time, it could
+    delete one with another metric.
+    """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
-    if route.type == "unicast" and len(route.next_hops) == 1:
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif route.type == "unicast" and len(route.next_hops) == 1:
         words.append(f"dev {route.next_hops[0].dev}")
     words.append(f"table {table_name(route.table)}")
     if route.metric:

@@ -3,15 +3,17 @@
 # All or nothing: if something fails, the routes are as before. Another program's route is never
 # changed; if one has the prefix and the metric of a wanted route, nothing is written.
 #
-# A route takes what it does not name from a default route. Without a device, that is the best one
-# of table main by a device that leads out; with a device, the best one by it, in any table. It is
-# in doubt if it leads through a tunnel, or if an equal one leads through another device (unless it
-# is the provider's line, or a tap without a card beside it). Then a route without a device takes
-# that of the one expected device that can have it, or waits. While a route waits for anything, one
-# of ours that is there stays, and is right if it is usable; a line says that it would have to wait
-# after a reboot. `hostrouting apply` follows the same rules.
+# A configured route takes the device and the gateway that it does not name from a default route:
+#   1. With a device: from the best default route by that device, in any table.
+#   2. Without a device: from the best default route of table main.
+#   3. Without a device, if that default route may not be the one to the network of this host: from
+#      that of the only device of expectedDevs that can have one.
+#   4. If there is none, the route waits. If ours is there from before and works, it stays, and a
+#      line says that the next boot will have to wait.
+# `hostrouting apply` follows the same rules. More: "Which default route", below.
 #
-# Arguments: the unit that this run is for, and how many seconds it may wait (60).
+# Arguments: the unit that this run is for (a gated one, static-routes.service, or the guard), which
+# an operator has to start again after a failure; and how many seconds it may wait (60).
 # Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
 # Optional routes are set if possible, and never awaited.
 
@@ -25,11 +27,14 @@ if hash mawk 2>/dev/null; then
   awk='mawk' # it starts fastest
 fi
 
-main() {
+unit=${1:-UNIT}
+apply='hostrouting apply --config /etc/hostrouting/config.json'
+
+main() { # SECONDS
   local wait=$1 stopped='' next=0
   trap 'stopped=143' TERM INT HUP
   until attempt; do
-    if [[ $is_final || $stopped ]] || ((SECONDS >= wait)); then
+    if [[ $is_hopeless || $stopped ]] || ((SECONDS >= wait)); then
       say_why
       exit "${stopped:-1}"
     fi
@@ -47,19 +52,32 @@ say() { # LEVEL LINE
 }
 
 say_why() {
-  local reason
-  for reason in "${reasons[@]:0:9}"; do
-    if [[ ! $is_final ]]; then
-      reason+="; gave up after $SECONDS s"
-    fi
-    say 3 "$reason"
+  local i line end="; gave up after $SECONDS s" shown=9
+  if [[ $stopped ]]; then # the variable of main
+    end="; told to stop after $SECONDS s"
+  fi
+  if [[ $is_hopeless ]]; then
+    end=''
+  fi
+  for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
+    say 3 "${reasons[i]}$end"
+    while IFS= read -r line; do
+      say 3 "$line"
+    done < <(printf '%s' "${advice[i]-}")
   done
+  if ((${#reasons[@]} > shown)); then
+    say 3 "and $((${#reasons[@]} - shown)) more"
+  fi
+  if ((${#advice[@]})); then
+    say 3 'no route was set or deleted, because all are set or none'
+  fi
 }
 
 # --- One attempt ----------------------------------------------------------------------------------
 
-# Makes the routes as configured. If that fails, they are as before; `reasons` says why, and
-# `is_final` whether waiting is in vain.
+# Makes the routes as configured. If that fails, they are as before; `reasons` says why, `advice`
+# has what an operator can do about some of them (lines, by the number of the reason), and
+# `is_hopeless` is set if waiting changes nothing.
 attempt() {
   written=()
   make_plan
@@ -75,10 +93,14 @@ attempt() {
 # One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
-  local lock=/run/hostrouting/routes
+  local lock=/run/hostrouting/routes status=0
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
-    if ! flock -w 10 7; then
-      reasons=("cannot lock $lock: another run has held it for 10 s, or flock failed")
+    flock -w 10 7 || status=$?
+    if ((status)); then
+      reasons=("cannot lock $lock: flock failed (exit status $status)")
+      if ((status == 1)); then
+        reasons=("cannot lock $lock: another run has held it for 10 s")
+      fi
       exec 7<&-
       return 1
     fi
@@ -87,7 +109,7 @@ change_routes() {
   if ((${#reasons[@]})); then
     take_back
   elif ((${#optional[@]})); then
-    batch -force "${optional[@]}" >/dev/null
+    batch_all 7 'optional' "${optional[@]}"
   fi
   exec 7<&-
   if ((${#reasons[@]})); then
@@ -99,7 +121,8 @@ change_routes() {
 }
 
 write_and_read_back() {
-  local writes
+  local writes not_found='' not_found_before
+  # How often it has written: after the second time, the third plan only shows if all is right now.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
     if ((${#reasons[@]} || ${#changes[@]} == 0)); then
@@ -109,9 +132,19 @@ write_and_read_back() {
       reasons=("another program also changes these routes: ${changes[0]}")
       return
     fi
-    if ! write_changes; then
+    not_found_before=$not_found
+    not_found=''
+    if write_changes; then
+      continue
+    fi
+    if [[ ! $not_found ]]; then
       return
     fi
+    if [[ $not_found == "$not_found_before" ]]; then
+      say_foreign_next_hop "$not_found"
+      return
+    fi
+    take_back # it may have gone since it was listed: a new plan shows that
   done
 }
 
@@ -138,7 +171,7 @@ make_plan() {
 
 read_plan() {
   local kind text undo unread='ip or awk was killed, or is missing'
-  changes=() undos=() optional=() reasons=() notes=() is_final='' is_torn=''
+  changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
   settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
@@ -148,23 +181,24 @@ read_plan() {
       optional) optional+=("$text") ;;
       missing) reasons+=("$text") ;;
       refused)
+        advice[${#reasons[@]}]=${undo//$'\t'/$'\n'}$'\n'
         reasons+=("$text")
-        is_final=1
+        is_hopeless=1
         ;;
       note) notes+=("$text") ;;
       torn) is_torn=1 ;;
       unread) unread=$text ;;
     esac
-  done || {
+  done || { # a program of the pipeline failed (pipefail)
     reasons=("the routes cannot be read: $unread")
-    is_final=1
+    is_hopeless=1
   }
 }
 
 # Devices come last, because an alias is any text, even of several lines; errors come before them.
 settings_and_lists() {
   local errors links status
-  printf '%s\n' "${configuration[@]}" ''
+  printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
   # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once.
   errors=$(ip -N -o route show table all 2>&1 >&3)
   status=$?
@@ -191,25 +225,66 @@ write_changes() {
   written+=("${undos[@]:0:count}")
   failed=${changes[count]-ip}
   reasons=("$failed: ${said%%$'\n'*}")
-  if [[ ${reasons[0]} == 'route del '*:*' via '*'No such process' ]]; then
-    reasons=("ROUTE-CONFLICT: ${failed#route del }: this next hop is another program's")
-    reasons[0]+=': delete it, or configure another metric'
-    is_final=1
-  fi
+  case ${reasons[0]} in
+    'route del '*:*' via '*'No such process') not_found=$failed ;;
+    *'Operation not permitted') is_hopeless=1 ;;
+  esac
   return 1
 }
 
+# Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is
+# listed and cannot be deleted with our protocol is another program's.
+say_foreign_next_hop() { # route del PREFIX [WORDS] proto NUMBER metric NUMBER via ...
+  local hop=${1#route del } place
+  if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
+    hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
+  fi
+  place=${hop%% *}
+  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program")
+  advice=(
+    "$place: option A: write another \"metric\" for this route into staticRoutes.routes: the \
+lowest takes precedence; then, as root: $apply
+$place: option B: if nothing needs that next hop, delete it (its program may add it again), \
+as root: ip route del $hop; then: systemctl restart $unit
+"
+  )
+  is_hopeless=1
+}
+
 take_back() {
-  local i said commands=()
+  local i commands=()
   for ((i = ${#written[@]} - 1; i >= 0; i--)); do
     commands+=("${written[i]}")
   done
-  if ((${#commands[@]})) && ! said=$(batch -force "${commands[@]}"); then
-    say 3 "cannot be taken back: ${said%%$'\n'*}"
+  written=()
+  if ((${#commands[@]})); then
+    batch_all 3 'a change cannot be taken back' "${commands[@]}"
   fi
 }
 
-batch() { # OPTION COMMAND...; a signal does not cut it short
+# Runs all commands, also after one that fails, and logs each that failed.
+batch_all() { # LEVEL TEXT COMMAND...
+  local level=$1 text=$2 said line number reason='' is_named=''
+  shift 2
+  if said=$(batch -force "$@"); then
+    return
+  fi
+  while IFS= read -r line; do
+    if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
+      number=${BASH_REMATCH[1]}
+      say "$level" "$text: ${!number}: $reason"
+      reason='' is_named=1
+    elif [[ ! $reason ]]; then
+      reason=$line
+    fi
+  done < <(printf '%s\n' "$said")
+  if [[ ! $is_named ]]; then
+    say "$level" "$text: ip was killed, or is missing"
+  fi
+}
+
+# A signal does not cut it short.
+batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
   (
     trap '' TERM INT HUP
     printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
@@ -217,10 +292,10 @@ batch() { # OPTION COMMAND...; a signal does not cut it short
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# Reads the settings up to an empty line, then the lists of `ip`. Prints lines with two or three
-# fields:
-#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON, note TEXT, torn,
-#   unread LINE
+# Reads the settings up to an empty line, then the lists of `ip`. Prints lines, with tabs
+# between their fields:
+#   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
+#   torn, unread LINE
 #
 # A route has a number: first come the configured ones (1 to `wanted`), then those that `ip` lists.
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
@@ -250,7 +325,7 @@ has_devices { next } # another line of an alias
 !/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
 END {
   if (!ours) {
-    print "unread\tthis script has lost its settings"
+    print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
   }
   for (i = 1; i <= lines; i++) read_route(line[i])
@@ -264,6 +339,8 @@ END {
 
 function read_setting(   i, text) {
   if ($1 == "protocol") ours = $2
+  if ($1 == "unit") restart = "systemctl restart " $2
+  if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
   if ($1 == "kind") class_of_kind[$2] = $3
   if ($1 == "link-type") class_of_type[$2] = $3
@@ -534,6 +611,19 @@ function destination(e) {
 }
 
 # --- Which default route ------------------------------------------------------
+#
+# What a device is, by its kind and link type (class_of):
+#   dead-end  dummy, ifb, vrf, lo, InfiniBand   sends nothing to the network of this host
+#   tunnel    wireguard, vxlan, tun             its packets leave by another device: a VPN
+#   line      ppp                               a VPN, or the line of a provider
+#   tap       tun that looks like Ethernet      a VPN, or the network card of a virtual machine
+#   bridge    bridge                            a card, if a port leads to more than guests
+#   card      Ethernet, wwan                    leads to the network
+# And `guest`, a class of kinds only (veth): a port to containers.
+# InfiniBand is a dead end unless it is named: its fabric does not lead to the network.
+#
+# The best default route is in doubt if it leads through a tunnel, or an equal one leads through
+# another device. A line or taps alone are no doubt, because then nothing else leads out.
 
 # Whether it is for all packets, and not one of ours, which may go.
 function is_default(r) {
@@ -602,7 +692,7 @@ function devs_of_equals(used, devs,   family, i, r) {
 
 # If one of these devices is a tunnel: these, and those of the first default route of table main
 # that leads out by none.
-function with_hidden_card(family, devs,   i, r, others) {
+function add_card_behind_tunnel(family, devs,   i, r, others) {
   if (!has_tunnel(devs)) return devs
   for (i = 1; i <= defaults[family]; i++) {
     r = default_route[family, i]
@@ -617,9 +707,10 @@ function has_tunnel(devs,   n, dev) {
   return 0
 }
 
-# Whether they may be the only way out: lines of a provider, or taps where no card has an address.
+# Whether these devices can be all that leads out: only lines of a provider, or only taps where no
+# card has an address.
 # The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
-function may_be_alone(family, devs,   n, dev, i, lines, taps, card) {
+function can_be_only_uplink(family, devs,   n, dev, i, lines, taps, card) {
   n = split(devs, dev, "/")
   for (i = 1; i <= n; i++) {
     lines += class[dev[i]] == "line"
@@ -634,11 +725,11 @@ function may_be_alone(family, devs,   n, dev, i, lines, taps, card) {
 # Whether it is a tunnel, and not the only way out.
 function is_vpn(family, dev) {
   if (!is_tunnel(dev)) return 0
-  return with_hidden_card(family, dev) != dev || !may_be_alone(family, dev)
+  return add_card_behind_tunnel(family, dev) != dev || !can_be_only_uplink(family, dev)
 }
 
-# Whether nobody can know that the best default route is that of the network. Sets `doubtful`, and
-# what a route without a device needs then (`choice`).
+# True if the best default route may not be the one to the network of this host. Sets `doubtful`,
+# the devices among which an operator can choose, and `choice`, what a route without a device needs.
 function is_in_doubt(family,   used, devs, equals, behind) {
   if (family in doubtful) return doubtful[family] != ""
   doubtful[family] = ""
@@ -646,15 +737,15 @@ function is_in_doubt(family,   used, devs, equals, behind) {
   if (!used) return 0
   devs = devs_out(used, "")
   equals = devs_of_equals(used, devs)
-  behind = with_hidden_card(family, devs)
+  behind = add_card_behind_tunnel(family, devs)
   value["route"] = route[used, "text"]
   # Linux lists several routers that advertise themselves as one route.
   if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
     doubtful[family] = equals
     choice[family] = filled("equal")
   }
-  if (behind != devs || (has_tunnel(devs) && !may_be_alone(family, devs))) {
-    doubtful[family] = with_hidden_card(family, doubtful[family] == "" ? devs : equals)
+  if (behind != devs || (has_tunnel(devs) && !can_be_only_uplink(family, devs))) {
+    doubtful[family] = add_card_behind_tunnel(family, doubtful[family] == "" ? devs : equals)
     choice[family] = filled("tunnel")
   }
   if (doubtful[family] == "") return 0
@@ -664,9 +755,9 @@ function is_in_doubt(family,   used, devs, equals, behind) {
   return 1
 }
 
-# The expected device that can have the default route, if there is exactly one. One that is not
-# there may be able to.
-function settling_dev(   dev, able) {
+# The expected device that can have the default route, if there is exactly one. An expected device
+# that is not there now counts: it may have the default route when it comes.
+function only_expected_dev(   dev, able) {
   for (dev in is_expected) {
     if (dev in class && !leads_out(dev)) continue
     if (able != "") return ""
@@ -675,9 +766,9 @@ function settling_dev(   dev, able) {
   return able
 }
 
-# --- What a next hop lacks ------------------------------------------------------
+# --- What is missing for a next hop ---------------------------------------------
 
-function lack_of_hop(r, h,   gateway, family) {
+function missing_for_hop(r, h,   gateway, family) {
   gateway = substr(hop[r, h, "via"], 6)
   family = route[r, "family"]
   if (gateway == "" || gateway ~ /^inet6 / || gateway ~ /^fe[89ab][0-9a-f]:/) return ""
@@ -749,13 +840,13 @@ function from_hex(digits,   i, number) {
 
 # --- Planning a configured route ----------------------------------------------
 
-function plan_route(w,   missing, standing, held) {
+function plan_route(w,   missing, existing, held) {
   missing = complete(w)
   if (missing != "") {
-    standing = standing_route(w)
-    if (standing) {
-      mark_right_entries(standing)
-      note_standing(w, missing)
+    existing = existing_route(w)
+    if (existing) {
+      mark_right_entries(existing)
+      note_existing(w, missing)
       return
     }
     keep_all(key_of(w))
@@ -769,10 +860,10 @@ function plan_route(w,   missing, standing, held) {
   else say_conflict(w, held)
 }
 
-# Gives the configured route its next hops; returns what it lacks.
+# Gives the configured route its next hops; returns what is missing for that.
 function complete(w,   missing, h) {
   missing = take_hops(w)
-  for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = lack_of_hop(w, h)
+  for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
   if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
   if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
   return missing
@@ -792,18 +883,20 @@ function take_hops(w,   dev, gateway, family, from, h) {
   if (dev != "") from = best_default(family, dev)
   else if (!is_in_doubt(family)) from = best_default(family, "")
   else {
-    dev = settling_dev()
+    dev = only_expected_dev()
     if (dev == "") return choice[family]
-    from = best_default(family, dev, "only main")
-    if (!from) return lack_of_default(family, dev)
+    from = best_default(family, dev, 1) # in table main only
+    if (!from) return missing_default(family, dev)
   }
   for (h = 1; h <= route[from, "hops"]; h++) {
     if (!is_by(from, h, dev)) continue
+    # If a gateway is named, only the first next hop with it.
     if (gateway != "" && (route[w, "hops"] || hop[from, h, "via"] != " via " gateway)) continue
     copy_hop(w, from, h)
   }
   if (route[w, "hops"]) return ""
-  if (gateway == "" || (dev == "" && !from)) return lack_of_default(family, dev)
+  # A named gateway need not be that of a default route: the device is enough.
+  if (gateway == "" || (dev == "" && !from)) return missing_default(family, dev)
   if (dev == "") {
     dev = devs_out(from, "")
     sub(/\/.*/, "", dev)
@@ -812,7 +905,7 @@ function take_hops(w,   dev, gateway, family, from, h) {
   return ""
 }
 
-function lack_of_default(family, dev,   missing) {
+function missing_default(family, dev,   missing) {
   value["family"] = family
   value["dev"] = dev
   missing = filled(dev == "" ? "default" : "default-on")
@@ -820,16 +913,16 @@ function lack_of_default(family, dev,   missing) {
   return missing
 }
 
-# The route of ours that Linux uses for this key, if it is right while the wanted one lacks
-# something; else 0.
-function standing_route(w,   key, r, h, dev, family) {
+# The route of ours that Linux uses for this key, if it can stay while something is missing for the
+# wanted one; else 0.
+function existing_route(w,   key, r, h, dev, family) {
   key = key_of(w)
   if (!count_at[key]) return 0
   r = entry[at_key[key, 1], "route"]
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
-  if (dev == "" && is_in_doubt(family)) dev = settling_dev()
+  if (dev == "" && is_in_doubt(family)) dev = only_expected_dev()
   for (h = 1; h <= route[r, "hops"]; h++) if (!is_usable(r, h, dev, named[w, "via"])) return 0
   return r
 }
@@ -840,14 +933,15 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   gateway = substr(hop[r, h, "via"], 6)
   if (!(dev in is_up) || !is_up[dev]) return 0
   if (is_own_address(gateway, route[r, "family"])) return 0
-  if (lack_of_hop(r, h) != "") return 0
+  if (missing_for_hop(r, h) != "") return 0
   if (wanted_gateway != "" && gateway != wanted_gateway) return 0
   if (wanted_dev != "") return dev == wanted_dev
-  return leads_out(dev) && (dev == settling_dev() || !is_vpn(route[r, "family"], dev))
+  return leads_out(dev) && (dev == only_expected_dev() || !is_vpn(route[r, "family"], dev))
 }
 
-# Finds the entries that are as this route: `fate` of an entry is "right", or "kept" (below).
-# What it needs and is not there stays in `is_needed`.
+# Finds the entries that are as this route. Each gets the `fate` "right"; "stays" is the fate of
+# one that is not, and is left alone. An entry of ours without a fate is deleted. Afterwards,
+# `is_needed` is 1 for the parts of the route that no entry is.
 function mark_right_entries(r,   key, part, i, e, text) {
   split("", is_needed)
   for (part = 1; part <= parts(r); part++) is_needed[identity(r, part)] = 1
@@ -872,7 +966,7 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
     r = entry[e, "route"]
     if (!is_ours(r) || route[r, "type"] != route[of_right, "type"]) continue
     if (lasting_words(r) != lasting_words(of_right)) continue
-    if (index(destination(e), destination(right)) == 1 && fate[e] == "") fate[e] = "kept"
+    if (index(destination(e), destination(right)) == 1 && fate[e] == "") fate[e] = "stays"
   }
 }
 
@@ -895,8 +989,9 @@ function is_as_wanted(e, count,   r, part) {
   return parts(r) == count
 }
 
+# Leaves all alone, whoever added them.
 function keep_all(key,   i) {
-  for (i = 1; i <= count_at[key]; i++) fate[at_key[key, i]] = "right"
+  for (i = 1; i <= count_at[key]; i++) fate[at_key[key, i]] = "stays"
 }
 
 # Not "replace", which would hit a route that another program sets at this moment.
@@ -912,8 +1007,14 @@ function add_missing(w,   part, key, verb) {
 
 # --- Deleting what is left of ours --------------------------------------------
 
-# The last ones first: the first is in use until the end, and the first again if all is taken back.
-# But a request to delete several next hops also takes a route with the first of them.
+# In IPv4, several routes can have one key. Linux uses the first, so the last is deleted first: the
+# first is in use until the end, and is the first again if all is taken back. But a request with the
+# next hops A, B also matches a route by A alone, and Linux deletes the first that matches. So those
+# with fewer next hops go first. For example, of these two,
+#   10.1.0.0/16 via A
+#   10.1.0.0/16 nexthop via A nexthop via B
+# "via A" goes first, although it is in use. A request for the second would have deleted it instead,
+# and then the request for the first would have found nothing.
 function delete_others(   n, most, e, r, part) {
   for (e = 1; e <= entries; e++) if (hops_of_entry(e) > most) most = hops_of_entry(e)
   for (n = 0; n <= most; n++) for (e = entries; e; e--) {
@@ -960,17 +1061,17 @@ function say_missing(w, missing) {
 }
 
 # Routes that would wait for the same thing share a line.
-function note_standing(w, missing) {
-  if (!standing_for[missing]++) {
+function note_existing(w, missing) {
+  if (!existing_for[missing]++) {
     first_for[missing] = route[w, "text"]
-    lack[++lacks] = missing
+    shared_missing[++shared] = missing
   }
 }
 
 function print_notes(   i, n, missing) {
-  for (i = 1; i <= lacks; i++) {
-    missing = lack[i]
-    n = standing_for[missing]
+  for (i = 1; i <= shared; i++) {
+    missing = shared_missing[i]
+    n = existing_for[missing]
     value["route"] = n > 1 ? n " routes, such as " first_for[missing] "," : first_for[missing]
     value["missing"] = missing
     print "note\tROUTE-STAYS: " filled("stays") "; " \
@@ -978,26 +1079,44 @@ function print_notes(   i, n, missing) {
   }
 }
 
-function say_conflict(w, held,   way_out) {
-  way_out = "halves"
-  if (route[w, "prefix"] ~ /\/32$/) way_out = "delete"
-  if (route[w, "family"] == 6) way_out = "metric"
-  if (way_out == "halves") find_halves(route[w, "prefix"])
-  value["prefix"] = route[w, "prefix"]
+# The fact, and what an operator can do: each becomes a line of the log.
+function say_conflict(w, held,   place, text, edit) {
+  place = route[w, "prefix"]
+  value["prefix"] = place
   value["held"] = route[held, "text"]
   value["delete"] = command_to_delete(held)
   value["reason"] = filled("held")
-  way_out = filled("conflict") "; " filled(way_out)
-  if (way_out ~ /staticRoutes/)
-    way_out = way_out "; when config.json is edited, as root: " \
-      "hostrouting apply --config /etc/hostrouting/config.json"
-  print "refused\tROUTE-CONFLICT: " way_out
+  text = "ROUTE-CONFLICT: " filled("conflict")
+  if (is_of_an_address(held)) {
+    value["dev"] = hop[held, 1, "dev"]
+    text = text "\t" place ": " filled("address")
+  }
+  if (route[w, "family"] == 6) edit = filled("metric")
+  else if (place !~ /\/32$/) {
+    find_halves(place)
+    edit = filled("halves")
+  }
+  if (edit == "")
+    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
+  else
+    text = text "\t" place ": option A: " edit "; then, as root: " apply \
+      "\t" place ": option B: " filled("delete")
+  print "refused\t" text "; then: " restart
 }
 
-# The command that deletes the route of another program. `ip` leaves out proto boot.
+# Whether Linux seems to have added the route with an address (proto kernel).
+function is_of_an_address(r) {
+  return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
+}
+
+# The command that deletes the route of another program. `ip` leaves out proto boot. Without a
+# metric, Linux deletes the first route that has the rest; nothing of another program comes before
+# this one. It does not find a route with a nexthop object by its device.
 function command_to_delete(r,   text) {
-  text = "ip route del " route[r, "prefix"]
-  if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
+  if (match(route[r, "words"], / nhid [0-9]+/))
+    text = text substr(route[r, "words"], RSTART, RLENGTH)
+  else if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
@@ -1013,7 +1132,8 @@ function find_halves(prefix,   part, bits, i, half) {
   value["right"] = part[1] "." part[2] "." part[3] "." part[4] "/" bits + 1
 }
 
-# The sentence with this name, with its values.
+# The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
+# has set before: `value` is global, because awk has no other way to pass values by name.
 function filled(name,   text, done, key) {
   text = sentence[name]
   while (match(text, /[{][a-z]+[}]/)) {

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6
-from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.plan import deletion_command, plan_static_routes
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
 from tests.support.examples import scaled
@@ -34,6 +34,8 @@ REFUSED = static(
     "10.1.0.0/16", "10.0.0.77", "eth0"
 )  # Linux accepts no broadcast address as a gateway
 REPLY = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
+THEN = "then: systemctl restart kubelet.service"
+NOTHING_DONE = "no route was set or deleted, because all are set or none"
 IS_WRITING = '[[ "$*" == *-batch* && "$*" != *" -o "* ]]'  # whether `ip` is called to change routes
 
 
@@ -129,9 +131,19 @@ class TestWaiting:
         os.killpg(run.pid, signal.SIGTERM)
         said = run.communicate(timeout=60)[1].splitlines()
         assert run.returncode == 128 + signal.SIGTERM
-        assert said[-1].startswith(
-            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route;"
+        assert re.fullmatch(
+            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs an IPv4 default route; "
+            "last seen: none; told to stop after [0-9]+ s",
+            said[-1],
         )
+
+    def test_more_than_nine(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The log has the first ones, and how many there are."""
+        namespace.batch(["route del default"])
+        many = [static(f"10.{number}.0.0/16") for number in range(1, 13)]
+        *first, last = Ran(namespace, many, tmp_path).lines
+        assert len(first) == 9
+        assert last == "<3>static-routes: and 3 more"
 
 
 class TestWhichDefaultRoute:
@@ -591,17 +603,84 @@ class TestConflicts:
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
         conflicts = plan_static_routes(configured(*wanted), namespace.snapshot()).conflicts
         assert len(conflicts) == 3
-        config = "/etc/hostrouting/config.json"
-        then = f"when config.json is edited, as root: hostrouting apply --config {config}"
-        assert ran.lines == [
-            f"<3>static-routes: ROUTE-CONFLICT: {step.finding}; {then}".replace(" proto boot", "")
-            for step in conflicts
-        ]
+        apply = "hostrouting apply --config /etc/hostrouting/config.json"
+        lines: list[str] = []
+        for step in conflicts:
+            [edit, delete] = step.ways_out
+            place = step.route.prefix
+            lines += [
+                f"ROUTE-CONFLICT: {step.finding.sentence}".replace(" proto boot", ""),
+                f"{place}: option A: {edit}; then, as root: {apply}",
+                f"{place}: option B: {delete}; {THEN}",
+            ]
+        lines.append(NOTHING_DONE)
+        assert ran.lines == [f"<3>static-routes: {line}" for line in lines]
         assert (ran.status, listed(namespace)) == (1, before)
         for step in conflicts:
             _, _, command = step.finding.remedy.rpartition("as root: ip ")
             namespace.batch([command])
         assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
+
+    @pytest.mark.parametrize("family", [IPV4, IPV6])
+    def test_a_single_address(self, namespace: Namespace, tmp_path: Path, family: int) -> None:
+        """Nothing can be more specific in IPv4: the only way is to delete, and to start again."""
+        place = "172.16.0.9/32" if family == IPV4 else "fd00:16::9/128"
+        namespace.batch([ROUTER, f"route add {place} dev ib0 metric 5"])
+        ran = Ran(namespace, [static(place, metric=5)], tmp_path, wait=60)
+        options = [line for line in ran.lines if "option" in line]
+        assert [line.split(": ")[1:3] for line in options] == (
+            [[place, "the only option"]]
+            if family == IPV4
+            else [[place, "option A"], [place, "option B"]]
+        )
+        _, _, command = options[-1].partition(": ip ")
+        command, _, then = command.partition("; ")
+        assert then == THEN
+        namespace.batch([command.removeprefix("-6 ")])
+        assert Ran(namespace, [static(place, metric=5)], tmp_path).lines == []
+
+    @pytest.mark.parametrize("place", ["10.0.0.0/24", "fd00:99::/64"])
+    def test_the_network_of_an_address(
+        self, namespace: Namespace, tmp_path: Path, place: str
+    ) -> None:
+        """Neither way is safe where Linux has the route from an address: both say so first."""
+        metric = 256 if ":" in place else 0
+        namespace.batch([ROUTER])
+        [step] = plan_static_routes(
+            configured(static(place, metric=metric)), namespace.snapshot()
+        ).conflicts
+        warning = "Linux has this route from an address of eth0"
+        assert step.finding.remedy.startswith(warning)
+        ran = Ran(namespace, [static(place, metric=metric)], tmp_path)
+        assert ran.lines[1].startswith(f"<3>static-routes: {place}: {warning}")
+
+    @pytest.mark.parametrize(
+        ("place", "objects"),
+        [
+            ("172.16.0.0/17", ["id 5 via 10.0.0.9 dev eth0"]),
+            (
+                "172.16.0.0/17",
+                ["id 6 via 10.0.0.8 dev eth0", "id 7 via 10.0.0.9 dev eth0", "id 5 group 6/7"],
+            ),
+            ("fd00:16::/64", ["id 5 via fe80::9 dev eth0"]),
+        ],
+        ids=["one", "a group", "IPv6"],
+    )
+    def test_a_nexthop_object(
+        self, namespace: Namespace, tmp_path: Path, place: str, objects: list[str]
+    ) -> None:
+        """The printed command deletes the route, in Python as well; Linux refuses one with a dev."""
+        held = f"route add {place} nhid 5 proto bird"
+        namespace.batch([ROUTER, *(f"nexthop add {each}" for each in objects), held])
+        [step] = plan_static_routes(configured(static(place)), namespace.snapshot()).conflicts
+        assert step.held is not None
+        command = deletion_command(step.held)
+        ran = Ran(namespace, [static(place)], tmp_path)
+        family = " -6" if ":" in place else ""
+        assert f"ip{family} route del" in command
+        assert f": {command}; {THEN}" in ran.said
+        namespace.batch([command.removeprefix(f"ip{family} ")])
+        assert Ran(namespace, [static(place)], tmp_path).lines == []
 
     @pytest.mark.parametrize("gateway", [None, "fe80::7"])
     def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
@@ -611,12 +690,36 @@ class TestConflicts:
         wanted = [static("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
-        (line,) = ran.lines
+        hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
+        assert ran.lines == [
+            f"<3>static-routes: {line}"
+            for line in (
+                f"ROUTE-CONFLICT: {hop} is a next hop of another program",
+                (
+                    'fd00:16::/64: option A: write another "metric" for this route into '
+                    "staticRoutes.routes: the lowest takes precedence; then, as root: "
+                    "hostrouting apply --config /etc/hostrouting/config.json"
+                ),
+                (
+                    "fd00:16::/64: option B: if nothing needs that next hop, delete it (its program may "
+                    f"add it again), as root: ip route del {hop}; {THEN}"
+                ),
+                NOTHING_DONE,
+            )
+        ]
         assert ran.status == 1
-        assert re.match(
-            "<3>static-routes: ROUTE-CONFLICT: .*fd00:16::/64.* configure another metric", line
-        )
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
+
+    def test_a_next_hop_that_has_just_gone(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If Linux has deleted ours since it was listed, it is no other program's: a new plan shows
+        it, at once.
+        """
+        ours_of_old = "fd00:16::/64 via fe80::4 dev eth0 proto 213"
+        namespace.batch([ROUTER, f"route add {ours_of_old}"])
+        once = f"{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done"
+        gone = f'{once} && ip -6 route del {ours_of_old}\nexec ip "$@"'
+        ran = Ran(namespace, PAIR, tmp_path, tools={"ip": gone})
+        assert (ran.status, ran.lines, len(ours(namespace, IPV6))) == (0, [], 1)
 
     @pytest.mark.parametrize(
         "more",
@@ -633,7 +736,9 @@ class TestConflicts:
         """
         hops = ["via fe80::1 dev eth0 proto 213", "via fe80::9 dev eth0 proto bird", *more]
         namespace.batch([ROUTER, *(f"route append fd00:17::/64 metric 5 {hop}" for hop in hops)])
-        assert [Ran(namespace, HALVES, tmp_path).lines for _ in range(2)] == [[], []]
+        for _ in range(2):
+            lines = Ran(namespace, HALVES, tmp_path).lines
+            assert [line for line in lines if not line.startswith("<7>")] == []
         shown = namespace.ip("-6", "route", "show", "fd00:17::/64").stdout
         assert shown.startswith("fd00:17::/64 via fe80::9 dev eth0 proto bird")
         assert ours(namespace, IPV6) == []
@@ -768,6 +873,32 @@ class TestAllOrNothing:
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})
         assert (ran.status, len(ours(namespace))) == (0, 3)
 
+    def test_no_permission(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Nobody waits for what will not come."""
+        refused = (
+            "echo 'RTNETLINK answers: Operation not permitted'; echo 'Command failed -:1'; exit 2"
+        )
+        tools = {
+            "ip": f'{IS_WRITING} || exec ip "$@"\n{refused}',
+            "sleep": leaving_word(tmp_path / "naps", "sleep"),
+        }
+        ran = Ran(namespace, HALVES[:1], tmp_path, wait=2, tools=tools)
+        why = "route add 172.16.0.0/17 proto 213 metric 0 via 10.0.0.1 dev eth0"
+        assert ran.lines == [f"<3>static-routes: {why}: RTNETLINK answers: Operation not permitted"]
+        assert not (tmp_path / "naps").exists()
+
+    def test_what_cannot_be_taken_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each command that failed is named, because the routes are not as before."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        gone = '[[ "$*" == *-force* ]] && ip route flush proto 213\nexec ip "$@"'
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, tools={"ip": gone})
+        assert ran.status == 1
+        named = [line.split(": ", 3) for line in ran.lines if "cannot be taken back" in line]
+        assert [command.split()[:3] for _, _, command, _ in named] == [
+            ["route", "del", str(half.destination)] for half in reversed(HALVES)
+        ]
+        assert {why for _, _, _, why in named} == {"RTNETLINK answers: No such process"}
+
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another program undoes each time is not left half done, and is said."""
         undone = f'ip "$@"; status=$?; {IS_WRITING} && ip route del 172.16.0.0/17; exit $status'
@@ -790,6 +921,19 @@ class TestAllOrNothing:
         reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[failed]
         assert ran.lines[-1] == f"<3>static-routes: the routes cannot be read: {reason}"
         assert (ran.status, ours(namespace)) == (1, [])
+
+    def test_without_settings(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A script whose data is gone deletes nothing, and says how to get it back."""
+        namespace.batch(["route add 10.3.0.0/16 via 10.0.0.1 proto 213"])
+        only_unit = "grep -v ^protocol | awk"
+        ran = Ran(namespace, HALVES, tmp_path, tools={"awk": f'{only_unit} "$@"'})
+        assert ran.lines == [
+            (
+                "<3>static-routes: the routes cannot be read: this script has lost its settings; to "
+                "write it again, as root: hostrouting apply --config /etc/hostrouting/config.json"
+            )
+        ]
+        assert (ran.status, ours(namespace)) == (1, ["10.3.0.0/16"])
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again: twice at once, and every second."""
@@ -848,7 +992,14 @@ class TestTwoAtOnce:
         assert ran.lines == [
             (
                 "<3>static-routes: cannot lock /run/hostrouting/routes: another run has held it for "
-                "10 s, or flock failed; gave up after N s"
+                "10 s; gave up after N s"
+            )
+        ]
+        ran = Ran(namespace, HALVES, tmp_path, tools={"flock": "exit 66"})
+        assert ran.lines == [
+            (
+                "<3>static-routes: cannot lock /run/hostrouting/routes: flock failed (exit status 66); "
+                "gave up after N s"
             )
         ]
         freed = {"flock": held, "sleep": f": >{tmp_path}/free"}
@@ -895,8 +1046,8 @@ class TestTheOptionalRoute:
         ],
     )
     def test_not_now(self, namespace: Namespace, tmp_path: Path, state: str) -> None:
-        """Without its device, or with another program's route in its place, the others are set, and
-        nothing is said.
+        """Without its device, or with another program's route in its place, the others are set. At
+        most a line for debugging says why it was not.
         """
         if state == "IPv6 is off":
             namespace.sysctl("ipv6/conf/eth1/disable_ipv6", 1)
@@ -904,5 +1055,10 @@ class TestTheOptionalRoute:
             namespace.batch([state])
         before = [line for line in listed(namespace) if "2603:" in line]
         ran = Ran(namespace, HALVES, tmp_path, rewrite=REPLY, wait=60)
-        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        refusal = (
+            f"<7>static-routes: optional: route add {REPLY.global_address}/128 proto 213 metric 1024 "
+            "dev eth1: Error: IPv6 is disabled on nexthop device."
+        )
+        lines = [refusal] if state == "IPv6 is off" else []
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, lines, 2)
         assert [line for line in listed(namespace) if "2603:" in line] == before

@@ -571,8 +571,8 @@ def test_routes_that_would_wait_after_a_reboot(tmp_path: Path) -> None:
         said = say(*words, host=host)
         [line] = [line for line in said.lines if line.startswith("ROUTE-STAYS: ")]
         assert line == (
-            "ROUTE-STAYS: after a reboot, 2 routes, such as 10.9.0.0/16, would wait for an IPv4 "
-            "default route; what is there now stays; bring back what is missing, or write "
+            "ROUTE-STAYS: after the next boot, 2 routes, such as 10.9.0.0/16, will wait for an IPv4 "
+            "default route; what is there now works; bring back what is missing, or write "
             '"dev" and "gateway" into the configured route'
         )
         assert said.code == code, said.out

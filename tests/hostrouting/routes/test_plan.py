@@ -152,15 +152,17 @@ def test_what_an_operator_reads(snapshot: object) -> None:
         (
             "172.16.0.9/32",
             (
-                "no prefix can be longer; if nothing needs that route, as root: "
-                "ip route del 172.16.0.9/32 dev ib0 table main proto 3"
+                "no route can be more specific; if nothing needs that route, delete it (its program "
+                "may add it again), as root: ip route del 172.16.0.9/32 dev ib0 table main proto 3"
             ),
         ),
         (
             "2001:db8:7::/48",
             (
                 'write another "metric" for 2001:db8:7::/48 into staticRoutes.routes: the lowest takes '
-                "precedence"
+                "precedence; or, if nothing needs that route, delete it (its program may add it "
+                "again), as root: ip -6 route del 2001:db8:7::/48 dev ib0 table main metric 1024 "
+                "proto 3"
             ),
         ),
     ],
@@ -257,7 +259,7 @@ class TestWhatStays:
         )
         [pending] = plan.pending
         assert finding.sentence == (
-            f"after a reboot, {PLACE} would wait for {pending.missing}; what is there now stays"
+            f"after the next boot, {PLACE} will wait for {pending.missing}; what is there now works"
         )
         if defaults:
             assert finding.remedy == pending.missing.remedy
@@ -341,8 +343,8 @@ class TestWhatStays:
         plan = plan_static_routes(configured(*wanted), host_with(*others))
         assert [finding.sentence for finding in plan.findings()] == [
             (
-                f"after a reboot, {len(others)} routes, such as {PLACE}, would wait for "
-                "an IPv4 default route; what is there now stays"
+                f"after the next boot, {len(others)} routes, such as {PLACE}, will wait for "
+                "an IPv4 default route; what is there now works"
             )
         ]
 
