@@ -141,15 +141,19 @@ def command_of(route: Route) -> str:
 
 
 def state_of(namespace: Namespace, guise: Mapping[str, tuple[int, str]] | None = None) -> Snapshot:
-    """The host, with its rules and routes of both families, without those for multicast, which come
-    and go.
+    """The host, with its rules and routes of both families, without Linux's own for multicast, which
+    come and go.
     """
     snapshot = namespace.snapshot()
     links: list[Link] = []
     for link in snapshot.links:
         number, kind = (guise or {}).get(link.name, (link.type, link.kind))
         links.append(link._replace(type=number, kind=kind))
-    routes = tuple(route for route in snapshot.routes if route.type != "multicast")
+    routes = tuple(
+        route
+        for route in snapshot.routes
+        if route.type != "multicast" or route.table != TABLE_LOCAL
+    )
     return snapshot._replace(links=tuple(links), routes=routes)
 
 
