@@ -37,6 +37,8 @@ def section(cls: type[T]) -> type[T]:
 
     unchecked.__new__.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
     update_wrapper(Section, unchecked, updated=())
+    # Since Python 3.13, `inspect` looks for the arguments there.
+    update_wrapper(Section.__new__, unchecked.__new__)
     return Section
 
 
