@@ -197,6 +197,10 @@ class Confirming:
         """Type on its terminal."""
         os.write(self._ours, text)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the program that has the terminal: no other, on a machine with many."""
+        os.killpg(os.tcgetpgrp(self._ours), signal.SIGTERM)
+
     def hang_up(self) -> None:
         """Close its terminal."""
         os.close(self._ours)
@@ -219,7 +223,7 @@ def test_confirm(machine: Machine, repaired: str, answer: str, seconds: int) -> 
         elif answer == "closed":
             run.hang_up()
         elif answer == "killed":
-            machine.shell("pkill -TERM -f 'hostroutin[g] apply'")
+            run.terminate()
         run.process.wait(timeout=200)
     finally:
         run.process.kill()
