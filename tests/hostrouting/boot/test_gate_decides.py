@@ -70,6 +70,21 @@ class Gate:
         )
         return done.returncode, done.stderr
 
+    def signalled(self, before: str, *, until: str) -> subprocess.CompletedProcess[str]:
+        """Run it for a unit after these commands of bash, and send it SIGTERM once this command
+        succeeds.
+        """
+        command = ["/bin/bash", "-pc", COMMAND, f"{self.paths}/etc/gate.sh", "a.service"]
+        # The first process of a pid namespace hears no signal from within, so bash is the second.
+        script = f'{before}"$@" & until {until} >/dev/null; do sleep 0.05; done; kill $!; wait $!'
+        return subprocess.run(
+            [*ALONE, "/bin/bash", "-c", script, "bash", *command],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
@@ -531,22 +546,14 @@ def test_the_lock_is_held_while_steps_run(gate: Gate) -> None:
     assert tried.read_text().split() == ["0", "1"]
 
 
-def test_a_signal_while_a_lock_is_awaited(gate: Gate) -> None:
+@pytest.mark.parametrize(("name", "option"), [("turn", "--exclusive"), ("lock", "--shared")])
+def test_a_signal_while_a_lock_is_awaited(gate: Gate, name: str, option: str) -> None:
     """The gate refuses at once, and says what it waited for."""
     gate.write("a", a=PASS)
-    lock, queue = gate.paths / "run/lock", gate.paths / "run/turn"
-    command = ["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"]
-    script = (
-        f"flock --close {lock} sleep 99 & flock --nonblock {lock} true && sleep 1\n"
-        f'"$@" & while flock --nonblock {queue} true; do sleep 0.05; done; kill $!; wait $!'
-    )
-    done = subprocess.run(
-        [*ALONE, "/bin/bash", "-c", script, "bash", *command],
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    lock = gate.paths / "run" / name
+    hold = f"flock --close {lock} sleep 99 & until ! flock --nonblock {lock} true; do :; done"
+    is_waiting = f"pgrep --full '^flock {option} --timeout'"
+    done = gate.signalled(f"{hold}\n", until=is_waiting)
     assert done.returncode == 255
     assert f"was not started: SIGTERM ended the gate while it waited for {lock}; " in done.stderr
 
@@ -558,16 +565,7 @@ def test_a_signal(gate: Gate) -> None:
     lock, began, tried = (gate.paths / name for name in ("run/lock", "began", "tried"))
     at_end = f"sleep 0.5; flock --nonblock {lock} true; echo $? >{tried}; exit 1"
     gate.write("a", a=f"trap '{at_end}' TERM\n: >{began}\nwhile :; do sleep 0.05; done\n")
-    # The first process of a pid namespace hears no signal from within, so bash is the second.
-    command = ["/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"]
-    script = f'"$@" & until [[ -e {began} ]]; do sleep 0.05; done; kill $!; wait $!'
-    done = subprocess.run(
-        [*ALONE, "/bin/bash", "-c", script, "bash", *command],
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = gate.signalled("", until=f"[[ -e {began} ]]")
     assert done.returncode == 255
     assert tried.read_text() == "1\n"
     assert (
