@@ -75,8 +75,9 @@ class Check(NamedTuple):
             managed = find_managed(host, repaired or config, snapshot)
         findings += find_typed(snapshot) if managed is None else managed.unconfigured
         repaired_prefixes = [route.prefix for route in report.resolved]
-        after = snapshot.with_routes(report.resolved)
-        findings += find_session_at_risk(host.client(), repaired_prefixes, snapshot, after)
+        findings += find_session_at_risk(
+            host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
+        )
         return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
 
     def code(self, ignored: Collection[str] = ()) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import Fib
@@ -11,20 +11,24 @@ from hostrouting.model.prefix import Prefix
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Decision
-    from hostrouting.model.prefix import IP
+    from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
 
 
 def find_session_at_risk(
-    client: IP | None, changed: Iterable[Prefix], before: Snapshot, after: Snapshot
+    host: Host, changed: Collection[Prefix], before: Snapshot, after: Callable[[], Snapshot]
 ) -> Iterator[Finding]:
     """That packets to the client of this session would take another way after routes to these
     prefixes have changed.
+
+    Most runs change nothing that the client needs, and then neither the client nor the host
+    afterwards is asked for.
     """
+    client = host.client() if changed else None
     if client is None or not any(Prefix.of(client) in prefix for prefix in changed):
         return
     now = Fib(before, client.version).lookup(client)
-    then = Fib(after, client.version).lookup(client)
+    then = Fib(after(), client.version).lookup(client)
     if _way(now) == _way(then):
         return
     sentence = (

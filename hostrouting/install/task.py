@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -259,8 +259,9 @@ class InstallTask:
             return plan
         prefixes = [step.route.prefix for step in plan.routes.changes]
         before = read_snapshot()
-        after = plan.routes.apply_to(before)
-        risks = find_session_at_risk(host.client(), prefixes, before, after)
+        risks = find_session_at_risk(
+            host, prefixes, before, after=partial(plan.routes.apply_to, before)
+        )
         return attrs.evolve(plan, findings=worst_first((*plan.findings, *risks)))
 
     def _plan_or_fail(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan | None:
