@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import attrs
 
@@ -75,6 +75,15 @@ class Wanted:
     """What was installed before; empty if nothing was, or if it could not be read."""
 
 
+class _Before(NamedTuple):
+    """What there was before a task first ran, for undo()."""
+
+    config: HostRoutingConfig | None
+    """What was installed; None if it could not be read."""
+    routes: tuple[Route, ...]
+    """The routes of ours, configured or not; empty if the run changes none."""
+
+
 def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
     """A validator that raises TypeError for a value of another kind: the task would fail later, and
     not say why.
@@ -100,7 +109,7 @@ def _is_duration(_task: object, _field: object, value: Any) -> None:
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask:
-    """A task that brings a configuration onto a host, on the road that the module describes."""
+    """A task that brings a configuration onto a host, as the module describes."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     nothing: ClassVar[str]
@@ -114,19 +123,10 @@ class InstallTask:
     """Whether the configuration may take away what protects the host now; if not, a ConfigError
     names it.
     """
-    _has_run: bool = attrs.field(
-        default=False, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
-    )
-    _before: HostRoutingConfig | None = attrs.field(
+    _before: _Before | None = attrs.field(
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
-    """What was installed before the first run of this task, for undo(); None if it could not be
-    read.
-    """
-    _routes_before: tuple[Route, ...] | None = attrs.field(
-        default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
-    )
-    """The routes of ours, configured or not, that were there before a run first changed any."""
+    """None until a run has come as far as its first write, and again after undo()."""
 
     def wanted(self) -> Wanted:
         """The configuration that the host is to have, and the one that it has."""
@@ -161,22 +161,22 @@ class InstallTask:
         A task about one section restores that section. HostError if what was there could not be
         read.
         """
-        if not self._has_run:
+        before = self._before
+        if before is None:
             return phases.Skip("it did not run, or changed nothing")
-        if self._before is None:
+        if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        former = attrs.evolve(self, config=self._before, wait=0, allow_removal=True)
+        former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
         # First, because routes that are there need no default route; then again, because those that
         # were never configured have been removed.
         with suppress(HostRoutingError):  # then the second time raises it; the files come first
-            self._restore_routes(ctx)
+            self._restore_routes(ctx, before.routes)
         result = former.do(_whole(ctx))
-        self._restore_routes(ctx)
-        self._has_run = False
-        self._routes_before = None
+        self._restore_routes(ctx, before.routes)
+        self._before = None
         return result
 
     def check_and_install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted] | None:
@@ -191,11 +191,7 @@ class InstallTask:
         plan = self._plan_or_fail(wanted, read_snapshot)
         if plan is None:
             return None
-        before = readable_installed(self.host)
-        is_first = not self._has_run
-        if plan.routes.changes and self._routes_before is None:
-            routes = read_snapshot().routes
-            self._routes_before = tuple(route for route in routes if route.protocol == OURS)
+        before = self._before or self._read_before(plan, read_snapshot)
         _warn(ctx, plan)
 
         @phases.task("install-files")
@@ -206,28 +202,30 @@ class InstallTask:
                 return phases.Skip("the files are as they should be")
             with self.host.locked(ctx):
                 if self.host.files.read(HostLayout.config_path) != config_text:
-                    wanted, before = self.wanted(), readable_installed(self.host)
-                    self._plan_or_fail(wanted, cache(self._read_snapshot))
-                if is_first:
-                    self._remember(before)
+                    wanted = self.wanted()
+                    again = cache(self._read_snapshot)
+                    new_plan = self._plan_or_fail(wanted, again)
+                    before = self._before or self._read_before(new_plan or plan, again)
+                self._before = before
                 return write_files(self.host, wanted.config, wanted.former)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
         result = phases.execute(write, _whole(ctx))
-        if is_first:
-            self._remember(before)
+        self._before = before
         return effects_of(result), wanted
 
-    def _remember(self, before: HostRoutingConfig | None) -> None:
-        """What undo() will install again."""
-        self._before = before
-        self._has_run = True
+    def _read_before(self, plan: Plan, read_snapshot: Callable[[], Snapshot]) -> _Before:
+        """What there is now, before this plan is carried out."""
+        routes: list[Route] = []
+        if plan.routes.changes:
+            routes += [route for route in read_snapshot().routes if route.protocol == OURS]
+        return _Before(readable_installed(self.host), tuple(routes))
 
-    def _restore_routes(self, ctx: phases.Context) -> None:
-        """Add the routes of ours that were there before, and are missing now."""
-        if self.host.backend is None or not self._routes_before:
+    def _restore_routes(self, ctx: phases.Context, routes: tuple[Route, ...]) -> None:
+        """Add those of these routes that are missing."""
+        if self.host.backend is None or not routes:
             return
-        entries = [entry for route in self._routes_before for entry in as_stored(route)]
+        entries = [entry for route in routes for entry in as_stored(route)]
         with self.host.locked(ctx), self.host.backend() as kernel:
             for outcome in kernel.change(RouteRequest("append", entry) for entry in entries):
                 if outcome.error is not None and outcome.error.kind != "exists":

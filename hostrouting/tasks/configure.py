@@ -1,5 +1,5 @@
-"""Configure brings a whole configuration onto a host, and Remove takes everything away; both on the
-road that `install.task` describes.
+"""Configure brings a whole configuration onto a host, and Remove takes everything away; both as
+`install.task` describes.
 """
 
 from __future__ import annotations
