@@ -56,18 +56,19 @@ def unit_states(manager: Manager, config: HostRoutingConfig) -> Iterator[UnitSta
     """The gated units of this configuration. Of a template, the instances that systemd knows."""
     for unit in gated_units(config):
         before, at, after = unit.partition("@.")
-        shown = manager.show(_PROPERTIES, f"{before}@*.{after}" if at else unit)
-        for properties in shown:
-            if properties["Id"] != plain_instance(unit) or not at:
+        if not at:
+            [properties] = manager.show(_PROPERTIES, unit)
+            yield _state_of(manager, properties)
+            continue
+        for properties in manager.show(_PROPERTIES, f"{before}@*.{after}"):
+            if properties["Id"] != plain_instance(unit):  # which only `health` asks for
                 yield _state_of(manager, properties)
 
 
-def guard_state(manager: Manager, config: HostRoutingConfig) -> str:
-    """Whether the guard runs, in words."""
-    if not config.guard.enabled:
-        return "is not enabled"
-    [properties] = manager.show(("ActiveState",), HostLayout.guard_unit)
-    return "runs" if properties["ActiveState"] == "active" else "does not run"
+def is_active(manager: Manager, unit: str) -> bool:
+    """Whether this unit runs."""
+    [properties] = manager.show(("ActiveState",), unit)
+    return properties["ActiveState"] == "active"
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:

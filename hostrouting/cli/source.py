@@ -85,7 +85,7 @@ def find_config_or_warn(
         return _find_installed(arguments, host), ()
     except (ConfigError, HostError) as error:
         sentence = f"the installed configuration was not used: {_reason_of(error)}"
-        from hostrouting.boot.files import gated_on_disk  # noqa: PLC0415  the same
+        from hostrouting.boot.files import gated_on_disk  # noqa: PLC0415  most hosts that are checked have none
         from hostrouting.install.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
 
         cidrs = getattr(arguments, "cidrs", None) or ["CIDR"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import files_of, owned_paths
+from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import gated_units
 from hostrouting.host.effects import Operation
@@ -54,7 +55,6 @@ def find_starts(
         return ()
     if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
         return (Operation("start", guard, "its files are new"),)
-    [properties] = manager.show(("ActiveState",), guard)
-    if properties["ActiveState"] != "active":
+    if not is_active(manager, guard):
         return (Operation("start", guard, "it is not running"),)
     return ()

@@ -16,7 +16,7 @@ import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import AGAIN, find_faults
-from hostrouting.boot.unit_states import UnitState, guard_state, unit_states
+from hostrouting.boot.unit_states import UnitState, is_active, unit_states
 from hostrouting.cli.check import (
     Check,
     find_typed,
@@ -75,12 +75,13 @@ class _Units(NamedTuple):
 
     @classmethod
     def of(cls, manager: Manager, config: HostRoutingConfig, only: str | None) -> "_Units":
-        """As systemd says; `only` is one unit, which need not be gated."""
+        """As systemd says; with `only`, no other unit."""
         check = config.route_overlap
-        states = tuple(unit_states(manager, config))
-        if only is not None:
-            states = tuple(state for state in states if state.unit == only)
-        return cls(check.mode if check.cidrs else "", states, guard_state(manager, config))
+        states = [state for state in unit_states(manager, config) if only in {None, state.unit}]
+        guard = "is not enabled"
+        if config.guard.enabled:
+            guard = "runs" if is_active(manager, HostLayout.guard_unit) else "does not run"
+        return cls(check.mode if check.cidrs else "", tuple(states), guard)
 
     def lines(self) -> Iterator[str]:
         """Each unit with its state; of a refused one, what its start has logged as errors."""
