@@ -11,7 +11,7 @@
 #   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
 #   NO-ROUTE          no route is for them
 #   OWN-RANGE         a route of the type local keeps them on this host
-#   NO-DEFAULT-ROUTE  no device is expected, because there is no default route
+#   NO-DEFAULT-ROUTE  there is no default route, and the configuration expects no device
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
 # By hand, without waiting, with each step: bash -x FILE by-hand 0
@@ -25,7 +25,7 @@
 # reads lines and prints lines:
 #   list         what is there: rules, routes, devices    (1 read_lists)
 #   find_places  where to ask Linux                       (2 compute_places)
-#   ask          by which route packets leave there       (3 read_answers)
+#   ask          how Linux routes packets to each place   (3 read_answers)
 #   list         again, because the answers may be about other routes meanwhile
 #   judge        what is right, and what escapes          (4 judgement, in six parts)
 #
@@ -85,7 +85,7 @@ look() {
   fi
 }
 
-# Examines one family. It fails if a program does: then there is no verdict.
+# Examines one family. If a program fails, this fails too, and there is no verdict.
 examine() {
   local facts places answers
   run list || return
@@ -290,7 +290,7 @@ leave_marker() { # NAME LINE...
 #   (device), a pod or address by one of these inside (inside), or such an address at its beginning
 #   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
 #   the protocol (protocol).
-# pod-block FAMILY LENGTH: a shorter prefix is no block of pods
+# pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
 # sentence NAME WORDS: what is said, with {holes}
 settings='
 BEGIN {
@@ -655,7 +655,7 @@ function protocol_to_ask() {
 #
 # place HEX
 # answer ...: as a route above
-# refused TYPE, or unrouted: there is no route that says more
+# refused TYPE, or unrouted: Linux names no route
 # unread REASON
 read_answers='
 $1 == "place" {
