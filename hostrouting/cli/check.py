@@ -108,7 +108,7 @@ class Check(NamedTuple):
         escapes = [finding for finding in findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
-        yield from ("", *finding_lines(costs)) if costs else ()
+        yield from _block(finding_lines(costs))
         yield from self._repair_lines(options, there, note)
         others: list[Finding] = []
         remedies = dict.fromkeys(finding.remedy for finding in escapes)
@@ -125,9 +125,9 @@ class Check(NamedTuple):
                 others.append(finding._replace(remedy=""))  # the repair has the commands
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
-        yield from ("", *finding_lines(others)) if others else ()
+        yield from _block(finding_lines(others))
         last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
-        yield from ("", *capped(last)) if last else ()
+        yield from _block(capped(last))
 
     def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
         """The repair for good; and until the next boot, where the gate would not delete it."""
@@ -182,6 +182,14 @@ def find_typed(snapshot: Snapshot) -> tuple[Finding, ...]:
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     target = spoken(typed)
     return (Finding("route-not-configured", "warning", sentence, target, remedy, facts),)
+
+
+def _block(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, after an empty one if there are any."""
+    for number, line in enumerate(lines):
+        if number == 0:
+            yield ""
+        yield line
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -20,13 +20,12 @@ from phases.observers import FIELDS, LOGGER, live_tree
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """What would be changed, and what there is to tell about it."""
-    routes, files = plan.routes, plan.files
-    writes, removes = (
-        (f"write {path}" for path in files.writes),
-        (f"remove {path}" for path in files.removes),
-    )
-    yield from _blocks((*routes.conflicts, *routes.changes), plan.operations, writes, removes)
-    yield from ["  have systemd read its files again"] if plan.needs_reload else []
+    routes = (*plan.routes.conflicts, *plan.routes.changes)
+    writes = [f"write {path}" for path in plan.files.writes]
+    removes = [f"remove {path}" for path in plan.files.removes]
+    yield from _blocks(routes, plan.operations, writes, removes)
+    if plan.needs_reload:
+        yield "  have systemd read its files again"
     yield from finding_lines(
         finding for finding in plan.findings if finding.name != "route-conflict"
     )  # a step
