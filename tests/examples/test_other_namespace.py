@@ -28,7 +28,12 @@ def test_another_namespace(tmp_path: Path) -> None:
         )
         with here.inside():
             # Warnings are not errors: the process that pyroute2 starts leaves a socket open.
-            words = [sys.executable, EXAMPLES / "other_namespace.py", other.path, tmp_path]
+            words: list[str | Path] = [
+                sys.executable,
+                EXAMPLES / "other_namespace.py",
+                other.path,
+                tmp_path,
+            ]
             first, second = completed(words, cwd="/"), completed(words, cwd="/")
         assert (first.returncode, first.stderr) == (0, "")
         assert "configure-static-routes  ok" in first.stdout
