@@ -101,7 +101,7 @@ examine() {
     answers=$output
     run list 'rule show' 'route show table all' 'link show' || return
     run judge "$places" "$answers" "$before" "$output" || return
-    if [[ $output != changed* ]]; then
+    if [[ $'\n'$output$'\n' != *$'\nchanged\n'* ]]; then
       break
     fi
   done
@@ -230,7 +230,10 @@ hostrouting repair ${repairs[*]}")
   elif ((${#escapes[@]})); then
     notes+=('ACTION: to see what to do about this: hostrouting check')
   fi
-  notes+=("${doubts[@]}")
+  notes+=("${doubts[@]:0:14}")
+  if ((${#doubts[@]} > 14)); then
+    notes+=("and $((${#doubts[@]} - 14)) more doubts")
+  fi
   case $verdict in
     ok) level=6 marker=(ok ok) ;;
     overlap) marker=(detected "${faults[@]}") ;;
@@ -440,12 +443,12 @@ function protocol_to_ask() {
 '
 
 # --- What is right --------------------------------------------------------------------------------
-# Reads the places, the answers of Linux, and the lists from before and after. Prints "changed" if
-# these differ, and the findings:
+# Reads the places, the answers of Linux, and the lists from before and after. Prints the findings:
 #
 # escape TEXT, lacking TEXT, doubt TEXT
 # repair CIDR: routes may close what escapes of it
 # awaited TEXT: it may still come
+# changed: the lists differ, or an answer is about a route that is not in them
 #
 # or "errors" and a reason, if an answer is missing.
 #
@@ -504,7 +507,7 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 { once("doubt " not_judged("[" $0 "]")) }
 END {
-  if (has_changed()) print "changed"
+  if (has_changed()) is_changed = 1
   find_expected()
   if (!is_lacking) {
     find_leftovers()
@@ -514,12 +517,13 @@ END {
     judge_other_packets()
   }
   say_doubts()
+  if (is_changed) print "changed"
 }
 
 function read_answer() {
   if (/^[0-9]+ /) answer[++answers] = $0
   else if (/^\tnh_info /) answer[answers] = answer[answers] $0
-  else if (/^Dump was interrupted/) is_torn = 1
+  else if (/^Dump was interrupted/) is_changed = 1
   else if (/^Command failed /) { # the line before says why, and the number at the end which place
     sub(/.*:/, "")
     why[$0] = reason
@@ -541,7 +545,7 @@ function has_changed(   line, word) {
     split(line, word, " ")
     if (line !~ /^[0-9]+ / || is_about_cidrs(word[2])) return 1
   }
-  return is_torn
+  return 0
 }
 function is_about_cidrs(block) {
   read_prefix(block)
@@ -719,6 +723,7 @@ function note_route() {
   note_what_is_near()
   note_route_for_others()
   routes_by[object]++
+  is_listed[type, prefix, metric] # Linux may answer that a local route is in table main
 }
 function note_address(dev) {
   addresses++
@@ -766,13 +771,18 @@ BEGIN {
   doubtful = NONE # of these, it is unclear whether packets should leave by them
   beside_tunnel = NONE # the same, of cards without a default route
   below_tunnel = NONE # the same, only of packets that leave without a gateway
+  behind_router = NONE # by these, a default route has a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
-  if (selects != "none") is_for_plain[table]
-  if (selects != "all" || action !~ /^(lookup|suppress)$/) return
+  if (selects == "none" || action !~ /^(lookup|suppress)$/) return
   looked_up[++lookups] = table
-  passes_over[lookups] = action == "suppress"
+  passes_over[lookups] = action == "suppress" || selects == "some"
+}
+# Whether it is the first table that all plain packets look up, apart from table local.
+function is_first_for_plain(its_table,   i) {
+  for (i = 1; i <= lookups; i++)
+    if (looked_up[i] != "local") return looked_up[i] == its_table && !passes_over[i]
 }
 function note_default_route() {
   if (type != "unicast") return
@@ -782,6 +792,7 @@ function note_default_route() {
     is_in_doubt = 1
     return
   }
+  if (gateway != "-") behind_router = union(behind_router, devices)
   defaults++
   default_table[defaults] = table
   default_protocol[defaults] = protocol
@@ -791,6 +802,7 @@ function note_default_route() {
 }
 
 function find_expected(   used) {
+  if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
   used = first_default(LEADING, 0)
   uplink = of_class(LEADING, default_devices[used])
   if (!used) {
@@ -1074,6 +1086,7 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
+  if (is_changed) return doubt_what_changed()
   if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
   if (expected == NONE) return "fine" # the default route is in doubt
   return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
@@ -1092,13 +1105,17 @@ function grade_of_refusal(its_type,   r, by, owners, may_be_repaired) {
   if (owners ~ /^(cni )+$/) return "fine"
   if (owners ~ /cni|perhaps/)
     return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
-  if (by == "") by = "a route or rule that is not known"
+  if (by == "") {
+    by = "a route or rule that is not known"
+    may_be_repaired = 0
+  }
   by = filled(sentence["REFUSED"], "{route}", by)
   return escape("REFUSED", filled(by, "{type}", its_type), may_be_repaired)
 }
 
 function grade_of_answer(   is_single) {
   if (overlaps("own", place, place)) return "own"
+  if (!((type, prefix, metric) in is_listed)) return doubt_what_changed()
   if (is_by_shared_object()) return doubt("not-judged", route_and_why("object"))
   if (unclear != "-") return doubt("not-judged", route_and_why(unclear))
   is_single = first == last
@@ -1108,6 +1125,11 @@ function grade_of_answer(   is_single) {
   if (type ~ /^(broadcast|anycast)$/ && protocol == "kernel" && is_single) return "own"
   if (expected == NONE) return "fine" # which devices are, is in doubt already
   return grade_of_route()
+}
+# What escapes only while something changes holds no unit back.
+function doubt_what_changed() {
+  is_changed = 1
+  return doubt("not-judged", sentence["changing"])
 }
 # IPv6 may answer with any of the routes by a nexthop object.
 function is_by_shared_object() {
@@ -1123,6 +1145,7 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   for (i = 2; i < n; i++) {
     its_grade = grade_of_device(dev[i], first, last, gateway, 0)
     if (its_grade == "escape") escaping = escaping dev[i] "/"
+    if (its_grade == "fine" && may_lack_its_gateway(dev[i])) its_grade = doubt_gateway(dev[i])
     if (its_grade == "doubt") is_doubtful = 1
   }
   if (escaping != NONE) return escape_by(escaping)
@@ -1130,6 +1153,19 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   if (family == 4 && type ~ /^(broadcast|multicast)$/)
     return doubt("doubtful-route", filled(sentence["not-by-tcp"], "{route}", "[" text "]"))
   return "fine"
+}
+# Whether a route that was made by hand asks the link for addresses that may be behind the router.
+# The kernel, DHCP and routers know who is on the link.
+function may_lack_its_gateway(dev,   i) {
+  if (gateway != "-" || !has(behind_router, dev) || is_allowed(dev)) return 0
+  if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
+  for (i = 1; i <= networks; i++)
+    if (network_dev[i] == dev && network_first[i] <= first && last <= network_last[i]) return 0
+  return 1
+}
+function doubt_gateway(dev,   its_reason) {
+  its_reason = filled(sentence["no-gateway"], "{route}", text)
+  return doubt("doubtful-route", filled(its_reason, "{dev}", dev))
 }
 function escape_by(escaping,   its_sentence) {
   its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
@@ -1139,10 +1175,9 @@ function escape_by(escaping,   its_sentence) {
 
 # The grade of packets that leave by a device, through a route with these ends. `is_selected` says
 # that a mark, or the device on which the packets of pods arrive, has selected them.
-function grade_of_device(dev, low, high, its_gateway, is_selected,   i, sign) {
+function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
   if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
-  if (has(expected, dev)) return "fine"
-  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return "fine"
+  if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, is_selected)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
@@ -1150,6 +1185,10 @@ function grade_of_device(dev, low, high, its_gateway, is_selected,   i, sign) {
   if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
     return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
   return "escape"
+}
+function is_allowed(dev,   i) {
+  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return 1
+  return 0
 }
 function in_order(list,   n, dev, i, least) {
   n = split(list, dev, "/")
@@ -1169,8 +1208,6 @@ function note_rule_for_others(   word, its_selectors) {
   split(others_of_rule(), word, " ")
   its_selectors = substr(selectors, 2)
   if (word[1] == "" || its_selectors in is_intended) return
-  if (its_selectors in is_noted) return # the first such rule decides
-  is_noted[its_selectors]
   others++
   other_rule[others] = "rule " text
   other_word[others] = word[1]
@@ -1180,13 +1217,15 @@ function note_rule_for_others(   word, its_selectors) {
   other_first[others] = first
   other_last[others] = last
   other_takes_plain[others] = selects != "none"
-  selectors_of["rule " text] = its_selectors
-  if (action == "lookup") is_for_others[table]
+  other_is_for_all[others] = prefix == "default" && !is_inverted
+  selectors_of[other_rule[others]] = its_selectors
+  if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
 # Keeps the routes of tables that such rules look up.
 function note_route_for_others() {
   if (!(table in is_for_others)) return
   has_routes[table]
+  if (prefix == "default" && type != "throw") is_whole[table]
   kept++
   kept_table[kept] = table
   kept_type[kept] = type
@@ -1199,6 +1238,8 @@ function note_route_for_others() {
 
 function judge_other_packets(   n, c) {
   for (n = 1; n <= others; n++) {
+    if (selectors_of[other_rule[n]] in is_decided) continue
+    if (decides_for_all(n)) is_decided[selectors_of[other_rule[n]]]
     find_their_devices(n)
     if (!are_of_the_cluster(n)) continue
     for (c = 1; c <= count["cidr"]; c++) {
@@ -1207,6 +1248,11 @@ function judge_other_packets(   n, c) {
         note_doubt("other-packets", other_rule[n], c, first_of["cidr", c], last_of["cidr", c])
     }
   }
+}
+# Whether no packet with these selectors goes on to the next rule.
+function decides_for_all(n) {
+  if (!other_is_for_all[n]) return 0
+  return other_action[n] ~ REFUSES || (other_action[n] == "lookup" && other_table[n] in is_whole)
 }
 # Sets the devices by which such packets may leave: the one they are bound to, or those with an
 # address in the block of their sources, but no device of a CNI.
@@ -1229,7 +1275,7 @@ function are_of_the_cluster(n) {
 function are_led_right(n, low, high,   r, around) {
   if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
   if (other_action[n] ~ REFUSES) return 0
-  if (other_table[n] in is_for_plain || !(other_table[n] in has_routes)) return 1
+  if (is_first_for_plain(other_table[n]) || !(other_table[n] in has_routes)) return 1
   if (other_word[n] == "from" && may_hide_pods()) return 0
   for (r = 1; r <= kept; r++) {
     if (kept_table[r] != other_table[n] || kept_last[r] < low || high < kept_first[r]) continue

@@ -517,6 +517,29 @@ class TestMishaps:
         checked = Checked(namespace, check(HEALTHY, "fd16::/32"), tmp_path, tools=tools)
         assert {devs for *_, devs in checked.escapes} == {frozenset({"ib0"})}
 
+    @pytest.mark.parametrize(
+        ("come", "go"),
+        [
+            ("link add cali2 up type veth; ip route add 10.42.7.7 dev cali2", "link del cali2"),
+            ("route del default; ip route add 10.43.0.0/16 dev eth0 metric $$", ROUTER),
+        ],
+        ids=["a pod is there", "no default route is there"],
+    )
+    def test_for_a_moment(self, namespace: Namespace, tmp_path: Path, come: str, go: str) -> None:
+        """What escapes only while Linux is asked holds no unit back: what comes before the first
+        list has gone before the second.
+        """
+        is_second = f"{tmp_path}/asked"
+        body = f"""\
+[[ -e {is_second} || "$*" == *-force* ]] || ip {come}
+ip "$@"
+status=$?
+[[ "$*" == *-force* ]] && {{ ip {go}; touch {is_second}; }} || rm -f {is_second}
+exit $status"""
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": body})
+        assert (checked.status, checked.verdict) == (0, "undecided"), checked.said
+        assert "UNDECIDED: the routes keep changing" in checked.said
+
     @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
     def test_changes_without_end(
         self, namespace: Namespace, tmp_path: Path, *, escaping: bool
