@@ -199,7 +199,7 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
     reached: Counter[tuple[str, str]] = Counter()
 
     @settings(
-        max_examples=scaled(200),
+        max_examples=scaled(100),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
         print_blob=True,
@@ -256,7 +256,7 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
     reached: Counter[tuple[str, str]] = Counter()
 
     @settings(
-        max_examples=scaled(100),
+        max_examples=scaled(50),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
