@@ -20,7 +20,7 @@ from hostrouting.boot.files import (
     writer_of,
 )
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import Finding, Name, worst_first
+from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.files import Entry, Files
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
@@ -40,7 +40,7 @@ _PROPERTIES = (
     "SuccessExitStatus",
     *_ROOTS,
 )
-AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
+AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 
 
@@ -128,7 +128,7 @@ def _of_folders(files: Files, units: str) -> Iterator[Finding]:
             sentence = f"users other than root can write to {folder}, and root runs what is there"
             if units:
                 sentence += f", so {units} cannot start"
-            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
+            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
             yield Finding("gate-shut", "error", sentence, folder, remedy)
 
 
@@ -158,7 +158,7 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
             f"systemd does not run here: nothing holds {units} back, and nothing sets the routes "
             "at boot"
         )
-        remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
+        remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
     entry = host.files.look(path)
@@ -170,12 +170,14 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
         reason = (host.files.read(path) or "").partition("\n")[0].strip()
     if reason:
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
-        yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
+        remedy = Remedy("to end this", f"rm {path}")
+        yield Finding("gate-open", "warning", sentence, path, remedy)
         return
     sentence = (
         f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
     )
-    remedy = f"as root: rm {path}; to open the gate: echo REASON >{path}"
+    to_open = Remedy("to open the gate", f"echo REASON >{path}")
+    remedy = Remedy(command=f"rm {path}", otherwise=to_open)
     yield Finding("file", "warning", sentence, path, remedy)
 
 
@@ -221,23 +223,23 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     return manager.show(_PROPERTIES, *names, f"{before}@*.{after}")
 
 
-def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, str]]:
+def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, Remedy]]:
     """The name of a finding, a predicate to put after the unit's name, and the remedy."""
     if properties["LoadState"] in {"masked", "not-found"}:
         return
     ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
     others = [path for path in properties["DropInPaths"].split() if path != ours]
     same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
-    where = f"see: systemctl cat {properties['Id']}"
+    where = Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
     if others:
-        where = f"see {', '.join(others)}"
+        where = Remedy(f"see {', '.join(others)}")
     is_checked = HostLayout.gate_path in properties["ExecCondition"]
     if not is_checked and properties["NeedDaemonReload"] == "yes":
         cause = "starts unchecked: systemd has not read the drop-in"
-        yield "gate-open", cause, "run: systemctl daemon-reload"
+        yield "gate-open", cause, Remedy(command="systemctl daemon-reload")
     elif not is_checked and same_name:
         cause = f"starts unchecked: {same_name[0]} overrides {ours}"
-        yield "gate-open", cause, f"remove {same_name[0]}"
+        yield "gate-open", cause, Remedy(f"remove {same_name[0]}")
     elif not is_checked:
         cause = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
         yield "gate-open", cause, where
@@ -250,4 +252,4 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
     for name in _ROOTS:
         if properties[name]:
             cause = f"has {name}={properties[name]}, where this host's gate cannot run"
-            yield "gate-shut", cause, f"do not gate {unit}"
+            yield "gate-shut", cause, Remedy(f"do not gate {unit}")

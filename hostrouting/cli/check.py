@@ -16,7 +16,7 @@ from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.cli.source import open_kernel, read_host
 from hostrouting.codes import CANNOT_DECIDE, PROBLEM, worst_code
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Remedy
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.restoring import GIVEN_UP, gate_options, with_a_copy, without_a_copy
@@ -35,6 +35,10 @@ MANAGED = (
     "hostrouting manages this host, and removes routes of its own that its configuration does not "
     "have."
 )
+
+
+TO_KEEP = "to keep what they do"
+"""What a repair is typed for where routes are not configured."""
 
 
 class Check(NamedTuple):
@@ -96,40 +100,36 @@ class Check(NamedTuple):
         """The JSON value `hostrouting/check/3`."""
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
-    def lines(self, options: str = "", there: str = "as root", note: str = "") -> Iterator[str]:
-        """The whole page; the line of the repair gets these options, says who types it (`there`),
-        and has a note.
+    def lines(self, options: str = "", who: str = AS_ROOT, note: str = "") -> Iterator[str]:
+        """The whole page; the line of the repair gets these options, says who types it, and has a
+        note.
         """
         yield from map(str, self.report.families)
-        findings = [
-            finding._replace(remedy=finding.remedy.replace("as root", there))
-            for finding in self.findings
-        ]
-        escapes = [finding for finding in findings if finding.name in ESCAPES]
+        escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
-        costs = [finding for finding in findings if finding.name in {"unsafe", "repair-cost"}]
-        yield from _block(finding_lines(costs))
-        yield from self._repair_lines(options, there, note)
+        costs = [finding for finding in self.findings if finding.name in {"unsafe", "repair-cost"}]
+        yield from _block(finding_lines(costs, who))
+        yield from self._repair_lines(options, who, note)
         others: list[Finding] = []
         remedies = dict.fromkeys(finding.remedy for finding in escapes)
         decisive = {family.decisive for family in self.report.families}
-        for finding, original in zip(findings, self.findings, strict=True):
-            if finding.name == "no-default-route" or original in decisive:
+        for finding in self.findings:
+            if finding.name == "no-default-route" or finding in decisive:
                 remedies[finding.remedy] = None  # the verdict has the sentence
             elif finding.name == "route-not-configured":
                 if self.managed is None and self.report.resolved:
                     continue  # the repair has the command
-                remedy = f"to keep what they do, {there}: {self.pipeline(options)}"
+                remedy = Remedy(TO_KEEP, self.pipeline(options))
                 others.append(finding._replace(remedy=remedy))
             elif finding.target == HostLayout.config_path and self._must_restore(options):
-                others.append(finding._replace(remedy=""))  # the repair has the commands
+                others.append(finding._replace(remedy=None))  # the repair has the commands
             elif finding.name not in (*ESCAPES, "action", "unsafe", "repair-cost"):
                 others.append(finding)
-        yield from _block(finding_lines(others))
-        last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
-        yield from _block(capped(last))
+        yield from _block(finding_lines(others, who))
+        last = [remedy.text_for(who) for remedy in remedies if remedy is not None]
+        yield from _block(capped([f"{text[0].upper()}{text[1:]}" for text in last]))
 
-    def _repair_lines(self, options: str, there: str, note: str) -> Iterator[str]:
+    def _repair_lines(self, options: str, who: str, note: str) -> Iterator[str]:
         """The repair for good; and until the next boot, where the gate would not delete it."""
         commands = repair_commands(self.report.resolved)
         if not commands:
@@ -140,18 +140,18 @@ class Check(NamedTuple):
         yield ""
         if self.managed is not None and self._must_restore(options):
             yield MANAGED
-            yield f"Permanently, {there}, with a copy of {HostLayout.config_path}{part}:"
+            yield f"Permanently, {who}, with a copy of {HostLayout.config_path}{part}:"
             yield f"  {with_a_copy(options)}"
-            yield f"Without a copy, {GIVEN_UP}; permanently, {there}{part}:"
+            yield f"Without a copy, {GIVEN_UP}; permanently, {who}{part}:"
         elif self.managed is not None:
             yield MANAGED
             yield from consent_lines(self.managed)
-            yield f"Permanently, {there}{part}{note}:"
+            yield f"Permanently, {who}{part}{note}:"
         else:
             unless = ", unless hostrouting is installed there" if self.is_elsewhere else ""
-            yield f"Until the next boot, {there}{part}{unless}:"
+            yield f"Until the next boot, {who}{part}{unless}:"
             yield from capped([f"  {command}" for command in commands])
-            yield f"Permanently, {there}{part}{note}:"
+            yield f"Permanently, {who}{part}{note}:"
         yield f"  {self.pipeline(options)}"
 
     def _must_restore(self, options: str) -> bool:
@@ -178,7 +178,7 @@ def find_typed(snapshot: Snapshot) -> tuple[Finding, ...]:
         return ()
     are = "is" if len(typed) == 1 else "are"
     sentence = f"{counted(len(typed), 'route')} of hostrouting {are} set until the next boot"
-    remedy = f"to keep what they do, as root: {repair_pipeline(' CIDR')}"
+    remedy = Remedy(TO_KEEP, repair_pipeline(" CIDR"))
     facts = {"unconfigured": typed, "ranges": [], "routes": []}
     target = spoken(typed)
     return (Finding("route-not-configured", "warning", sentence, target, remedy, facts),)
@@ -221,7 +221,7 @@ def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding,
     findings = tuple(findings)
     units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
     options = "".join(f" --gate {unit}" for unit in units)
-    remedy = f"as root: {apply}{options}" if apply else ""
+    remedy = Remedy(command=f"{apply}{options}") if apply else None
     changed: list[Finding] = []
     for finding in findings:
         if finding.name == "unit-not-gated":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
+from hostrouting.finding import AS_ROOT
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -93,9 +94,9 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains."""
-    yield from capped([finding.line for finding in findings])
+def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains; `who` as in Remedy."""
+    yield from capped([finding.line_for(who) for finding in findings])
 
 
 def _print(text: str, stream: TextIO | None) -> None:

@@ -12,28 +12,32 @@ import phases
 from hostrouting.cli.output import capped, error_document, finding_lines
 from hostrouting.codes import code_of, worst_code
 from hostrouting.errors import RouteOverlapError
+from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
 from phases.observers import FIELDS, LOGGER, live_tree
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """What would be changed, and what there is to tell about it."""
-    routes = (*plan.routes.conflicts, *plan.routes.changes)
-    writes = [f"write {path}" for path in plan.files.writes]
-    removes = [f"remove {path}" for path in plan.files.removes]
-    yield from _blocks(routes, plan.operations, writes, removes)
+def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
+    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
+    steps = (*plan.routes.conflicts, *plan.routes.changes)
+    yield from _block([step.line_for(who) for step in steps])
+    yield from _block(plan.operations)
+    yield from _block([f"write {path}" for path in plan.files.writes])
+    yield from _block([f"remove {path}" for path in plan.files.removes])
     if plan.needs_reload:
-        yield "  have systemd read its files again"
-    yield from finding_lines(
-        finding for finding in plan.findings if finding.name != "route-conflict"
-    )  # a step
+        yield "  systemctl daemon-reload"
+    # A conflict is a step, and shown already.
+    others = [finding for finding in plan.findings if finding.name != "route-conflict"]
+    yield from finding_lines(others, who)
 
 
-def _blocks(*blocks: Iterable[object]) -> Iterator[str]:
-    for block in blocks:
-        yield from capped([f"  {line}" for thing in block for line in str(thing).splitlines()])
+def _block(things: Iterable[object]) -> Iterator[str]:
+    lines: list[str] = []
+    for thing in things:
+        lines += [f"  {line}" for line in str(thing).splitlines()]
+    yield from capped(lines)
 
 
 class Run(NamedTuple):
@@ -95,11 +99,9 @@ class Run(NamedTuple):
                 yield f"NOT TAKEN BACK: {step.error}"
         if self.has_changed and not self.report.ok:
             yield "What this run has changed:"
-        wrote, removed = (
-            (f"wrote {path}" for path in self.wrote),
-            (f"removed {path}" for path in self.removed),
-        )
-        yield from _blocks((*self.effects.changes, *self.effects.operations), wrote, removed)
+        yield from _block((*self.effects.changes, *self.effects.operations))
+        yield from _block([f"wrote {path}" for path in self.wrote])
+        yield from _block([f"removed {path}" for path in self.removed])
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""

@@ -10,6 +10,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import MACHINES
+from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -35,11 +36,9 @@ def gate_options(units: Iterable[str]) -> str:
     return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
 
 
-def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> str:
+def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> Remedy:
     """What to do about a config.json that cannot be used, if these units have drop-ins of ours."""
     gated = [unit for unit in drop_ins if unit != MACHINES]
-    return (
-        f"with a copy of it, as root: {with_a_copy(options)}; "
-        f"without a copy, {GIVEN_UP}, as root: {without_a_copy(options, gated)}; "
-        "to remove hostrouting, as root: hostrouting remove"
-    )
+    remove = Remedy("to remove hostrouting", "hostrouting remove")
+    anew = Remedy(f"without a copy, {GIVEN_UP}", without_a_copy(options, gated), otherwise=remove)
+    return Remedy("with a copy of it", with_a_copy(options), otherwise=anew)

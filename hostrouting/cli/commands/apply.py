@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     routes = _routes_now(config, host)
     findings = [*routes.left_out, *routes.stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
-        findings = [finding._replace(remedy="") for finding in findings]
+        findings = [finding._replace(remedy=None) for finding in findings]
     done = _done(report, findings, is_whole=not routes.left_out)
     lines = [
         *outcome.lines(done, done),

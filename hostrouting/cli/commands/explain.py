@@ -114,9 +114,9 @@ def _document(explained: _Explained) -> dict[str, object]:
     }
 
 
-def _lines(explained: _Explained, there: str) -> Iterator[str]:
+def _lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    yield from _verdict_lines(explained, there)
+    yield from _verdict_lines(explained, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -134,7 +134,7 @@ def _lines(explained: _Explained, there: str) -> Iterator[str]:
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
+def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict on this address alone, and what is wrong or in doubt."""
     judge, number = explained.judge, int(explained.address)
     lost = [*find_undelivered(judge)]
@@ -148,7 +148,7 @@ def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
         unseen=bool(explained.unseen),
     )
     for finding in (*lost, *missing, *find_doubts(judge.fib.family, doubts)):
-        yield finding.line.replace("as root", there)
+        yield finding.line_for(who)
 
 
 def _way_of(explained: _Explained) -> str:

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         code, answer = PROBLEM, f"TO DO: {as_whom(arguments)}: {typed}"
     code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
     verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
-    lines = [answer, *plan_lines(plan), *verdicts]
+    lines = [answer, *plan_lines(plan, as_whom(arguments)), *verdicts]
     more = {
         "answer": answer.partition(":")[0].lower(),
         **plan.to_mapping(),

@@ -11,7 +11,7 @@ installed, because it would remove these routes again; the exit code is then 1.
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
@@ -21,7 +21,7 @@ from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.text import first_of
 
@@ -30,12 +30,12 @@ ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
-    there = as_whom(arguments)
+    who = as_whom(arguments)
     now = make_check(config, host, arguments.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
     check = now if arguments.commands else Check.of(proposal.report, config)
-    _require_repair(check, there)
+    _require_repair(check, who)
     commands: tuple[str, ...] = ()
     if now.managed is None:
         commands = repair_commands(now.report.resolved)
@@ -44,11 +44,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     lines: tuple[str, ...] = ()
     if findings:
         code = CANNOT_DECIDE
-        remarks = ["cannot tell whether a repair is needed:", *map(str, findings)]
+        remarks = ["cannot tell whether a repair is needed:", *_texts(findings, who)]
     else:
         findings = _limits(check, now)
         code = PROBLEM if _unsafe(check) else FINE
-        remarks = [*map(str, findings), *_remedies(check)]
+        remarks = [*_texts(findings, who), *_remedies(check, who)]
         if arguments.commands:
             lines = commands
             remarks += _of_the_commands(now, typed_options(arguments))
@@ -59,12 +59,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
             source = "installed" if arguments.config is None else "given"
             remarks += _of_the_configuration(now, proposal, source)
             unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
-            remarks += map(str, unconfigured)
+            remarks += _texts(unconfigured, who)
             if code == PROBLEM:  # a pipe to apply hides the exit code
                 remarks.append("the printed configuration repairs only a part of what escapes")
             findings += [*proposal.left_out, *unconfigured]
     for remark in remarks:
-        say(remark.replace("as root", there))
+        say(remark)
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
@@ -75,30 +75,29 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     return Answer(code, document, lines)
 
 
-def _require_repair(check: Check, there: str) -> None:
+def _texts(findings: Iterable[Finding], who: str) -> list[str]:
+    return [finding.text_for(who) for finding in findings]
+
+
+def _require_repair(check: Check, who: str) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
-        rules = [
-            flaw
-            for family in report.families
-            for flaw in family.flaws
-            if flaw.name == "missing-rule"
-        ]
-        remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
-        raise NotReady(f"{report}; {remedy}".replace("as root", there))
+        rules = [finding for finding in check.findings if finding.name == "missing-rule"]
+        ways = _texts(rules, who) or ["add a default route: a repair uses its gateway"]
+        raise NotReady("; ".join((str(report), *ways)))
     if report.escapes and not report.routes:
-        reasons = first_of([*map(str, _unsafe(check))])
+        reasons = first_of(_texts(_unsafe(check), who))
         if not reasons:
             reasons = ["no repair is known for packets of pods alone"]
-        raise RouteOverlapError("; ".join((*reasons, *_remedies(check))).replace("as root", there))
+        raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
 
 
 def _repaired(finding: Finding) -> Finding:
     """The finding about routes that were typed; its remedy, to configure them, is carried out."""
-    if not finding.remedy:
+    if finding.remedy is None:
         return finding
-    return finding._replace(remedy="the printed configuration repairs that")
+    return finding._replace(remedy=Remedy("the printed configuration repairs that"))
 
 
 def _unsafe(check: Check) -> list[Finding]:
@@ -112,13 +111,13 @@ def _limits(check: Check, now: Check) -> list[Finding]:
     return [*_unsafe(check), *dict.fromkeys(costs)]
 
 
-def _remedies(check: Check) -> list[str]:
+def _remedies(check: Check, who: str) -> list[str]:
     """What else can be done, if there is something that no route repairs."""
     if not _unsafe(check):
         return []
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
-    remedies = dict.fromkeys(finding.remedy for finding in escapes if finding.remedy)
-    return first_of([*remedies])
+    remedies = dict.fromkeys(finding.remedy for finding in escapes)
+    return first_of([remedy.text_for(who) for remedy in remedies if remedy is not None])
 
 
 def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:

@@ -245,7 +245,7 @@ def _shown(findings: Iterable[Finding], headline: _Headline) -> tuple[Finding, .
         if finding == headline.finding:
             continue
         if finding.remedy == AGAIN and headline.command == _APPLY:
-            shown.append(finding._replace(remedy=""))
+            shown.append(finding._replace(remedy=None))
         else:
             shown.append(finding)
     return tuple(shown)
@@ -253,4 +253,4 @@ def _shown(findings: Iterable[Finding], headline: _Headline) -> tuple[Finding, .
 
 def _without_apply(finding: Finding) -> Finding:
     """The finding, without a remedy that applies the installed configuration again."""
-    return finding._replace(remedy="") if finding.remedy == AGAIN else finding
+    return finding._replace(remedy=None) if finding.remedy == AGAIN else finding

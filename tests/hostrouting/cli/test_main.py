@@ -885,3 +885,17 @@ def test_what_apply_would_not_mend() -> None:
     )
     said = say("status", host=held)
     assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)
+
+
+def test_a_plan_for_another_host(tmp_path: Path) -> None:
+    """Each command of the plan for a snapshot is typed on the host of the snapshot."""
+    kernel = h200()
+    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib3", protocol=4))
+    file = tmp_path / "config.json"
+    file.write_text(
+        '{"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17"}]}}'
+    )
+    saved = kernel.snapshot().to_json().encode()
+    said = say("plan", "--config", str(file), "--snapshot", "-", stdin=saved)
+    deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
+    assert f", on that host as root: {deletion}" in said.out
