@@ -50,8 +50,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
     )
-    from hostrouting.finding import Finding as Finding
-    from hostrouting.finding import Remedy as Remedy
+    from hostrouting.finding import Finding as Finding, Remedy as Remedy
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.host.effects import Effects as Effects
     from hostrouting.install.plan import Plan as Plan
