@@ -183,10 +183,25 @@ sort_findings() { # FINDINGS
 
 # --- Waiting --------------------------------------------------------------------------------------
 
-seconds_to_wait=${2:-60} said_before='' say_again_at=0
+seconds_to_wait=${2:-60} waited=0 said_before='' say_again_at=0
 
 may_improve() {
-  [[ $verdict != ok ]] && ((${#awaited[@]} && SECONDS < seconds_to_wait))
+  if [[ $verdict == ok ]] || ((${#awaited[@]} == 0)); then
+    return 1
+  fi
+  find_waited
+  ((waited < seconds_to_wait))
+}
+
+# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day, which
+# NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it began,
+# in 1/100 s since the boot: this shell, and that of $(), which begins now.
+find_waited() {
+  local words began now
+  read -r -a words </proc/self/stat
+  began=${words[21]-0}
+  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  waited=$(((now - began) / 100))
 }
 
 # Says what is awaited every 10 s, and at once when it is something else.
@@ -194,10 +209,10 @@ report_waiting() {
   local text
   printf -v text '%s, ' "${awaited[@]}"
   text=${text%, }
-  if [[ $text != "$said_before" ]] || ((SECONDS >= say_again_at)); then
-    say 6 "check-route-overlap: waiting ($SECONDS of $seconds_to_wait s) for $text"
+  if [[ $text != "$said_before" ]] || ((waited >= say_again_at)); then
+    say 6 "check-route-overlap: waiting ($waited of $seconds_to_wait s) for $text"
     said_before=$text
-    say_again_at=$((SECONDS + 10))
+    say_again_at=$((waited + 10))
   fi
 }
 

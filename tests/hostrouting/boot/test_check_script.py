@@ -234,12 +234,22 @@ AWAITED: dict[str, tuple[list[str], list[str], str, str]] = {
 }
 
 # A clock that only waiting moves, five seconds for each that is asked for: so a test needs few
-# looks at the host.
+# looks at the host. The time of day jumps, and means nothing.
 COARSE_CLOCK = """\
-unset SECONDS
-SECONDS=0
+waited_for=0
 sleep() {
-  SECONDS=$((SECONDS + 5 * $1))
+  waited_for=$((waited_for + 5 * $1))
+  SECONDS=$((99999 - SECONDS))
+}
+read() {
+  if [[ $* != *'-a words'* ]]; then
+    builtin read "$@"
+    return
+  fi
+  words[21]=0 # when this shell began, and when that of $() did
+  if ((BASH_SUBSHELL)); then
+    words[21]=$((waited_for * 100))
+  fi
 }
 """
 
@@ -281,6 +291,29 @@ class TestWaiting:
         )
         assert waits == ["0", "10", "20"], done.stderr
         assert (done.returncode, done.stderr.splitlines()[-1][:3]) == (1, "<3>")
+
+    @pytest.mark.parametrize("jump", [-99999, 99999])
+    @pytest.mark.parametrize("render", [render_check_script, render_static_routes_script])
+    def test_a_clock_that_jumps(
+        self,
+        namespace: Namespace,
+        tmp_path: Path,
+        render: Callable[[HostRoutingConfig], str],
+        jump: int,
+    ) -> None:
+        """When the time of day is set, the wait is as long as it was, and what comes meanwhile
+        counts.
+        """
+        routes = StaticRoutesConfig(enabled=True, routes=(static("172.16.0.0/17"),))
+        config = check(HEALTHY)._replace(static_routes=routes)
+        namespace.batch(["route del default"])
+        script = tmp_path / "step.sh"
+        sleep = f"naps=0\nsleep() {{ SECONDS={jump}; ((++naps < 3)) || ip {ROUTER}; }}\n"
+        script.write_text(sleep + render(config))
+        done = namespace.run(*command(script, "kubelet.service", "60"))
+        waits = re.findall(r"waiting \((-?\d+) of 60 s\)", done.stderr)
+        assert done.returncode == 0, done.stderr
+        assert set(waits) <= {"0", "1", "2", "3"}
 
     def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
         """A run that is told to stop fails without a verdict, and leaves no marker of an earlier
