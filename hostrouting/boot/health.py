@@ -8,7 +8,7 @@ may count a refusal as a success. Nothing is changed here; `install` repairs the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import (
@@ -49,9 +49,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     changed.
     """
     units = gated_units(config)
-    openings: list[Finding] = []
-    if units:
-        openings += _of_opening(host, spoken(units))
+    openings = [*_of_opening(host, units)]
     faults: list[Finding] = []
     held: list[str] = []
     for unit in units:
@@ -60,6 +58,14 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
         if all(fault.name != "gate-open" for fault in of_unit):
             held.append(unit)
     return worst_first((*_of_files(host, config, spoken(held)), *faults))
+
+
+def find_openings(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
+    """The same as far as it can be said without the configuration, which gates these units."""
+    openings = [*_of_opening(host, units)]
+    for unit in units:
+        openings += _of_unit(host, unit)
+    return worst_first(openings)
 
 
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
@@ -149,13 +155,16 @@ def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> 
     return Finding("file", "note", sentence, path)
 
 
-def _of_opening(host: Host, units: str) -> Iterator[Finding]:
+def _of_opening(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     """Whether no systemd runs, and whether a file opens the gate; the conditions are those of
     gate.sh.
     """
+    if not units:
+        return
+    held = spoken(units)
     if host.running_manager is None:
         sentence = (
-            f"systemd does not run here: nothing holds {units} back, and nothing sets the routes "
+            f"systemd does not run here: nothing holds {held} back, and nothing sets the routes "
             "at boot"
         )
         remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
@@ -169,7 +178,7 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     if entry == Entry("file", entry.mode & 0o644 | 0o400):
         reason = (host.files.read(path) or "").partition("\n")[0].strip()
     if reason:
-        sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
+        sentence = f"{path} lets {held} start unchecked until the next boot: {reason}"
         remedy = Remedy("to end this", f"rm {path}")
         yield Finding("gate-open", "warning", sentence, path, remedy)
         return

@@ -5,15 +5,12 @@ saved snapshot.
 import argparse
 import shlex
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import BackendError, ConfigError, Fault, HostError
+from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
-from hostrouting.kernel.base import RouteBackend
-from hostrouting.model.snapshot import Snapshot
 
 
 def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
@@ -133,21 +130,3 @@ def adding_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> Ho
     typed = with_typed(config, arguments).route_overlap
     expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
     return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))
-
-
-def read_host(host: Host, saved: str | None = None) -> Snapshot:
-    """The snapshot of this host, or a saved one."""
-    if saved is None:
-        with open_kernel(host) as kernel:
-            return kernel.snapshot()._replace(name_servers=host.name_servers)
-    return Snapshot.load(saved)
-
-
-def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
-    """Connect to the routing of this host's kernel for a `with` block."""
-    if (backend := host.backend) is None:
-        raise BackendError(
-            "an image has no kernel; use a snapshot of its host, with --snapshot",
-            kind="unavailable",
-        )
-    return backend()

@@ -1,7 +1,8 @@
-"""What to type where hostrouting is installed and its config.json cannot be used.
+"""What to type to repair a host for good, whether anything is installed there or not.
 
-A copy of the file brings everything back. Without one, a repair makes a new file, and of the old
-one only the gated units are known: their drop-ins lie on the disk.
+Where the installed config.json cannot be used, a copy of the file brings everything back. Without
+one, a repair makes a new file, and of the old one only the gated units are known: their drop-ins
+lie on the disk.
 """
 
 from __future__ import annotations
@@ -10,24 +11,38 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import MACHINES
-from hostrouting.finding import Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hostrouting.install.managed import Managed
+
 GIVEN_UP = "STRICT, the guard and all else that only this file says are given up"
+TO_KEEP = "to make that permanent"
+"""What a repair is typed for where routes are not configured."""
+_APPLY = "hostrouting apply --config -"
+
+
+def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
+    """The line to type that repairs a host for good; `repair` gets these options."""
+    if managed is None:
+        return f"hostrouting repair{options} | {_APPLY}"
+    if not managed.is_readable and "--config" not in options:
+        return without_a_copy(options, managed.gated)
+    consent = " --allow-removal" if managed.needs_consent else ""
+    return f"hostrouting repair{options} | {_APPLY}{consent}{gate_options(managed.gated)}"
 
 
 def with_a_copy(options: str) -> str:
     """The line to type that restores the file from a copy; `repair` gets these options."""
-    restore = f"cp COPY {HostLayout.config_path}"
-    return f"{restore} && hostrouting repair{options} | hostrouting apply --config -"
+    return f"cp COPY {HostLayout.config_path} && hostrouting repair{options} | {_APPLY}"
 
 
 def without_a_copy(options: str, gated: Iterable[str]) -> str:
     """The line to type that makes a new file, in which these units are gated, beside machines."""
-    apply = f"hostrouting apply --config - --allow-removal{gate_options(gated)}"
+    apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
     return f"echo {{}} | hostrouting repair{options} --config - | {apply}"
 
 
@@ -42,3 +57,22 @@ def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> Re
     remove = Remedy("to remove hostrouting", "hostrouting remove")
     anew = Remedy(f"without a copy, {GIVEN_UP}", without_a_copy(options, gated), otherwise=remove)
     return Remedy("with a copy of it", with_a_copy(options), otherwise=anew)
+
+
+def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:
+    """The findings; to gate the units that are not gated, this command is typed with their names.
+
+    Without a command, they have no remedy.
+    """
+    findings = tuple(findings)
+    units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
+    remedy = None
+    if apply:
+        remedy = Remedy(command=f"{apply}{gate_options(units)}")
+    changed: list[Finding] = []
+    for finding in findings:
+        if finding.name == "unit-not-gated":
+            changed.append(finding._replace(remedy=remedy))
+        else:
+            changed.append(finding)
+    return tuple(changed)

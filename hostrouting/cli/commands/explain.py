@@ -23,13 +23,14 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.cli.output import Answer, capped, say
-from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
+from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import read_host
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken

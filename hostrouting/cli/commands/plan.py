@@ -10,15 +10,17 @@ from collections.abc import Sequence
 
 import attrs
 
-from hostrouting.cli.check import Check, code_with, repair_pipeline, with_gate_command
+from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
+from hostrouting.cli.source import as_whom, read_config, typed_name
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import HostCheck, read_host
 from hostrouting.install.plan import Plan
+from hostrouting.install.restoring import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 
@@ -38,7 +40,7 @@ _AWAITED = ("route-waits", "no-default-route")
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
-    check = None if plan.report is None else Check.of(plan.report, config)
+    check = None if plan.report is None else HostCheck.of(plan.report, config)
     findings = with_gate_command(plan.findings, _gating_command(arguments, plan))
     plan = attrs.evolve(plan, findings=findings)
     is_late = bool(plan.routes.pending)
@@ -81,7 +83,7 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
 
 
 def _options(arguments: argparse.Namespace) -> str:
-    options = "".join(f" --gate {unit}" for unit in arguments.gate)
+    options = gate_options(arguments.gate)
     return f"{options} --allow-removal" if arguments.allow_removal else options
 
 

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.cli.check import Check
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import HostCheck
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, Route
@@ -604,7 +604,7 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(block_of(family)))
-    check = Check.of(check_snapshot(snapshot, config), config)
+    check = HostCheck.of(check_snapshot(snapshot, config), config)
     order = [0, 3, 1]
     assert check.code() == {"ok": 0, "overlap": 1}.get(check.report.verdict, 3)
     assert order.index(check.code(ignored)) <= order.index(check.code())
