@@ -169,12 +169,16 @@ def _of_escape(
     where = extent(family.family, escape.first, escape.last)
     thrown = "".join(f" [{route}]" for route in escape.thrown)
     expected = spoken(family.expected_devs, last="or")
-    name = escape.kind if escape.kind in NAMES else "refused"
     remedy = None
     if not _hides_others(escape, catching):
         remedy = _remedy_of_escape(escape, family)
     sentence = f"{escape}{thrown}; expected: {expected}"
-    return Finding(name, severity, sentence, where, remedy, _facts(escape))
+    return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
+
+
+def finding_name(escape: Escape) -> Name:
+    """The name of the finding about it; its kind says more, if packets are refused."""
+    return escape.kind if escape.kind in NAMES else "refused"
 
 
 def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from hostrouting.boot.unit_states import State
 from hostrouting.check.results import Verdict
+from hostrouting.check.sentences import finding_name
 from hostrouting.finding import ESCAPES
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def _of_the_check(report: CheckReport) -> Iterator[_Metric]:
         name = f"ipv{family.family}"
         for verdict in get_args(Verdict):
             verdicts[_labels(family=name, verdict=verdict)] = family.verdict == verdict
-        kinds = Counter(escape.kind for escape in family.escapes)
+        names = Counter(finding_name(escape) for escape in family.escapes)
         for kind in ESCAPES:
-            escapes[_labels(family=name, kind=kind)] = kinds[kind]
+            escapes[_labels(family=name, kind=kind)] = names[kind]
     yield _Metric("verdict", "1 for the verdict of the check now, else 0.", verdicts)
     yield _Metric("escapes", "How many ranges of expected CIDRs escape now.", escapes)
 

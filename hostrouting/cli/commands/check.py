@@ -8,7 +8,6 @@ firewalls, IPsec or eBPF programs. Nothing is changed.
 
 import argparse
 
-from hostrouting.boot.health import AGAIN
 from hostrouting.cli.check import check_lines, code_with
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
@@ -23,6 +22,7 @@ from hostrouting.cli.source import (
 )
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.restoring import repair_pipeline, with_gate_command
@@ -66,6 +66,7 @@ def _apply(arguments: argparse.Namespace, check: HostCheck) -> str:
     """The line to type that applies the file, with a repair if addresses would escape."""
     if check.report.routes or (check.managed and check.managed.unconfigured):
         return repair_pipeline(typed_options(arguments), check.managed)
-    if arguments.config is None:
-        return AGAIN.command
-    return f"hostrouting apply --config {typed_name(arguments.config)}"
+    file = HostLayout.config_path
+    if arguments.config is not None:
+        file = typed_name(arguments.config)
+    return f"hostrouting apply --config {file}"

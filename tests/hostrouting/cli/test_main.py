@@ -371,12 +371,12 @@ def test_routes_that_were_typed_are_told() -> None:
     )
     host.kernel.ip_route("add", first)
     host.kernel.ip_route("add", second)
-    told = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot; to keep what"
+    told = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot"
     status = say("status", host=host)
     assert status.code == 1
     assert (
-        f"{told} they do, as root: hostrouting repair CIDR | hostrouting apply --config -"
-        in status.lines
+        f"{told}; to make that permanent, as root: hostrouting repair CIDR | hostrouting apply "
+        "--config -" in status.lines
     )
     [finding] = say("status", "--json", host=host).json["findings"]
     assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
@@ -388,7 +388,8 @@ def test_routes_that_were_typed_are_told() -> None:
     page = say("check", CIDR, host=host)
     assert page.code == 0
     assert (
-        f"{told} they do, as root: hostrouting repair {CIDR} | hostrouting apply --config -"
+        f"{told}; to make that permanent, as root: hostrouting repair {CIDR} | hostrouting apply "
+        "--config -"
         in page.lines
     )
     assert finding in say("check", CIDR, "--json", host=host).json["findings"]
