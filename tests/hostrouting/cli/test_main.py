@@ -389,8 +389,7 @@ def test_routes_that_were_typed_are_told() -> None:
     assert page.code == 0
     assert (
         f"{told}; to make that permanent, as root: hostrouting repair {CIDR} | hostrouting apply "
-        "--config -"
-        in page.lines
+        "--config -" in page.lines
     )
     assert finding in say("check", CIDR, "--json", host=host).json["findings"]
     # A repair has the command already, and where hostrouting is installed, status knows more.
