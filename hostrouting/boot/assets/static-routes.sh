@@ -48,9 +48,9 @@ main() { # SECONDS
   exit 0
 }
 
-# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day, which
-# NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it began,
-# in 1/100 s since the boot: this shell, and that of $(), which begins now.
+# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
+# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
+# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
 find_waited() {
   local words began now
   read -r -a words </proc/self/stat
