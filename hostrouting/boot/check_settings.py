@@ -38,7 +38,7 @@ _UNCLEAR = {
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
-_NAME_DEVICES = str(DOUBTS["default-routes"][1])
+_NAME_DEVICES = DOUBTS["default-routes"][1].words
 _SENTENCES = {
     "OVERLAP": "routes via {devices} {route}, expected {expected}",
     "REFUSED": "is refused ({type}) by {route}; expected via {expected}",

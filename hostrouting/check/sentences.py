@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.devices import devs_of
@@ -23,7 +24,7 @@ from hostrouting.check.results import (
     grouped,
 )
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
-from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
+from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
     Route,
@@ -44,7 +45,10 @@ T = TypeVar("T")
 DOUBTS = {
     "default-routes": (
         "it is unclear whether packets to {where} should leave through {reason}",
-        Remedy("in routeOverlap.expectedDevs, name the intended devices"),
+        Remedy(
+            "in routeOverlap.expectedDevs, name the intended devices",
+            "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+        ),
     ),
     "two-cnis": (
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
@@ -150,17 +154,21 @@ def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) 
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have."""
+    """The addresses of devices that a default route could have, the likely ones first: what is up,
+    and hardware.
+    """
     links = {link.name: link for link in family.snapshot.links}
-    candidates: list[str] = []
+    candidates: list[tuple[bool, bool, str]] = []
     for address in family.snapshot.addresses:
         link = links.get(address.dev)
         if address.ip.version != family.family or address.ip in LINK_LOCAL:
             continue
         if link is not None and leads_out(link):
             state = "" if link.up else ", down"
-            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
-    return candidates
+            text = f"{address.dev} ({address.ip}/{address.length}{state})"
+            candidates.append((not link.up, bool(link.kind), text))
+    candidates.sort(key=itemgetter(0, 1))
+    return [text for _, _, text in candidates]
 
 
 def _of_escape(
@@ -202,7 +210,18 @@ def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
     verb = "is" if len(escape.devs) == 1 else "are"
     allowed = json.dumps(list(escape.devs))
-    return Remedy(f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}")
+    words = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    return Remedy(words, otherwise=_without_the_rule(escape, family))
+
+
+def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
+    """What to do about a rule that decides before any route that could repair the range."""
+    rule = escape.decision.rule
+    for lost in family.repair.unrepairable:
+        if rule is not None and lost.reason == "earlier-rule" and lost.first == escape.first:
+            words = f"exclude this network in the program that has added rule {rule.priority}"
+            return Remedy(f"{words}; until then", rule_command("del", rule))
+    return None
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -307,7 +326,7 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
     rule = decision.rule
     route = decision.route
     if route is not None:
-        return Remedy("if this route is not intended", deletion_command(route))
+        return Remedy(f"if the route to {route.prefix} is not intended", deletion_command(route))
     if rule is not None:
         return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
     return None
@@ -316,11 +335,26 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: the networks of other devices that it takes addresses from."""
     for cost in family.repair.costs:
-        loss = f"nothing with these is reached through {cost.dev} any more"
-        if cost.is_connected:
-            loss = f"{cost.dev} no longer reaches neighbours there over IP"
-        sentence = f"the repair takes over addresses of {cost.network}, so {loss}"
-        yield Finding("repair-cost", "warning", sentence, str(cost.network))
+        where = spoken(_taken_from(cost.network, family.repair.resolved), most=_RANGES)
+        sentence = (
+            f"with the repair, hosts in {where} can no longer be reached through {cost.dev} over IP"
+        )
+        facts = {"dev": cost.dev}
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+
+
+def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
+    """The ranges of the network to which these routes lead."""
+    ranges: list[tuple[int, int]] = []
+    for prefix in sorted(route.prefix for route in routes):
+        first = max(prefix.first, network.first)
+        last = min(prefix.last, network.last)
+        if ranges and first <= ranges[-1][1] + 1:
+            begin, end = ranges.pop()
+            ranges.append((begin, max(end, last)))
+        elif first <= last:
+            ranges.append((first, last))
+    return [extent(network.family, first, last) for first, last in ranges]
 
 
 def _of_allowances(family: FamilyReport) -> Iterator[Finding]:

@@ -97,8 +97,8 @@ class Run(NamedTuple):
                 return
             for step in self.undone.failures:
                 yield f"NOT TAKEN BACK: {step.error}"
-        if self.has_changed and not self.report.ok:
-            yield "What this run has changed:"
+        if not self.report.ok:
+            yield "What this run has changed:" if self.has_changed else "Nothing was changed."
         yield from _block((*self.effects.changes, *self.effects.operations))
         yield from _block([f"wrote {path}" for path in self.wrote])
         yield from _block([f"removed {path}" for path in self.removed])

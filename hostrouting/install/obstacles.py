@@ -95,7 +95,9 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
             yield from _what_takes_probes(link)
     if snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
-        remedy = Remedy("set it to 1, and accept_ra of the uplink to 2")
+        # A host that forwards takes advertisements only where accept_ra is 2.
+        words = "if accept_ra of the uplink is 1, set it to 2 first; then, until the next boot"
+        remedy = Remedy(words, "sysctl -w net.ipv6.conf.all.forwarding=1")
         yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
 
 

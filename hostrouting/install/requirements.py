@@ -125,13 +125,17 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Programs of the boot scripts. An image may get them later."""
-    severity: Severity = "warning" if host.backend is None else "error"
+    severity: Severity = "error"
+    where = ""
+    if host.backend is None:
+        severity = "warning"
+        where = " in the image"
     packages = dict(_PACKAGES)
     if config.probe_rewrite.enabled:
         packages["nft"] = "nftables"
     for program, package in packages.items():
         if not host.has_program(program):
-            sentence = f"the program {program} is not installed; the boot scripts need it"
+            sentence = f"the program {program} is not installed{where}; the boot scripts need it"
             remedy = Remedy(f"install the package {package}")
             yield Finding("requirement", severity, sentence, program, remedy)
 

@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
     done = _done(report, findings, is_whole=not routes.left_out)
-    lines = [
-        *outcome.lines(done, done),
-        *finding_lines(findings),
-        *(check_lines(check) if check else ()),
-    ]
+    lines = [*outcome.lines(done, done), *finding_lines(findings)]
+    if outcome.has_changed and not outcome.report.ok:
+        lines.append("To see how this host is now, and what to type: hostrouting status")
+    if check is not None:
+        lines += check_lines(check)
     more = {
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),

@@ -163,9 +163,11 @@ def _unsafe(check: HostCheck) -> list[Finding]:
 
 def _limits(check: HostCheck, now: HostCheck) -> list[Finding]:
     """What no route repairs, and what the repair costs: also configured routes that are missing."""
-    findings = (*now.findings, *check.findings)
-    costs = [finding for finding in findings if finding.name == "repair-cost"]
-    return [*_unsafe(check), *dict.fromkeys(costs)]
+    costs: dict[tuple[str, str], Finding] = {}
+    for finding in (*now.findings, *check.findings):
+        if finding.name == "repair-cost":
+            costs.setdefault((finding.target, finding.facts["dev"]), finding)
+    return [*_unsafe(check), *costs.values()]
 
 
 def _remedies(check: HostCheck, who: str) -> list[str]:

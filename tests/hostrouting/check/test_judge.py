@@ -552,7 +552,7 @@ def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
         routes,
         set() if routes else {"too-many"},
     )
-    assert ("too many routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (
+    assert ("more than 512 routes" in "".join(map(str, check_findings(report, mode="WARN")))) is (
         routes == 0
     )
 
