@@ -95,8 +95,18 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 
 
 def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains; `who` as in Remedy."""
-    yield from capped([finding.line_for(who) for finding in findings])
+    """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
+
+    Where there are several ways out, each is a line of its own.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        if finding.remedy is None or finding.remedy.otherwise is None:
+            lines.append(finding.line_for(who))
+        else:
+            lines.append(finding._replace(remedy=None).line)
+            lines += [f"  {way.text_for(who)}" for way in finding.remedy.ways()]
+    yield from capped(lines)
 
 
 def _print(text: str, stream: TextIO | None) -> None:

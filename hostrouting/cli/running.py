@@ -90,7 +90,7 @@ class Run(NamedTuple):
         if self.report.ok:
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
-            yield f"STOPPED: {self.report.reason}"
+            yield f"STOPPED: {self.report.reason}; not everything was done"
         if self.undone is not None and self.has_changed:
             if self.is_taken_back:
                 yield "TAKEN BACK: files, routes and units are as they were before"

@@ -22,7 +22,7 @@ from hostrouting.check.results import (
     default_route_sentence,
 )
 from hostrouting.check.sentences import find_doubts
-from hostrouting.cli.output import Answer, capped, say
+from hostrouting.cli.output import Answer, capped, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
@@ -89,8 +89,8 @@ class _Explained(NamedTuple):
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
-    for finding in unusable:
-        say(finding.line)
+    if unusable:
+        say("\n".join(finding_lines(unusable)))
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     explained = _Explained.of(address, fib, config)
     return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))

@@ -127,7 +127,7 @@ def _reservations(status: Status) -> str:
     if status.check is not None:
         names += [finding.name for finding in status.check.findings]
     wrong = dict.fromkeys(words for name, words in _BUT.items() if name in names)
-    return spoken([*wrong]) or "the lines below say what else is wrong"
+    return spoken([*wrong]) or "something else is wrong; see below"
 
 
 def _without_again(finding: Finding) -> Finding:
