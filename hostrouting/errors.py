@@ -128,8 +128,8 @@ class ConfigError(HostRoutingError, ValueError):
     """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was
     changed.
 
-    With a `remedy`, which is for all of them, the error is also a finding. A `headline` replaces
-    the first line, and has the remedy.
+    With a `remedy` for all of them, the error is also a finding. A `headline` replaces the first
+    line.
     """
 
     def __init__(
@@ -142,34 +142,24 @@ class ConfigError(HostRoutingError, ValueError):
     ) -> None:
         self.faults = tuple(faults)
         self.source = source
-        first, *others = self._lines()
+        first, *others = self._lines(headline)
         findings: list[Finding] = []
-        if headline:
-            first, others = headline, [f"  {fault}" for fault in self._without_remedies()]
-        elif remedy is not None:
-            others += [f"  {way}" for way in remedy.ways()]
-            findings.append(Finding("file", "error", self.in_one_line(), source, remedy))
-        super().__init__("\n".join([first, *others]), findings=findings)
+        if remedy is not None:
+            sentence = f"{first} {'; '.join(others)}".strip()
+            findings.append(Finding("file", "error", sentence, source, remedy))
+            others += map(str, remedy.ways())
+        super().__init__("\n  ".join([first, *others]), findings=findings)
 
-    def _lines(self) -> list[str]:
-        """The only fault; or how many there are, and then each."""
+    def _lines(self, headline: str) -> list[str]:
+        """The only fault; or the headline, and then each."""
         where = self.source or "the configuration"
-        if len(self.faults) > 1:
-            faults = [f"  {fault}" for fault in self.faults]
-            return [f"{where} has {len(self.faults)} faults:", *faults]
+        if headline or len(self.faults) > 1:
+            return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
         colon = ":" if fault.path or fault.value else ""
         return [f"{where}{colon} {fault}"]
-
-    def in_one_line(self) -> str:
-        """The faults without what could be done about each."""
-        first, *others = ConfigError(self._without_remedies(), self.source)._lines()
-        return f"{first} {'; '.join(fault.strip() for fault in others)}".strip()
-
-    def _without_remedies(self) -> list[Fault]:
-        return [fault._replace(remedy="") for fault in self.faults]
 
     def to_mapping(self) -> dict[str, object]:
         """See HostRoutingError."""

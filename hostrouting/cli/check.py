@@ -14,14 +14,7 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Remedy
-from hostrouting.host.layout import HostLayout
-from hostrouting.install.restoring import (
-    GIVEN_UP,
-    TO_KEEP,
-    repair_pipeline,
-    with_a_copy,
-    without_a_copy,
-)
+from hostrouting.install.restoring import TO_KEEP, repair_pipeline
 
 if TYPE_CHECKING:
     from hostrouting.install.host_check import HostCheck
@@ -53,57 +46,34 @@ def check_lines(
     for finding in check.findings:
         if finding.name == "no-default-route" or finding in decisive:
             remedies[finding.remedy] = None  # the verdict has the sentence
+        elif finding.name == "route-not-configured":
+            if check.managed is not None or not check.report.resolved:  # else the repair has it
+                command = repair_pipeline(options, check.managed)
+                others.append(finding._replace(remedy=Remedy(TO_KEEP, command)))
         elif finding.name not in _SHOWN_BEFORE:
-            others += _beside_the_repair(finding, check, options)
+            others.append(finding)
     yield from _block(finding_lines(others, who))
     last = [remedy.text_for(who) for remedy in remedies if remedy is not None]
     yield from _block(capped([f"{text[0].upper()}{text[1:]}" for text in last]))
 
 
-def _beside_the_repair(finding: Finding, check: HostCheck, options: str) -> Iterator[Finding]:
-    """The finding, without a command that the lines of the repair have."""
-    if finding.name == "route-not-configured":
-        if check.managed is not None or not check.report.resolved:
-            command = repair_pipeline(options, check.managed)
-            yield finding._replace(remedy=Remedy(TO_KEEP, command))
-    elif finding.target == HostLayout.config_path and _must_restore(check, options):
-        yield finding._replace(remedy=None)
-    else:
-        yield finding
-
-
 def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterator[str]:
     """The repair for good; and until the next boot, where the gate would not delete it."""
     commands = repair_commands(check.report.resolved)
-    if not commands:
+    names = {finding.name for finding in check.findings}
+    if not commands or "file" in names:  # what to do about config.json comes first
         return
-    part = ""
-    if any(finding.name == "unsafe" for finding in check.findings):
-        part = " (repairs only a part)"
+    part = " (repairs only a part)" if "unsafe" in names else ""
     if check.managed is None:
         unless = ", unless hostrouting is installed there" if check.is_elsewhere else ""
         yield f"Until the next boot, {who}{part}{unless}:"
         yield from capped([f"  {command}" for command in commands])
         yield f"Permanently, {who}{part}{note}:"
-    elif _must_restore(check, options):
-        yield MANAGED
-        yield f"Permanently, {who}, with a copy of {HostLayout.config_path}{part}:"
-        yield f"  {with_a_copy(options)}"
-        yield f"Without a copy, {GIVEN_UP}; permanently, {who}{part}:"
-        yield f"  {without_a_copy(options, check.managed.gated)}"
-        return
     else:
         yield MANAGED
         yield from consent_lines(check.managed)
         yield f"Permanently, {who}{part}{note}:"
     yield f"  {repair_pipeline(options, check.managed)}"
-
-
-def _must_restore(check: HostCheck, options: str) -> bool:
-    """Whether the repair needs the installed configuration, which cannot be used."""
-    if check.managed is None or check.managed.is_readable or not check.report.resolved:
-        return False
-    return "--config" not in options
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

@@ -34,7 +34,8 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
         remedy = remedy_without_config(gated_on_disk(host.files))
-        raise ConfigError(error.faults, path, remedy=remedy) from error
+        faults = [fault._replace(remedy="") for fault in error.faults]
+        raise ConfigError(faults, path, remedy=remedy) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from hostrouting.install.managed import Managed
 
-GIVEN_UP = "STRICT, the guard and all else that only this file says are given up"
 TO_KEEP = "to make that permanent"
 """What a repair is typed for where routes are not configured."""
 _APPLY = "hostrouting apply --config -"
@@ -27,23 +26,12 @@ _APPLY = "hostrouting apply --config -"
 
 def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     """The line to type that repairs a host for good; `repair` gets these options."""
-    if managed is None:
-        return f"hostrouting repair{options} | {_APPLY}"
-    if not managed.is_readable and "--config" not in options:
-        return without_a_copy(options, managed.gated)
-    consent = " --allow-removal" if managed.needs_consent else ""
-    return f"hostrouting repair{options} | {_APPLY}{consent}{gate_options(managed.gated)}"
-
-
-def with_a_copy(options: str) -> str:
-    """The line to type that restores the file from a copy; `repair` gets these options."""
-    return f"cp COPY {HostLayout.config_path} && hostrouting repair{options} | {_APPLY}"
-
-
-def without_a_copy(options: str, gated: Iterable[str]) -> str:
-    """The line to type that makes a new file, in which these units are gated, beside machines."""
-    apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
-    return f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+    apply = _APPLY
+    if managed is not None and managed.needs_consent:
+        apply += " --allow-removal"
+    if managed is not None:
+        apply += gate_options(managed.gated)
+    return f"hostrouting repair{options} | {apply}"
 
 
 def gate_options(units: Iterable[str]) -> str:
@@ -54,9 +42,14 @@ def gate_options(units: Iterable[str]) -> str:
 def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> Remedy:
     """What to do about a config.json that cannot be used, if these units have drop-ins of ours."""
     gated = [unit for unit in drop_ins if unit != MACHINES]
+    restored = f"cp COPY {HostLayout.config_path} && hostrouting repair{options} | {_APPLY}"
+    apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
+    new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+    given_up = (
+        "without a copy, STRICT, the guard and all else that only this file says are given up"
+    )
     remove = Remedy("to remove hostrouting", "hostrouting remove")
-    anew = Remedy(f"without a copy, {GIVEN_UP}", without_a_copy(options, gated), otherwise=remove)
-    return Remedy("with a copy of it", with_a_copy(options), otherwise=anew)
+    return Remedy("with a copy of it", restored, otherwise=Remedy(given_up, new, otherwise=remove))
 
 
 def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:

@@ -275,7 +275,7 @@ class InstallTask:
         losses = self._losses(wanted.config)
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
-            raise ConfigError([loss._replace(remedy=_KEEP) for loss in losses], headline=headline)
+            raise ConfigError(losses, headline=headline)
         if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:
