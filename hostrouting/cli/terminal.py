@@ -1,13 +1,14 @@
 """What only a terminal shows, with rich: colours, and for each expected CIDR a strip that shows
 where it leaves.
 
-A strip is the CIDR from its first address to its last, in cells of one size: green where every
-address of the cell leaves as expected, yellow where that is in doubt, red where one escapes. The
-devices follow with their shares.
+A strip is the CIDR from its first address to its last, in cells of one size: light and green where
+every address of the cell leaves as expected, denser and yellow where that is in doubt, full and red
+where one escapes. The devices follow with their shares.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from rich.console import Console
 from rich.text import Text
@@ -25,10 +26,15 @@ _STYLES = (
     (r"^  (-|delete|removed) .*", "red"),
     (r"^\S.*:$", "bold"),
 )
-_COLOURS, _CELLS, _MOST = ("green", "yellow", "red"), 40, 20
-"""The colours of a strip, by the grade of what happens there; its length in cells; and how many
-strips are shown.
-"""
+_COLOURS = ("green", "yellow", "red")
+"""The colours of a strip, by the grade of what happens there."""
+_SHADES = "░▒█"
+"""The cells of a strip, by the same grades, so that the strip can be read without colours."""
+_LETTERS = ".?#"
+"""The same for a terminal that has only ASCII."""
+_LENGTH = 40
+_MOST = 20
+"""The length of a strip in cells, and how many strips are shown."""
 
 
 def print_page(
@@ -39,45 +45,50 @@ def print_page(
     """
     console = console or Console(highlight=False, soft_wrap=True)
     place = lines.index("") if "" in lines else len(lines)
-    strips = (
-        [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
-    )
-    for text in (*map(_coloured, lines[:place]), *strips[:_MOST], *map(_coloured, lines[place:])):
+    strips: list[Text] = []
+    if report is not None:
+        cells = _LETTERS if console.options.ascii_only else _SHADES
+        strips += islice(_strips(report, cells), _MOST)
+    for text in (*map(_coloured, lines[:place]), *strips, *map(_coloured, lines[place:])):
         console.print(text)
 
 
 def _coloured(line: str) -> Text:
     text = Text(line)
-    any(
-        text.highlight_regex(pattern, style) for pattern, style in _STYLES
-    )  # up to the first that matches
+    for pattern, style in _STYLES:
+        if text.highlight_regex(pattern, style):
+            break
     return text
 
 
-def _strips(report: CheckReport, cell: str) -> Iterator[Text]:
+def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
     for family in report.families:
-        for cidr in family.cidrs if family.parts else ():
+        if not family.parts:
+            continue
+        for cidr in family.cidrs:
             inside = [
                 part for part in family.parts if part.first <= cidr.last and cidr.first <= part.last
             ]
-            yield _strip(cidr, inside, cell)
+            yield _strip(cidr, inside, cells)
 
 
-def _strip(cidr: Prefix, parts: Iterable[Part], cell: str) -> Text:
-    size, grades = cidr.last - cidr.first + 1, [Grade.FINE] * _CELLS
+def _strip(cidr: Prefix, parts: Iterable[Part], cells: str) -> Text:
+    size = cidr.last - cidr.first + 1
+    grades = [Grade.FINE] * _LENGTH
     shares = Counter[tuple[int, str]]()
     for part in parts:
-        first, end = (
-            max(part.first, cidr.first) - cidr.first,
-            min(part.last, cidr.last) - cidr.first + 1,
-        )
-        for place in range(first * _CELLS // size, -(-end * _CELLS // size)):
+        first = max(part.first, cidr.first) - cidr.first
+        end = min(part.last, cidr.last) - cidr.first + 1
+        last_cell = -(-end * _LENGTH // size)  # rounded up
+        for place in range(first * _LENGTH // size, last_cell):
             grades[place] = max(grades[place], part.worst_grade)
         devs = part.opinion.devs or part.decision.devs
         shares[part.worst_grade, spoken(devs) or part.decision.kind] += end - first
-    text = Text(f"  {cidr!s:<18} ").append_tokens((cell, _COLOURS[grade]) for grade in grades)
+    text = Text(f"  {cidr!s:<18} ")
+    text.append_tokens((cells[grade], _COLOURS[grade]) for grade in grades)
     for (grade, way), count in sorted(shares.items(), reverse=True):
-        if grade or count * 100 >= size:  # own addresses are not worth a word
-            percent = f"{count / size:.0%}" if count * 100 >= size else "<1%"
+        is_much = count * 100 >= size
+        if grade or is_much:  # own addresses are not worth a word
+            percent = f"{count / size:.0%}" if is_much else "<1%"
             text.append(f"  {way} {percent}", _COLOURS[grade])
     return text

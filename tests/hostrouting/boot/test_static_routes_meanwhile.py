@@ -342,7 +342,7 @@ class TestWhenTheDefaultRouteGoes:
             assert finding.sentence.endswith(
                 f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
             )
-            assert finding.remedy == (
+            assert str(finding.remedy) == (
                 'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
                 "routeOverlap.expectedDevs"
             )
@@ -607,7 +607,8 @@ class TestConflicts:
         apply = "hostrouting apply --config /etc/hostrouting/config.json"
         lines: list[str] = []
         for step in conflicts:
-            [edit, delete] = step.ways_out
+            assert step.remedy is not None
+            [edit, delete] = step.remedy.ways()
             place = step.route.prefix
             lines += [
                 f"ROUTE-CONFLICT: {step.finding.sentence}".replace(" proto boot", ""),
@@ -618,8 +619,9 @@ class TestConflicts:
         assert ran.lines == [f"<3>static-routes: {line}" for line in lines]
         assert (ran.status, listed(namespace)) == (1, before)
         for step in conflicts:
-            _, _, command = step.finding.remedy.rpartition("as root: ip ")
-            namespace.batch([command])
+            assert step.remedy is not None
+            *_, deletion = step.remedy.ways()
+            namespace.batch([deletion.command.removeprefix("ip ")])
         assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
 
     @pytest.mark.parametrize("family", [IPV4, IPV6])
@@ -651,7 +653,7 @@ class TestConflicts:
             configured(static(place, metric=metric)), namespace.snapshot()
         ).conflicts
         warning = "Linux has this route from an address of eth0"
-        assert step.finding.remedy.startswith(warning)
+        assert str(step.remedy).startswith(warning)
         ran = Ran(namespace, [static(place, metric=metric)], tmp_path)
         assert ran.lines[1].startswith(f"<3>static-routes: {place}: {warning}")
 

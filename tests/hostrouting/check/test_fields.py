@@ -255,8 +255,8 @@ def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBac
     """
     names = {"refused", "own-range", "unsafe"}
     findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in names]
-    remedies = [finding.remedy.partition(", as root: ") for finding in findings if finding.remedy]
-    commands = [command for *_, several in remedies for command in several.split(" && ")]
+    remedies = [finding.remedy.command for finding in findings if finding.remedy]
+    commands = [command for several in remedies for command in several.split(" && ")]
     for command in dict.fromkeys(commands):
         before = backend.snapshot()
         done = namespace.ip(*command.split()[1:])

@@ -27,6 +27,7 @@ NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
 UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
 COPY = "/run/copy.json"
 PLACEHOLDERS = {"COPY": COPY, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+PLACEHOLDERS["NAME"] = "eth0"
 PAGES = (
     "check",
     f"check {CIDR}",
