@@ -652,8 +652,8 @@ function hex_of_mark(mark) {
 '
 
 # --- What is right: reading a device --------------------------------------------------------------
-# The class of a device is card or bridge, or tunnel (packets leave by another device again), or
-# line or tap (a card, if there is no other), or dummy or dead-end (it does not lead to the network).
+# The class of a device is card or bridge; or tunnel (packets leave by another device again); or
+# line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
 read_devices='
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
 function note_device(   i, dev, part, link_type, kind) {
