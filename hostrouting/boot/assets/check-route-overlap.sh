@@ -507,7 +507,7 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 { once("doubt " not_judged("[" $0 "]")) }
 END {
-  if (has_changed()) is_changed = 1
+  note_changes()
   find_expected()
   if (!is_lacking) {
     find_leftovers()
@@ -539,13 +539,15 @@ function count_line(by,   line) {
   sub(/ expires [^ ]+/, "", line)
   surplus[line] += by
 }
-function has_changed(   line, word) {
+# Notes the addresses of each route that was not the same before and after; of a rule, all.
+function note_changes(   line, word) {
   for (line in surplus) {
     if (!surplus[line]) continue
     split(line, word, " ")
-    if (line !~ /^[0-9]+ / || is_about_cidrs(word[2])) return 1
+    if (!is_about_cidrs(line ~ /^[0-9]+ / ? word[2] : "default")) continue
+    add_range("changed", first, last)
+    is_changed = 1
   }
-  return 0
 }
 function is_about_cidrs(block) {
   read_prefix(block)
@@ -1086,7 +1088,7 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
-  if (is_changed) return doubt_what_changed()
+  if (overlaps("changed", place, place)) return doubt_what_changed()
   if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
   if (expected == NONE) return "fine" # the default route is in doubt
   return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
