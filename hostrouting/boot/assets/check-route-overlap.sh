@@ -539,15 +539,19 @@ function count_line(by,   line) {
   sub(/ expires [^ ]+/, "", line)
   surplus[line] += by
 }
-# Notes the addresses of each route that was not the same before and after; of a rule, all.
-function note_changes(   line, word) {
+# Notes the addresses of each route and rule that was not the same before and after.
+function note_changes(   line) {
   for (line in surplus) {
-    if (!surplus[line]) continue
-    split(line, word, " ")
-    if (!is_about_cidrs(line ~ /^[0-9]+ / ? word[2] : "default")) continue
+    if (!surplus[line] || !is_about_cidrs(prefix_of(line))) continue
     add_range("changed", first, last)
     is_changed = 1
   }
+}
+function prefix_of(line,   word) {
+  split(line, word, " ")
+  if (line ~ /^[0-9]+ /) return word[2] # a route
+  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  return "default" # a rule for all destinations, or a line that is not known
 }
 function is_about_cidrs(block) {
   read_prefix(block)

@@ -548,8 +548,8 @@ exit $status"""
     def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
         """While the tables change after each look, ok is undecided, and an escape stays one."""
         namespace.batch([f"route add {escape}"] if escape else [])
-        tools = {"ip": BETWEEN.format("ip route add 10.9.9.0/24 dev eth0 metric $$")}
-        checked = Checked(namespace, check(HEALTHY), tmp_path, tools=tools)
+        more = "ip route add 10.9.9.0/24 dev eth0 metric $$; ip rule add to 10.8.0.0/16 table $$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
         assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
 
