@@ -507,7 +507,7 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 { once("doubt " not_judged("[" $0 "]")) }
 END {
-  if (has_changed()) is_changed = 1
+  note_changes()
   find_expected()
   if (!is_lacking) {
     find_leftovers()
@@ -539,13 +539,19 @@ function count_line(by,   line) {
   sub(/ expires [^ ]+/, "", line)
   surplus[line] += by
 }
-function has_changed(   line, word) {
+# Notes the addresses of each route and rule that was not the same before and after.
+function note_changes(   line) {
   for (line in surplus) {
-    if (!surplus[line]) continue
-    split(line, word, " ")
-    if (line !~ /^[0-9]+ / || is_about_cidrs(word[2])) return 1
+    if (!surplus[line] || !is_about_cidrs(prefix_of(line))) continue
+    add_range("changed", first, last)
+    is_changed = 1
   }
-  return 0
+}
+function prefix_of(line,   word) {
+  split(line, word, " ")
+  if (line ~ /^[0-9]+ /) return word[2] # a route
+  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  return "default" # a rule for all destinations, or a line that is not known
 }
 function is_about_cidrs(block) {
   read_prefix(block)
@@ -652,8 +658,8 @@ function hex_of_mark(mark) {
 '
 
 # --- What is right: reading a device --------------------------------------------------------------
-# The class of a device is card or bridge, or tunnel (packets leave by another device again), or
-# line or tap (a card, if there is no other), or dummy or dead-end (it does not lead to the network).
+# The class of a device is card or bridge; or tunnel (packets leave by another device again); or
+# line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
 read_devices='
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
 function note_device(   i, dev, part, link_type, kind) {
@@ -1086,7 +1092,7 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
-  if (is_changed) return doubt_what_changed()
+  if (overlaps("changed", place, place)) return doubt_what_changed()
   if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
   if (expected == NONE) return "fine" # the default route is in doubt
   return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
