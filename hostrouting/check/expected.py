@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.devices import Devices, devs_of
+from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
 
@@ -43,6 +44,10 @@ class Uplinks(NamedTuple):
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
+    """
+    are_without_nic: bool
+    """Whether nothing says which network card is the uplink: a tunnel or a dummy has the only
+    default route.
     """
 
 
@@ -84,7 +89,9 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     hidden_nic = None
     if len(hidden) == 1:
         [hidden_nic] = hidden
-    return Uplinks(devs | doubtful, doubtful, hidden_nic, leading.routes)
+    devs |= doubtful
+    is_nic_open = not configured and not hidden and _are_without_nic(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, hidden_nic, leading.routes, is_nic_open)
 
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
@@ -159,6 +166,17 @@ def _hidden_nic_devs(
     return _NONE
 
 
+def _are_without_nic(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+    """Whether these devices are a tunnel or a dummy, and not a card.
+
+    OpenVPN may have replaced the card's default route, and k3s asks for a dummy's. A tunnel that is
+    not in doubt, such as a provider's line (ppp), is the uplink.
+    """
+    if any(devices.may_be_nic(dev) for dev in devs):
+        return False
+    return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
+
+
 # One function for each reason why the default route may not be the one that is meant.
 
 
@@ -199,9 +217,6 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     """
     if leading.used is None or len(leading.devs) < 2:
         return _NONE
-    for applied in fib.applied_rules():
-        is_unjudged = applied.rule.action == "goto" or applied.rule.suppress_ifgroup is not None
-        is_about_all = applied.rule.dst is None or applied.rule.invert
-        if is_unjudged and is_about_all and applied.may_select_plain:
-            return leading.devs & devs_of(leading.every)
+    if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
+        return leading.devs & devs_of(leading.every)
     return _NONE

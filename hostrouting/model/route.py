@@ -30,7 +30,7 @@ DEFAULT_METRIC = {4: 0, 6: 1024}
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
-PROTOCOL_KERNEL, PROTOCOL_RA = 2, 9
+PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 2, 9, 16
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
 _SCOPES = {
@@ -55,7 +55,7 @@ _PROTOCOLS = {
     13: "dnrouted",
     14: "xorp",
     15: "ntk",
-    16: "dhcp",
+    PROTOCOL_DHCP: "dhcp",
     17: "kube-router",
     18: "keepalived",
     42: "babel",
@@ -195,6 +195,17 @@ class Route(NamedTuple):
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
         return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
+
+    @property
+    def usable_devs(self) -> tuple[str, ...]:
+        """The devices by which packets can leave: those of all next hops that are not dead."""
+        if self.type in REFUSING:  # IPv6 lists these with a device
+            return ()
+        devs: dict[str, None] = {}
+        for hop in self.next_hops:
+            if hop.dev is not None and not hop.dead:
+                devs[hop.dev] = None
+        return tuple(devs)
 
     @property
     def has_gateway(self) -> bool:

@@ -1221,20 +1221,24 @@ function judge_other_packets(   n, c) {
   }
 }
 # Sets the devices by which such packets may leave: the one they are bound to, or those with an
-# address in the block of their sources, but no device of a CNI.
+# address in the block of their sources, but no device of a CNI. Connections to the pods of this
+# node may have the address of such a device.
 function find_their_devices(n,   i) {
   their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
+  are_for_pods = 0
   if (other_word[n] != "from") return
   read_prefix(other_value[n])
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
+  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster(n) {
   if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
+  if (other_word[n] != "from" || other_takes_plain[n]) return 1
+  return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
