@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link."""
+NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+"""Why packets may be lost by a route of a card; the script at boot says it, too."""
 _FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
 """Uses of a CNI's device that leads to more than one pod."""
 
@@ -292,7 +294,7 @@ def on_link_by_mistake(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
         is_mistaken = _is_wider_than_a_bridge(judge, dev, route)
     if not is_mistaken:
         return None
-    reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+    reason = NO_GATEWAY.format(route=route, dev=dev)
     return Opinion(Grade.DOUBT, "doubtful-route", reason)
 
 
