@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = None if plan.report is None else Check.of(plan.report, config)
     findings = with_gate_command(plan.findings, _gating_command(arguments, plan))
     plan = attrs.evolve(plan, findings=findings)
-    is_late = bool(plan.routes.pending)
+    is_late = bool(plan.routes.waiting)
     if check is not None and check.report.verdict == "no-default-route":
         is_late = check.code(arguments.ignore) != FINE
     passed_over = (*arguments.ignore, *_AWAITED)

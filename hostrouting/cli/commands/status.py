@@ -216,7 +216,7 @@ def _headline(seen: _Seen) -> _Headline:
         return _Headline(f"CONFLICT: this host does not match {path}, {reason}", may_apply=False)
     if not plan.is_empty:
         return _of_differences(plan)
-    if routes.pending:
+    if routes.waiting:
         waiting = f"a route that {path} asks for cannot be set yet"
         return _Headline(f"NOT READY: {waiting}; ROUTE-WAITS says why")
     if seen.code == FINE:
