@@ -245,7 +245,7 @@ def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
     """
-    if dev == judge.uplinks.hidden_nic and judge.devices.is_connected(dev, taken.route):
+    if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, "own-subnet", dev)
     return None
 
@@ -413,14 +413,14 @@ def _named(judge: Judge, dev: str, rows: list[tuple[Cni, Device]]) -> str:
     return spoken(allowances, last="or")
 
 
-def nic_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     """Where no card has the default route, any card may be the uplink that is meant.
 
     So what leaves by a router on the card, or stays in a network of the card, is in doubt.
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
-    if not judge.uplinks.are_without_nic or not judge.devices.may_be_nic(dev):
+    if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
         return None
     has_router = _has_a_gateway(taken.route, dev)
     if has_router or judge.devices.is_connected(dev, taken.route):
@@ -443,7 +443,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
     inside_another_network,
     beside_another_cni,
     device_of_a_cni,
-    nic_that_may_be_meant,
+    card_that_may_be_meant,
     escapes_by_the_device,
 )
 """In the order in which they are asked; the last always has an opinion."""

@@ -181,10 +181,10 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node.
     """
-    nic = judge.uplinks.hidden_nic
-    if nic is None or other.met.keys() != {"fwmark"}:
+    card = judge.uplinks.hidden_card
+    if card is None or other.met.keys() != {"fwmark"}:
         return None
-    if judge.possible_devs(other.outcome.decision) == (nic,):
+    if judge.possible_devs(other.outcome.decision) == (card,):
         return _FINE
     return None
 

@@ -192,7 +192,7 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 def _device_to_name(judge: Judge) -> str:
     uplinks = judge.uplinks
     candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if uplinks.are_without_nic:
+    if uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
     return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
