@@ -1260,21 +1260,25 @@ function decides_for_all(n) {
   if (!other_is_for_all[n]) return 0
   return other_action[n] ~ REFUSES || (other_action[n] == "lookup" && other_table[n] in is_whole)
 }
-# Sets the devices by which such packets may leave: the one they are bound to, or those with an
-# address in the block of their sources, but no device of a CNI.
+# Sets the devices by which packets may leave with the sources of the rule: those with an address in
+# the block, but no device of a CNI. Connections to the pods of this node may have the address of
+# such a device.
 function find_their_devices(n,   i) {
-  their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
+  their_devices = NONE
+  are_for_pods = 0
   if (other_word[n] != "from") return
   read_prefix(other_value[n])
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
+  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster(n) {
   if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
+  if (other_word[n] != "from" || other_takes_plain[n]) return 1
+  return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
@@ -1300,8 +1304,10 @@ function may_hide_pods() {
 function leads_right(n, r,   is_selected, dev, i) {
   is_selected = other_word[n] ~ /^(fwmark|iif)$/
   if (kept_type[r] == "throw") return 1
-  if (kept_type[r] == "local") return is_selected || kept_first[r] == kept_last[r]
+  if (kept_type[r] == "local") # a proxy takes marked packets in
+    return other_word[n] == "fwmark" || kept_first[r] == kept_last[r]
   if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
+  if (other_word[n] == "oif") return 1 # a socket bound to a device passes over routes by others
   if (kept_devices[r] == their_devices) return 1
   for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
     if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0

@@ -441,7 +441,7 @@ OTHER_PACKETS = [
     ("tos 0x10", "default dev ib0", "undecided"),
     ("ipproto udp", "172.20.9.0/24 dev ib0", "undecided"),
     ("ipproto udp dport 53", "default dev ib0", "undecided"),
-    ("oif eth1", "default dev ib0", "undecided"),
+    ("oif eth1", "default dev ib0", "ok"),
     ("oif ib0", "default dev ib0", "ok"),
     ("from 10.9.0.4", "default dev ib0", "undecided"),
     ("from 10.9.0.4", "default dev eth1", "ok"),

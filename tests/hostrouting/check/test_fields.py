@@ -312,7 +312,7 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     routes = (*standing, *report.routes)
     section = StaticRoutesConfig(bool(routes), routes)
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
-    assert ({step.action for step in plan.steps} - {"keep"}, plan.pending) == (
+    assert ({step.action for step in plan.steps} - {"keep"}, plan.waiting) == (
         {"add"} if report.routes else set(),
         (),
     )
