@@ -316,10 +316,11 @@ def _plan_route(
 
 def _reply_conflict(conflict: Step) -> Finding:
     """A conflict about the route for replies to probes, which is not in staticRoutes."""
-    remedy = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    otherwise: Remedy | None = None
     if conflict.held is not None:
-        delete = SENTENCES["delete"].format(delete=deletion_command(conflict.held))
-        remedy = f"{remedy}; or, {delete}"
+        otherwise = Remedy(_TO_DELETE, deletion_command(conflict.held))
+    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    remedy = Remedy(words, otherwise=otherwise)
     return conflict.finding._replace(severity="warning", remedy=remedy)
 
 
