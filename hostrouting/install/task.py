@@ -365,7 +365,7 @@ class SectionTask(InstallTask):
             return attrs.evolve(
                 result, changes=effects.changes, files=effects.files, operations=effects.operations
             )
-        return result if effects == Effects() else effects
+        return effects if effects.changed else result
 
     def work(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         """Call `carry_out`; its error also says that the gate holds units back."""
