@@ -14,7 +14,8 @@
 #   NO-DEFAULT-ROUTE  there is no default route, and the configuration expects no device
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
-# By hand, without waiting, with each step: bash -x FILE by-hand 0
+# By hand, without waiting, with what each step prints (it writes the marker, too), as root:
+#   bash FILE by-hand 0 steps
 #
 # Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of
 # its addresses escapes if its packets leave through another device than the expected ones, which
@@ -31,9 +32,12 @@
 #
 # To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
-# hostrouting/boot/check_settings.py. Only what is read or decided is changed here.
+# hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
+# can stand in the text of a program of awk: it would end it. Parameters that begin with its_ would
+# hide a variable of awk that all functions share.
 #
-# Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
+# Arguments: the unit that this is for, which only `ps` shows; how many seconds to wait for what may
+# still come (60); and `steps`, to print what each step prints.
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
 # verdict because a program failed; in any mode, 1 if it is told to stop; otherwise 0.
 
@@ -47,6 +51,7 @@ umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
 cidrs=()           # the settings about expected CIDRs
+prints_steps=${3-}
 
 main() {
   local line
@@ -111,6 +116,9 @@ examine() {
 # Runs a step and keeps its output. If it fails, the reason is the first of its errors.
 run() { # STEP...
   if output=$("$@"); then
+    if [[ $prints_steps ]]; then
+      lines "--- $1" "$output" >&2
+    fi
     return 0
   fi
   failure='no verdict: ip, awk or sort was killed, or is missing'
