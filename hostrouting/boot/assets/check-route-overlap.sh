@@ -270,7 +270,8 @@ say() { # LEVEL LINE...
 
 # Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
 leave_marker() { # NAME LINE...
-  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$ name text
+  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
+  local name text left=''
   for name in ok detected undecided; do
     if [[ $name != "$1" && -e $path.$name ]]; then
       rm -f "$path.$name" || return
@@ -279,13 +280,16 @@ leave_marker() { # NAME LINE...
   if [[ ! $1 ]]; then
     return 0
   fi
-  text=$(lines "${@:2}")
-  if [[ -f $path.$1 && ! -L $path.$1 && $(<"$path.$1") == "$text" ]]; then
+  printf -v text '%s\n' "${@:2}"
+  if [[ -f $path.$1 && ! -L $path.$1 ]]; then
+    IFS='' read -r -d '' left <"$path.$1" # the whole file
+  fi
+  if [[ $left == "$text" ]]; then
     return 0
   fi
   mkdir -p "${setting[state]}" || return
   set -o noclobber # another program's link is never written through
-  if lines "$text" >"$new" && mv -fT "$new" "$path.$1"; then
+  if printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$1"; then
     return 0
   fi
   rm -f "$new"
