@@ -50,7 +50,7 @@ from hostrouting.check.results import (
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import PLAIN, Fib, Packet
-from hostrouting.model.prefix import Prefix, is_reserved
+from hostrouting.model.prefix import IP, IPV6, Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
@@ -85,8 +85,24 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if len(prefixes) > _MOST:
         why = Why("too-many", cause="it would take too many routes")
         return _without_routes(judge.fib, parts, deletions, why)
+    gateway = _gateway_among(prefixes, way_out.route)
+    if gateway is not None:
+        why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
+        return _without_routes(judge.fib, parts, deletions, why)
     routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
     return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
+
+
+def _gateway_among(prefixes: Sequence[Prefix], way: Route) -> IP | None:
+    """The gateway, if these IPv6 prefixes have it: once one route leads to it, Linux refuses the
+    next one.
+    """
+    for hop in way.next_hops:
+        if hop.gateway is None or hop.gateway.version != IPV6:
+            continue
+        if any(hop.gateway in prefix for prefix in prefixes):
+            return hop.gateway
+    return None
 
 
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:

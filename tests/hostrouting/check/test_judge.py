@@ -844,3 +844,12 @@ def test_a_rule_for_connections_that_is_intended() -> None:
     host = node(ELSEWHERE, rules=(rule,))
     assert checked(host).verdict == "overlap"
     assert checked(host, intended_rules=["from 10.0.0.4"]).verdict == "ok"
+
+
+@pytest.mark.parametrize(("users", "verdict"), [("1000-60000", "ok"), ("0-0", "overlap")])
+def test_the_user_of_what_is_forwarded(users: str, verdict: str) -> None:
+    """Linux forwards packets as user 0: those of pods never take the rule of another user."""
+    pods = Rule(family=4, priority=50, table=TABLE_MAIN, iif="lo")
+    rule = Rule(family=4, priority=100, table=100, others=(("uidrange", users),))
+    host = node(ELSEWHERE, rules=(pods, rule))
+    assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict

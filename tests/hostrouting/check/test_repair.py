@@ -173,3 +173,18 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
     [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
     assert unsafe.cause == "with these routes, packets there would still escape"
+
+
+def test_routes_that_lead_to_their_own_gateway() -> None:
+    """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So a repair
+    in two halves around the gateway could not be added.
+    """
+    network = Prefix.parse("2001:db8::/32")
+    routes = (
+        Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024),
+        Route(network, (NextHop("eth0"),), metric=256, protocol=2),
+        Route(network, (NextHop("ib0"),), metric=100),
+    )
+    cause = "the routes would also lead to their own gateway 2001:db8::1"
+    report = checked(node(*routes), str(network))
+    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
