@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import phases
 from hostrouting.cli.output import capped, error_document, finding_lines
-from hostrouting.codes import code_of, worst_code
+from hostrouting.codes import exit_code
 from hostrouting.errors import RouteOverlapError
 from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code; after a signal, 128 plus its number."""
-        return worst_code(*map(code_of, self.errors)) or self.report.exit_code
+        return exit_code(self.report)
 
     @property
     def has_changed(self) -> bool:

@@ -16,18 +16,17 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.boot.health import AGAIN
-from hostrouting.cli.check import check_lines
+from hostrouting.cli.check import check_lines, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
-from hostrouting.finding import ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import TO_KEEP
 from hostrouting.status import State, Status, find_status
-from hostrouting.text import spoken
 
 ARGUMENTS = ("unit", "--metrics")
 
@@ -50,14 +49,6 @@ _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-config
 """The finding that ends the headline, by its name."""
 _TO: dict[State, str] = {"escaping": "to repair that, too", "not-configured": TO_KEEP}
 """What the command of the headline is for, where that has to be said."""
-_BUT: dict[Name, str] = {
-    "gate-open": "units can start unchecked",
-    "gate-shut": "units cannot start",
-    "unit-not-gated": "a unit that runs pods is not gated",
-    "no-default-route": "there is no default route",
-    **dict.fromkeys(ESCAPES, "addresses escape"),
-}
-"""What is wrong on a host that matches its configuration, by the name of the finding."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -118,16 +109,9 @@ def _headline(status: Status, told: Finding | None) -> str:
     if status.command:
         headline += f"; {Remedy(_TO.get(status.state, ''), status.command)}"
     if status.state == "installed" and status.code != FINE:
-        return f"ATTENTION: this host matches {_PATH}, but {_reservations(status)}"
+        wrong = what_is_wrong(status.findings, status.check) or "something else is wrong; see below"
+        return f"ATTENTION: this host matches {_PATH}, but {wrong}"
     return headline
-
-
-def _reservations(status: Status) -> str:
-    names = [finding.name for finding in status.findings]
-    if status.check is not None:
-        names += [finding.name for finding in status.check.findings]
-    wrong = dict.fromkeys(words for name, words in _BUT.items() if name in names)
-    return spoken([*wrong]) or "something else is wrong; see below"
 
 
 def _without_again(finding: Finding) -> Finding:

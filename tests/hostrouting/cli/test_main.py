@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -448,7 +449,7 @@ def test_apply_where_nothing_holds_units_back() -> None:
     check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
     for first in ("DONE", "NOTHING TO DO"):
         page = say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
-        escape = "the gate is open and addresses escape"
+        escape = "units can start unchecked and addresses escape"
         assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
         assert "GATE-OPEN: systemd does not run here" in page.out
 
@@ -887,6 +888,19 @@ def test_what_apply_would_not_mend() -> None:
     )
     said = say("status", host=held)
     assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)
+
+
+def test_a_stopped_run() -> None:
+    """After Ctrl-C the page says what was changed until then, and where to look for what to type."""
+    host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
+    host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
+    waiting = {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8"}]}}
+    said = say("apply", "--config", "-", host=host, stdin=json.dumps(waiting).encode())
+    assert said.code == 130
+    first, second, third, *_, last = said.lines
+    assert first == "STOPPED: SIGINT; not everything was done"
+    assert (second, third) == ("What this run has changed:", f"  wrote {HostLayout.config_path}")
+    assert last == "To see how this host is now, and what to type: hostrouting status"
 
 
 def test_a_plan_for_another_host(tmp_path: Path) -> None:
