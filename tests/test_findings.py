@@ -2,7 +2,7 @@
 
 from hostrouting.finding import Finding, worst_first
 from hostrouting.text import first_of
-from phases.step import as_data
+from phases.values import as_data
 
 
 def test_the_order_of_findings() -> None:
