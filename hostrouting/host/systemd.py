@@ -106,7 +106,7 @@ class SystemdManager:
             try:
                 self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
             except HostError as error:
-                if error.kind != "refused" or not left:
+                if not error.is_refusal or not left:
                     raise
             else:
                 return
