@@ -5,6 +5,7 @@ import logging
 import math
 import random
 import threading
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import attrs
@@ -144,107 +145,151 @@ class Result(NamedTuple):
 
 
 WORST = ["exit", "final", "failed", "cancelled"]
+"""What stops a group, the worst first."""
+STATUS_OF = {"final": "failed", "exit": "failed"}
+"""The status of a step, where it is not how its task ends."""
 
 
 def step(spec: Spec, now: float, around: Around) -> Result:
     """A task that has a name: one line."""
     path = f"{around.path}/{spec.name}"
     if around.stop <= now:
-        return Result(now, "cancelled", around.by, 0, ((path, "cancelled", 0, 1),))
+        return Result(now, "cancelled", around.by, lines=((path, "cancelled", 0, 1),))
     result = do(spec, now, around._replace(path=path))
-    line = (
-        path,
-        {"final": "failed", "exit": "failed"}.get(result.how, result.how),
-        result.end,
-        1 + result.again,
-    )
+    status = STATUS_OF.get(result.how, result.how)
+    line = (path, status, result.end, 1 + result.again)
     return result._replace(lines=(*result.lines, line), again=0)
 
 
 def do(spec: Spec, now: float, around: Around) -> Result:
     """What a task does that began at this moment."""
+    return DOES[spec.kind](spec, now, around)
+
+
+def leaf_does(spec: Spec, now: float, around: Around) -> Result:
+    """A leaf sleeps, and then ends as it is told to. One that is deaf sleeps on when it is
+    cancelled, and notices only if it checks afterwards.
+    """
+    end = now + spec.seconds
+    is_told = "ok" if spec.end == "check" else spec.end
+    if around.stop >= end:
+        return Result(end, is_told)
+    if not spec.deaf:
+        return Result(around.stop, "cancelled", around.by)
+    if spec.end == "check":
+        return Result(end, "cancelled", around.by)
+    return Result(end, is_told)
+
+
+def serial_does(spec: Spec, now: float, around: Around) -> Result:
+    """One member after the other; what comes after a failure is skipped."""
     lines: tuple[Line, ...] = ()
+    for place, member in enumerate(spec.members, start=1):
+        result = step(member, now, around)
+        now = result.end
+        lines += result.lines
+        if result.how in WORST:
+            for later in spec.members[place:]:
+                lines += ((f"{around.path}/{later.name}", "skipped", 0, 1),)
+            return result._replace(lines=lines)
+    return Result(now, "ok", lines=lines)
+
+
+def parallel_does(spec: Spec, now: float, around: Around) -> Result:
+    """All members, until the first failure cancels those that are left; when that is, shows what
+    they would do if nothing cancelled them.
+    """
+    failures = [member.end for member in together(spec, now, around) if member.how in WORST]
+    first_failure = min(failures, default=math.inf)
+    if first_failure < around.stop:
+        around = around._replace(stop=first_failure, by=spec)
+    members = together(spec, now, around)
+    end = max((member.end for member in members), default=now)
+    lines = tuple(line for member in members for line in member.lines)
+    failed = [member for member in members if member.how in WORST]
+    if not failed:
+        return Result(end, "ok", lines=lines)
+    worst = min(failed, key=lambda member: (WORST.index(member.how), member.end))
+    return worst._replace(end=end, lines=lines)
+
+
+def deadline_does(spec: Spec, now: float, around: Around) -> Result:
+    """The member, which is stopped at the limit, unless something else stops it before."""
     limit = now + spec.seconds
-    match spec.kind:
-        case "leaf":
-            if around.stop < limit and (not spec.deaf or spec.end == "check"):
-                return Result(limit if spec.deaf else around.stop, "cancelled", around.by)
-            return Result(limit, "ok" if spec.end == "check" else spec.end)
-        case "serial":
-            for place, member in enumerate(spec.members, start=1):
-                result = step(member, now, around)
-                now, lines = result.end, lines + result.lines
-                if result.how in WORST:
-                    never = [
-                        (f"{around.path}/{later.name}", "skipped", 0, 1)
-                        for later in spec.members[place:]
-                    ]
-                    return result._replace(lines=(*lines, *never))
-            return Result(now, "ok", lines=lines)
-        case "parallel":
-            first = min(
-                (member.end for member in together(spec, now, around) if member.how in WORST),
-                default=math.inf,
-            )
-            members = together(
-                spec, now, around._replace(stop=first, by=spec) if first < around.stop else around
-            )
-            end = max((member.end for member in members), default=now)
-            lines = tuple(line for member in members for line in member.lines)
-            bad = [member for member in members if member.how in WORST]
-            worst = min(
-                bad,
-                key=lambda member: (WORST.index(member.how), member.end),
-                default=Result(end, "ok"),
-            )
-            return worst._replace(end=end, lines=lines)
-        case "shield" | "deadline":
-            begin, limits = (step, True) if spec.kind == "shield" else (do, limit <= around.stop)
-            inner = around._replace(stop=limit, by=spec) if limits else around
-            least = limit if spec.kind == "shield" else min(limit, around.limit)
-            result = begin(spec.members[0], now, inner._replace(limit=least))
-            return (
-                result._replace(how="failed")
-                if result.how == "cancelled" and result.by is spec
-                else result
-            )
-        case "when":
-            return do(spec.members[0], now, around) if spec.end == "ok" else Result(now, "skipped")
+    inner = around._replace(limit=min(limit, around.limit))
+    if limit <= around.stop:
+        inner = inner._replace(stop=limit, by=spec)
+    return expired(spec, do(spec.members[0], now, inner))
+
+
+def shield_does(spec: Spec, now: float, around: Around) -> Result:
+    """The member, as a step of its own, which only the end of the grace stops."""
+    limit = now + spec.seconds
+    inner = around._replace(stop=limit, by=spec, limit=limit)
+    return expired(spec, step(spec.members[0], now, inner))
+
+
+def expired(spec: Spec, result: Result) -> Result:
+    """What this limit has cancelled is a failure."""
+    if result.how == "cancelled" and result.by is spec:
+        return result._replace(how="failed")
+    return result
+
+
+def when_does(spec: Spec, now: float, around: Around) -> Result:
+    """The member, if the condition is met."""
+    return do(spec.members[0], now, around) if spec.end == "ok" else Result(now, "skipped")
+
+
+def retry_does(spec: Spec, now: float, around: Around) -> Result:
+    """The member, again after each failure but the last, if there is time for another attempt."""
     result = do(spec.members[0], now, around)
     if result.how != "failed" or spec.number == 1:
         return result
-    now, later = result.end, result.end + spec.seconds
-    is_own = (
-        around.stop == now and around.by is not None
-    )  # it is the failure that stops the group around it
-    if (around.stop <= now and not is_own) or now < around.stop <= later < around.limit:
-        return result._replace(end=max(now, around.stop), how="cancelled", by=around.by)
-    if around.limit <= later:
+    failure = result.end
+    again = failure + spec.seconds
+    # A failure that itself stops the group around it is still tried again.
+    is_its_own = around.stop == failure and around.by is not None
+    if around.stop <= failure and not is_its_own:
+        return result._replace(how="cancelled", by=around.by)
+    if failure < around.stop <= again < around.limit:
+        return result._replace(end=around.stop, how="cancelled", by=around.by)
+    if around.limit <= again:
         return result
-    further = do(attrs.evolve(spec, number=spec.number - 1), later, around)
-    return further._replace(
-        lines=result.lines + further.lines, again=result.again + further.again + 1
-    )
+    further = do(attrs.evolve(spec, number=spec.number - 1), again, around)
+    attempts = result.again + 1 + further.again
+    return further._replace(lines=result.lines + further.lines, again=attempts)
+
+
+DOES: dict[str, Callable[[Spec, float, Around], Result]] = {
+    "leaf": leaf_does,
+    "serial": serial_does,
+    "parallel": parallel_does,
+    "deadline": deadline_does,
+    "shield": shield_does,
+    "when": when_does,
+    "retry": retry_does,
+}
 
 
 def together(spec: Spec, now: float, around: Around) -> list[Result]:
     """The members of a group, each from the moment at which a thread is free."""
-    free, results = [now] * spec.number, list[Result]()
+    free = [now] * spec.number
+    results: list[Result] = []
     for member in spec.members:
-        results.append(step(member, heapq.heappop(free), around))
-        heapq.heappush(free, results[-1].end)
+        result = step(member, heapq.heappop(free), around)
+        heapq.heappush(free, result.end)
+        results.append(result)
     return results
 
 
 def leaves(spec: Spec) -> list[Spec]:
-    """The leaves that the tree knows of."""
+    """The leaves that the tree knows of: a task inside a shield is its function's own."""
     if spec.kind == "leaf":
         return [spec]
-    return (
-        [leaf for member in spec.members for leaf in leaves(member)]
-        if spec.kind != "shield"
-        else []
-    )
+    if spec.kind == "shield":
+        return []
+    return [leaf for member in spec.members for leaf in leaves(member)]
 
 
 class Watch:
@@ -253,14 +298,18 @@ class Watch:
     def __init__(self, clock: FakeClock, raises: type[BaseException] | None) -> None:
         self.clock, self.raises = clock, raises
         self.starts: list[Step] = []
-        self.ends: list[tuple[Step, float]] = []
+        self.ends: list[Step] = []
+        self.lines: list[Line] = []
 
     def __call__(self, step: Step) -> None:
         """Record the start or the end, and raise."""
         if step.status is Status.RUNNING:
             self.starts.append(step)
         else:
-            self.ends.append((step, 0 if step.start is None else self.clock.now()))
+            moment = 0 if step.start is None else self.clock.now()
+            path = "/" + "/".join(step.path)
+            self.lines.append((path, str(step.status), moment, step.attempts))
+            self.ends.append(step)
         if self.raises is not None:
             raise self.raises
 
@@ -302,20 +351,26 @@ def test_a_run_does_what_the_oracle_says(
 
     Undo calls every undo, the last first.
     """
-    clock, undone, threads = FakeClock(), list[Spec](), threading.active_count()
-    task, seen = task_of(tree, undone), Watch(clock, raises)
+    clock = FakeClock()
+    seen = Watch(clock, raises)
+    undone: list[Spec] = []
+    task = task_of(tree, undone)
+    foretold = step(tree, 0, Around(moment)).lines
+    threads = threading.active_count()
+
     report = phases.run(cancelled_at(moment, task), clock=clock, observers=[seen], logger=QUIET)
-    expected = step(tree, 0, Around(moment))
-    lines = [
-        ("/" + "/".join(each.path), str(each.status), when, each.attempts)
-        for each, when in seen.ends
-    ]
-    assert sorted(lines) == sorted(expected.lines)
-    assert report.status == expected.lines[-1][1]
-    assert sorted(map(id, seen.starts)) == sorted(
-        id(each) for each, _ in seen.ends if each.start is not None
-    )
-    assert sorted(map(id, report.walk())) == sorted(id(each) for each, _ in seen.ends)
+
+    assert sorted(seen.lines) == sorted(foretold)
+    _, status, _, _ = foretold[-1]  # the root's: the line of a group follows those of its members
+    assert report.status == status
+    started = [each for each in seen.ends if each.start is not None]
+    assert same(seen.starts, started)
+    assert same(report.walk(), seen.ends)
     assert threading.active_count() == threads
     assert phases.undo(task, Context(observers=[seen], logger=QUIET)).ok
     assert [*map(id, undone)] == [*map(id, leaves(tree))][::-1]
+
+
+def same(steps: Iterable[Step], others: Iterable[Step]) -> bool:
+    """Whether these are the same steps, each once, in any order."""
+    return sorted(map(id, steps)) == sorted(map(id, others))
