@@ -124,11 +124,10 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     paths += [path for path in others if is_ours(files, path)]
     if not paths:
         return ()
-    # Markers alone are not ours: the Go original has the same. A file that opens this gate would
-    # open the next one.
-    in_run = [path for path in (*HostLayout.markers, HostLayout.opening_path) if files.look(path)]
     *before, last = paths
-    return (*before, *in_run, last)
+    if files.look(HostLayout.opening_path):  # it would open the next gate
+        before.append(HostLayout.opening_path)
+    return (*before, last)
 
 
 def _possible_drop_ins(files: Files) -> Iterator[str]:

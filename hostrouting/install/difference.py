@@ -1,5 +1,5 @@
-"""What differs between a host and a configuration: files, what systemd has not read yet, and what
-has to be started. Nothing is changed here.
+"""What differs between a host and a configuration: files, what systemd has not read yet, and
+whether the guard runs. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -30,31 +30,40 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
         kept.add(HostLayout.opening_path)
         # The Go original makes running machines depend on its units by these links.
         removes += [link for link in HostLayout.original_links if files.look(link)]
-    if config.route_overlap.cidrs:
-        kept.update(HostLayout.markers)  # the check writes them
     removes += [path for path in owned_paths(files) if path not in kept]
     return FileChanges(tuple(file for file in wanted if file.differs(files)), removes)
 
 
-def needs_reload(manager: Manager | None, *configs: HostRoutingConfig) -> bool:
-    """Whether a file of these configurations has changed or gone since systemd last read it."""
+def needs_reload(
+    manager: Manager | None, config: HostRoutingConfig, former: HostRoutingConfig | None
+) -> bool:
+    """Whether systemd may have loaded a file of ours that has changed or gone since.
+
+    `former` is what is installed. If it could not be read (None), nothing says whose drop-in has
+    gone.
+    """
     if manager is None:
         return False
-    gated = {unit for config in configs for unit in gated_units(config)}
+    if former is None:
+        return True
+    gated = {*gated_units(config), *gated_units(former)}
     names = [unit.replace("@.", "@*.") for unit in sorted(gated)]
     shown = manager.show(("NeedDaemonReload",), *UNITS, *names)
     return any(properties["NeedDaemonReload"] == "yes" for properties in shown)
 
 
-def find_starts(
+def find_guard_changes(
     manager: Manager | None, config: HostRoutingConfig, changes: FileChanges
 ) -> tuple[Operation, ...]:
-    """The start of the guard, if its files are new or it does not run."""
+    """What the guard needs: a start, a stop, or, if its files are new, to be started again."""
     guard = HostLayout.guard_unit
-    if manager is None or not config.guard.enabled:
+    if manager is None:
         return ()
-    if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
-        return (Operation("start", guard, "its files are new"),)
-    if not is_active(manager, guard):
+    runs = is_active(manager, guard)
+    if runs and not config.guard.enabled:
+        return (Operation("stop", guard, "it is no longer wanted"),)
+    if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
+        return (Operation("restart", guard, "its files are new"),)
+    if config.guard.enabled and not runs:
         return (Operation("start", guard, "it is not running"),)
     return ()

@@ -29,9 +29,11 @@ class Plan:
     files: FileChanges = attrs.field(factory=FileChanges)
     needs_reload: bool = False
     """Whether one of our files has changed or gone since systemd last read it."""
+    guard: tuple[Operation, ...] = ()
+    """What the guard needs: to be started, stopped or restarted."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
-    """Changes that concern neither routes nor files."""
+    """Other changes of the kernel."""
     findings: tuple[Finding, ...] = ()
     """What there is to tell about the host as it is; an error makes the run fail."""
     report: CheckReport | None = None
@@ -44,20 +46,33 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        changes_routes = self.routes.changes or self.routes.conflicts
-        return not (self.changes_files or self.operations or changes_routes)
+        """Whether there is nothing to do."""
+        return not (self.changes_files or self.guard or self.changes_kernel)
 
     @property
     def changes_files(self) -> bool:
-        """Whether files would change, or systemd has not read how they are."""
-        return bool(self.files) or self.needs_reload
+        """Whether files would change, or systemd has not read how they are, or the guard has to
+        stop.
+        """
+        return bool(self.files or self.needs_reload or self.stops)
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once nothing is missing
-        any more.
+        """Whether routes or other state of the kernel would change, now or as soon as nothing is
+        missing or in the way any more.
         """
-        return bool(self.operations or self.routes.changes or self.routes.pending)
+        routes = self.routes
+        return bool(self.operations or routes.changes or routes.conflicts or routes.pending)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The units that are stopped before files change."""
+        return tuple(each.object for each in self.guard if each.verb in {"stop", "restart"})
+
+    @property
+    def starts(self) -> tuple[Operation, ...]:
+        """What is started once the files are there."""
+        return tuple(each for each in self.guard if each.verb in {"start", "restart"})
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -114,7 +129,8 @@ class Plan:
                 {"action": step.action, "route": str(step.route), "reason": step.why}
                 for step in self.routes.steps
             ],
-            "operations": [operation._asdict() for operation in self.operations],
+            "operations": [each._asdict() for each in (*self.guard, *self.operations)],
+            "needsReload": self.needs_reload,
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
@@ -122,15 +138,13 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines: list[str] = []
-        if self.routes.steps or self.routes.pending:
-            lines.append(str(self.routes))
-        lines += [str(operation) for operation in self.operations]
+        lines = [str(step) for step in self.routes.steps]
+        lines += [str(operation) for operation in (*self.guard, *self.operations)]
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         if self.needs_reload:
             lines.append("have systemd read its files again")
-        if not lines:
+        if self.is_empty:
             lines.append("nothing to do")
         lines += [str(finding) for finding in self.findings]
         if self.report is not None:

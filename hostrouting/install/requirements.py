@@ -79,8 +79,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """
     if not host.rights().is_root:
         return
-    # A marker that cannot be removed stops nothing.
-    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}
+    paths = (*changes.writes, *changes.removes)
     by_reason: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         reason = host.files.why_unwritable(folder)

@@ -112,9 +112,9 @@ class _Seen:
         self.unanswered: list[HostRoutingError] = []
         none: tuple[Finding, ...] = ()
         self.faults = none
-        self.config = read_installed(host)
-        config = self.config
-        if config is None:
+        config = read_installed(host)
+        self.config = None if config == HostRoutingConfig() else config
+        if self.config is None:
             if host.backend is not None:
                 self.faults = self._ask(lambda: find_typed(read_host(host)), none)
             return
@@ -168,7 +168,7 @@ class _Seen:
         """
         if self.check is None:
             return
-        if self.plan.is_empty:
+        if self.plan.is_empty or self.plan.routes.pending:
             yield from self.check.lines()
             return
         yield from map(str, self.check.report.families)
@@ -214,11 +214,11 @@ def _headline(seen: _Seen) -> _Headline:
     if routes.conflicts:
         reason = "and apply would fail; the lines that begin with ! say why"
         return _Headline(f"CONFLICT: this host does not match {path}, {reason}", may_apply=False)
-    if not plan.is_empty:
-        return _of_differences(plan)
     if routes.pending:
         waiting = f"a route that {path} asks for cannot be set yet"
         return _Headline(f"NOT READY: {waiting}; ROUTE-WAITS says why")
+    if not plan.is_empty:
+        return _of_differences(plan)
     if seen.code == FINE:
         return _Headline(f"INSTALLED: this host matches {path}")
     return _Headline()
