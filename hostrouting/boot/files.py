@@ -35,8 +35,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
     asks for nothing.
 
-    The configuration comes first, so that after a run was killed, the next run can read it; the
-    drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; then
+    each script before what runs it: the steps, the gate, the units; the drop-ins come last.
     """
     if is_nothing(config):
         return ()
@@ -44,13 +44,13 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     steps = dict(steps_of(config))
     services = [_UNIT_OF[step] for step in steps]
     files = [File(HostLayout.config_path, render_config(config))]
+    for step, (text, _) in steps.items():
+        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
         gate = scripts.render_gate_script(required, wanted)
         files.append(File(HostLayout.gate_path, gate, _SCRIPT))
-    for step, (text, _) in steps.items():
-        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
         services.append(HostLayout.guard_unit)

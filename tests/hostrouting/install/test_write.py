@@ -1,10 +1,14 @@
 """In which order a run changes files and units, and what is true at each moment of it."""
 
+import re
+
 from hypothesis import given
 
+from hostrouting.boot.files import owned_paths
+from hostrouting.boot.units import UNITS
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostError
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
@@ -41,25 +45,73 @@ def calls_of(host: FakeHost) -> list[str]:
     return calls
 
 
+class Moments:
+    """What is wrong at any moment of a run, since whatever comes next may be the kill."""
+
+    def __init__(self, host: FakeHost) -> None:
+        """Look at this host; what is found is kept, because what `look` raised would be caught."""
+        self.wrong: list[str] = []
+        self._host = host
+        self._judged: str | None = None
+
+    def look(self, event: str) -> None:
+        """Called before each effect."""
+        texts, states = self._host.files.texts, manager_of(self._host).states
+        installed = texts.get(LAYOUT.config_path)
+        verb, _, thing = event.partition(" ")
+        if thing.startswith(f"{LAYOUT.state_directory}/") and verb == "write":
+            self._judged = installed
+        if {*HostLayout.markers} & {*texts} and self._judged != installed:
+            self._found(event, "the marker is about another configuration")
+        if installed is None and owned_paths(self._host.files):
+            self._found(event, "files of ours are there without config.json")
+        goes = thing.rpartition("/")[2] if verb == "remove" else ""
+        if thing in map(LAYOUT.unit_path, UNITS) and states.get(goes) == "active":
+            self._found(event, "the unit runs whose file goes")
+        if verb == "start" and not is_read(self._host, thing):
+            self._found(event, "systemd has not read the unit that it starts")
+        if thing == LAYOUT.guard_path and states.get(LAYOUT.guard_unit) == "active":
+            self._found(event, "the guard runs whose script changes")
+        loaded = [*manager_of(self._host).read]
+        drop_ins = {path for path in loaded if path.endswith(f"/{DROP_IN}")}
+        if thing == LAYOUT.config_path and not drop_ins <= {*texts}:
+            self._found(event, "a drop-in that is gone is loaded")
+        for path in (*texts, *loaded):
+            for script in scripts_of(path, texts.get(path, "")):
+                if script not in texts:
+                    self._found(event, f"{path} runs {script}, which is missing")
+
+    def _found(self, event: str, fault: str) -> None:
+        self.wrong.append(f"before {event}: {fault}")
+
+
+def scripts_of(path: str, text: str) -> list[str]:
+    """The scripts that systemd runs because of this file, or the gate because of its list."""
+    if path.endswith(f"/{DROP_IN}"):
+        return [LAYOUT.gate_path]
+    if path == LAYOUT.unit_path(LAYOUT.guard_unit):
+        return [LAYOUT.guard_path]
+    if path == LAYOUT.gate_path:
+        [lists] = re.findall(r"^required=\((.*)\) wanted=\((.*)\)$", text, re.MULTILINE)
+        return [LAYOUT.step_path(step) for step in " ".join(lists).split()]
+    return []
+
+
 @given(possible(), possible())
-def test_a_verdict_never_outlives_its_configuration(
-    old: HostRoutingConfig, new: HostRoutingConfig
-) -> None:
-    """Wherever a run is killed, a marker is about the configuration that is installed then."""
+def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
+    """Wherever a run is killed, no marker is wrong, and no unit runs a script that is missing."""
     host, mishaps = node()
-    judged: list[str | None] = []
-
-    def look(event: str) -> None:
-        installed = host.files.texts.get(LAYOUT.config_path)
-        if event.startswith(f"write {LAYOUT.state_directory}"):
-            judged[:] = [installed]
-        if any(path in host.files.texts for path in HostLayout.markers):
-            assert judged == [installed], event
-
-    mishaps.watch = look
+    moments = Moments(host)
+    mishaps.watch = moments.look
     for wanted in (old, new, HostRoutingConfig()):
         apply(host, wanted)
-    look("the end")
+        for unit in UNITS:
+            if LAYOUT.unit_path(unit) in host.files.texts:
+                manager_of(host).states[unit] = "active"
+        if LAYOUT.guard_path in host.files.texts:
+            host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+    moments.look("the end")
+    assert moments.wrong == []
 
 
 def test_a_run_that_fails_leaves_no_verdict_on_another_configuration() -> None:
