@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.listed import class_settings, name_settings
+from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import POD_BLOCK
 from hostrouting.check.sentences import DOUBTS, OWN_PODS
@@ -52,6 +53,12 @@ _SENTENCES = {
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{route} refuses them, perhaps for pods",
     "not-by-tcp": "TCP does not connect by {route}",
+    "no-gateway": NO_GATEWAY,
+    "no-local-rule": (
+        "no IPv{family} rule looks up table local first, so this host may not answer on its own "
+        "addresses; run: hostrouting check"
+    ),
+    "changing": "routes that change while Linux is asked about them",
     "own-pods": OWN_PODS,
 }
 """What only the script says, by the name under which it does. It fills the {holes}."""

@@ -16,19 +16,15 @@ Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A 
 is true for ever is left out there; then only the configuration can name it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hostrouting.check.devices import Devices, devs_of
+from hostrouting.fib.engine import AppliedRule, Fib, Table
 from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
-
-if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib, Table
-    from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Link
 
 _NONE: frozenset[str] = frozenset()
 

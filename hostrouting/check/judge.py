@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 _PROTOCOL_DHCP = 16
 _KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, _PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link."""
+NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+"""Why packets may be lost by a route of a card; the script at boot says it, too."""
 _FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
 """Uses of a CNI's device that leads to more than one pod."""
 
@@ -303,7 +305,7 @@ def on_link_by_mistake(judge: Judge, dev: str, way: Way) -> Opinion | None:
     has_router = any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults)
     if are_neighbours or not has_router:
         return None
-    reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+    reason = NO_GATEWAY.format(route=route, dev=dev)
     return Opinion(Grade.DOUBT, "doubtful-route", reason)
 
 

@@ -30,12 +30,10 @@ repaired has to be fine, and nothing else may be worse. What no route can repair
 of six reasons (`Unrepairable`).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
@@ -44,14 +42,12 @@ from hostrouting.check.parts import find_parts, ranges_of
 from hostrouting.check.results import Cost, Grade, Part, Repair, Unrepairable
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
+from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule
 from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
-    from hostrouting.model.rule import Rule
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""

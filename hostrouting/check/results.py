@@ -8,23 +8,19 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
+from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import in_plural, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.finding import Finding
-    from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -24,9 +24,14 @@ from hostrouting.check.results import (
 )
 from hostrouting.finding import NAMES, Finding, Name, Severity
 from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
-from hostrouting.model.route import PROTOCOL_KERNEL, Route, protocol_name, table_name
+from hostrouting.model.route import (
+    PROTOCOL_KERNEL,
+    Route,
+    deletion_command,
+    protocol_name,
+    table_name,
+)
 from hostrouting.model.rule import rule_command
-from hostrouting.routes.plan import deletion_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 

@@ -23,9 +23,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     routes = (*plan.routes.conflicts, *plan.routes.changes)
     writes = [f"write {path}" for path in plan.files.writes]
     removes = [f"remove {path}" for path in plan.files.removes]
-    yield from _blocks(routes, (*plan.guard, *plan.operations), writes, removes)
-    if plan.needs_reload:
-        yield "  have systemd read its files again"
+    yield from _blocks(routes, (*plan.systemd, *plan.operations), writes, removes)
     yield from finding_lines(
         finding for finding in plan.findings if finding.name != "route-conflict"
     )  # a step

@@ -39,19 +39,15 @@ does with the packets that it selects, in `effect_of`; which routes of a table a
 comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
-
-if TYPE_CHECKING:
-    from hostrouting.model.rule import Rule
-    from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
 
 
 class Packet(NamedTuple):
@@ -142,7 +138,7 @@ class Table:
             self._by_netmask.append((netmask, by_prefix[length]))
 
     @classmethod
-    def of(cls, family: int, routes: Iterable[Route]) -> Table:
+    def of(cls, family: int, routes: Iterable[Route]) -> "Table":
         """The table with these routes, which are in the kernel's order."""
         by_prefix: RoutesByPrefix = {}
         for route in routes:
@@ -170,7 +166,7 @@ class Table:
         routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
         return [route for route in routes if route.source is None]
 
-    def with_routes(self, added: Sequence[Route]) -> Table:
+    def with_routes(self, added: Sequence[Route]) -> "Table":
         """The same table with these routes, which come after the others in the kernel's order."""
         if not added:
             return self
@@ -182,7 +178,7 @@ class Table:
                 by_first[first] = sorted([*by_first.get(first, []), route], key=_rank)
         return Table(self._family, by_prefix)
 
-    def without_routes(self, removed: Sequence[Route]) -> Table:
+    def without_routes(self, removed: Sequence[Route]) -> "Table":
         """The same table without these routes; a route that equals one of them stays."""
         if not removed:
             return self
@@ -514,7 +510,7 @@ class Fib:
                     routes.append(other)
         return routes
 
-    def with_routes(self, added: Iterable[Route]) -> Fib:
+    def with_routes(self, added: Iterable[Route]) -> "Fib":
         """The same host with more routes; tables that stay the same are shared."""
         added = tuple(added)
         tables = dict(self.tables)
@@ -522,7 +518,7 @@ class Fib:
             tables[number] = tables[number].with_routes(routes)
         return Fib(self.snapshot.with_routes(added), self.family, tables)
 
-    def without_routes(self, removed: Iterable[Route]) -> Fib:
+    def without_routes(self, removed: Iterable[Route]) -> "Fib":
         """The same host without these routes, which it has. One that equals such a route stays."""
         removed = tuple(removed)
         tables = dict(self.tables)

@@ -45,6 +45,11 @@ class Effects:
     files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.changes or self.files or self.operations)
+
     def __str__(self) -> str:
         files = (f"changed {path}" for path in self.files)
         return (

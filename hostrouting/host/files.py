@@ -4,8 +4,6 @@ Only this module knows where a host's root folder is: all paths are those that t
 and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

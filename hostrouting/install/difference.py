@@ -1,9 +1,10 @@
-"""What differs between a host and a configuration: files, what systemd has not read yet, and
-whether the guard runs. Nothing is changed here.
+"""What differs between a host and a configuration: files, and what systemd does. Nothing is changed
+here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import files_of, owned_paths
@@ -34,36 +35,37 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     return FileChanges(tuple(file for file in wanted if file.differs(files)), removes)
 
 
-def needs_reload(
-    manager: Manager | None, config: HostRoutingConfig, former: HostRoutingConfig | None
-) -> bool:
-    """Whether systemd may have loaded a file of ours that has changed or gone since.
+def find_systemd_changes(
+    manager: Manager | None,
+    config: HostRoutingConfig,
+    former: HostRoutingConfig | None,
+    changes: FileChanges,
+) -> Iterator[Operation]:
+    """What systemd has to do besides reading the files that change: read those that it has not read
+    yet, and start or stop the guard.
 
-    `former` is what is installed. If it could not be read (None), nothing says whose drop-in has
-    gone.
+    `former` is what is installed, or None if it could not be read.
     """
     if manager is None:
-        return False
+        return
+    guard = HostLayout.guard_unit
+    runs = is_active(manager, guard)
+    if runs and not config.guard.enabled:
+        yield Operation("stop", guard, "it is no longer wanted")
     if former is None:
-        return True
-    gated = {*gated_units(config), *gated_units(former)}
+        reason = "nothing says any more which drop-ins it has loaded"
+        yield Operation("reload", "systemd", reason)
+    elif needs_reload(manager, config, former):
+        yield Operation("reload", "systemd", "it has not read how its files are now")
+    if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
+        yield Operation("restart", guard, "its files are new")
+    elif config.guard.enabled and not runs:
+        yield Operation("start", guard, "it is not running")
+
+
+def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
+    """Whether a file of these configurations has changed or gone since systemd last read it."""
+    gated = {unit for config in configs for unit in gated_units(config)}
     names = [unit.replace("@.", "@*.") for unit in sorted(gated)]
     shown = manager.show(("NeedDaemonReload",), *UNITS, *names)
     return any(properties["NeedDaemonReload"] == "yes" for properties in shown)
-
-
-def find_guard_changes(
-    manager: Manager | None, config: HostRoutingConfig, changes: FileChanges
-) -> tuple[Operation, ...]:
-    """What the guard needs: a start, a stop, or, if its files are new, to be started again."""
-    guard = HostLayout.guard_unit
-    if manager is None:
-        return ()
-    runs = is_active(manager, guard)
-    if runs and not config.guard.enabled:
-        return (Operation("stop", guard, "it is no longer wanted"),)
-    if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
-        return (Operation("restart", guard, "its files are new"),)
-    if config.guard.enabled and not runs:
-        return (Operation("start", guard, "it is not running"),)
-    return ()

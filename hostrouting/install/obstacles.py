@@ -28,14 +28,12 @@ _LINKS = "/run/systemd/netif/links"
 """While systemd-networkd runs, this folder has a file about each device; the folder itself is made
 at every boot.
 """
-_IS_MANAGED = re.compile(r"^ADMIN_STATE=(configuring|configured|failed)$", re.MULTILINE)
+_IS_MANAGED = r"(?m)^ADMIN_STATE=(configuring|configured|failed)$"
 """The states of a device for which a .network file has been found: networkd deletes routes for no
 other device.
 """
 _SETTINGS = "/etc/systemd/networkd.conf"
-_IS_KEEPING = re.compile(
-    r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE
-)
+_IS_KEEPING = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$"
 
 _KUBELETS = (
     "kubelet.service",
@@ -132,10 +130,10 @@ def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
 
 def _manages_a_device(files: Files) -> bool:
     paths = [f"{_LINKS}/{number}" for number in files.names(_LINKS)]
-    return any(_IS_MANAGED.search(files.read(path) or "") for path in paths)
+    return any(re.search(_IS_MANAGED, files.read(path) or "") for path in paths)
 
 
 def _is_told_to_keep(files: Files) -> bool:
     folder = f"{_SETTINGS}.d"
     drop_ins = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
-    return any(_IS_KEEPING.search(files.read(path) or "") for path in (_SETTINGS, *drop_ins))
+    return any(re.search(_IS_KEEPING, files.read(path) or "") for path in (_SETTINGS, *drop_ins))

@@ -27,10 +27,8 @@ class Plan:
     """What a task would do to files, routes and the rest of the host, and the check afterwards."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
-    needs_reload: bool = False
-    """Whether one of our files has changed or gone since systemd last read it."""
-    guard: tuple[Operation, ...] = ()
-    """What the guard needs: to be started, stopped or restarted."""
+    systemd: tuple[Operation, ...] = ()
+    """What systemd has to do: `reload` its files, and `start`, `stop` or `restart` the guard."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
@@ -47,14 +45,7 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.changes_files or self.guard or self.changes_kernel)
-
-    @property
-    def changes_files(self) -> bool:
-        """Whether files would change, or systemd has not read how they are, or the guard has to
-        stop.
-        """
-        return bool(self.files or self.needs_reload or self.stops)
+        return not (self.files or self.systemd or self.changes_kernel)
 
     @property
     def changes_kernel(self) -> bool:
@@ -64,15 +55,9 @@ class Plan:
         routes = self.routes
         return bool(self.operations or routes.changes or routes.conflicts or routes.pending)
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """The units that are stopped before files change."""
-        return tuple(each.object for each in self.guard if each.verb in {"stop", "restart"})
-
-    @property
-    def starts(self) -> tuple[Operation, ...]:
-        """What is started once the files are there."""
-        return tuple(each for each in self.guard if each.verb in {"start", "restart"})
+    def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
+        """What systemd has to do of this."""
+        return tuple(operation for operation in self.systemd if operation.verb in verbs)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -129,8 +114,7 @@ class Plan:
                 {"action": step.action, "route": str(step.route), "reason": step.why}
                 for step in self.routes.steps
             ],
-            "operations": [each._asdict() for each in (*self.guard, *self.operations)],
-            "needsReload": self.needs_reload,
+            "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
@@ -139,11 +123,9 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.routes.steps]
-        lines += [str(operation) for operation in (*self.guard, *self.operations)]
+        lines += [str(operation) for operation in (*self.systemd, *self.operations)]
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
-        if self.needs_reload:
-            lines.append("have systemd read its files again")
         if self.is_empty:
             lines.append("nothing to do")
         lines += [str(finding) for finding in self.findings]

@@ -47,7 +47,7 @@ from hostrouting.errors import (
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
-from hostrouting.install.difference import find_file_changes, find_guard_changes, needs_reload
+from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.installed import read_installed, readable_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
@@ -221,7 +221,7 @@ class InstallTask(ABC):
         @phases.task("install-files")
         def install(inner: phases.Context) -> Effects | phases.Skip:
             nonlocal wanted, plan
-            if not plan.changes_files:
+            if not plan.files and not plan.for_systemd("stop", "reload"):
                 self._remember(wanted, plan)
                 return phases.Skip("the files are as they should be")
             with self.host.locked(inner):
@@ -241,7 +241,7 @@ class InstallTask(ABC):
         """
         effects = Effects()
         errors: list[BaseException] = []
-        if plan.starts:
+        if plan.for_systemd("start", "restart"):
             start = phases.task("start-guard")(partial(start_guard, self.host, plan))
             try:
                 effects = effects_of(phases.execute(start, _whole(ctx)))
@@ -282,8 +282,7 @@ class InstallTask(ABC):
         files = find_file_changes(host, config)
         plan = Plan(
             files,
-            needs_reload(manager, config, wanted.former),
-            find_guard_changes(manager, config, files),
+            tuple(find_systemd_changes(manager, config, wanted.former, files)),
             findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
         )
         if host.backend is None:
@@ -408,7 +407,7 @@ class SectionTask(InstallTask):
                 with having_changed(effects.changes, effects.files, effects.operations):
                     result = part.carry_out_or_explain(ctx, wanted)
                 effects += effects_of(result)
-        if isinstance(result, phases.Skip) and effects == Effects():
+        if isinstance(result, phases.Skip) and not effects.changed:
             return result
         return effects
 

@@ -49,26 +49,28 @@ def write_files(host: Host, plan: Plan) -> Effects:
     units = [path for path in removes if _is_of_systemd(path)]
     others = [path for path in removes if not _is_of_systemd(path)]
     done: list[str] = []
-    stopped: list[Operation] = []
+    told: list[Operation] = []
     manager = host.running_manager
-    with having_changed(files=done, operations=stopped):
+    with having_changed(files=done, operations=told):
         if HostLayout.config_path in (*writes, *removes):
             _remove_markers(host)  # 1
         if manager is not None:
+            stops = plan.for_systemd("stop", "restart")
             for unit in UNITS:  # 2
-                if unit in plan.stops or HostLayout.unit_path(unit) in units:
+                if HostLayout.unit_path(unit) in units or unit in {stop.object for stop in stops}:
                     manager.stop(unit)
-            stopped += [operation for operation in plan.guard if operation.verb == "stop"]
+            told += plan.for_systemd("stop")
         _remove(host, units, done)  # 3
-        if manager is not None and (units or plan.needs_reload):
+        if manager is not None and (units or plan.for_systemd("reload")):
             manager.reload()  # 4
+            told += plan.for_systemd("reload")
         for file in plan.files.files:  # 5
             file.write(host.files)
             done.append(file.path)
         _remove(host, others, done)  # 6
         if manager is not None and any(map(_is_of_systemd, writes)):
             manager.reload()  # 7
-    return Effects(files=done, operations=tuple(stopped))
+    return Effects(files=done, operations=tuple(told))
 
 
 def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
@@ -77,9 +79,10 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
         manager, installed = host.running_manager, readable_installed(host)
         if manager is None or installed is None or not installed.guard.enabled:
             return phases.Skip("it is no longer wanted")
-        for operation in plan.starts:
-            manager.start(operation.object, timeout=_GRACE)
-    return Effects(operations=plan.starts)
+        starts = plan.for_systemd("start", "restart")
+        for start in starts:
+            manager.start(start.object, timeout=_GRACE)
+    return Effects(operations=starts)
 
 
 def _is_of_systemd(path: str) -> bool:

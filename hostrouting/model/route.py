@@ -294,3 +294,22 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 def _is_joined(entry: Route) -> bool:
     return entry.prefix.family == IPV6 and len(entry.next_hops) == 1 and entry.has_gateway
+
+
+def deletion_command(route: Route) -> str:
+    """The command that deletes the first route of its key that is like this one.
+
+    Linux does not find a route with a nexthop object by its device. In IPv4, a request cannot name
+    metric 0: without a metric, it deletes the first route with the rest, so a second time, it could
+    delete one with another metric.
+    """
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif route.type == "unicast" and len(route.next_hops) == 1:
+        words.append(f"dev {route.next_hops[0].dev}")
+    words.append(f"table {table_name(route.table)}")
+    if route.metric:
+        words.append(f"metric {route.metric}")
+    words.append(f"proto {route.protocol}")
+    return " ".join(words)

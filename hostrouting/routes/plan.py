@@ -16,10 +16,8 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 `apply` deletes with our protocol, so that next hop stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
@@ -33,13 +31,11 @@ from hostrouting.model.route import (
     RouteKey,
     as_listed,
     as_stored,
+    deletion_command,
     protocol_name,
-    table_name,
 )
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
-
-if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 
@@ -126,25 +122,6 @@ def _is_of_an_address(route: Route) -> bool:
     """
     is_plain = route.type == "unicast" and len(route.next_hops) == 1
     return is_plain and route.protocol == PROTOCOL_KERNEL
-
-
-def deletion_command(route: Route) -> str:
-    """The command that deletes the first route of its key that is like this one.
-
-    Linux does not find a route with a nexthop object by its device. In IPv4, a request cannot name
-    metric 0: without a metric, it deletes the first route with the rest, so a second time, it could
-    delete one with another metric.
-    """
-    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
-    if route.nexthop_id is not None:
-        words.append(f"nhid {route.nexthop_id}")
-    elif route.type == "unicast" and len(route.next_hops) == 1:
-        words.append(f"dev {route.next_hops[0].dev}")
-    words.append(f"table {table_name(route.table)}")
-    if route.metric:
-        words.append(f"metric {route.metric}")
-    words.append(f"proto {route.protocol}")
-    return " ".join(words)
 
 
 class Pending(NamedTuple):

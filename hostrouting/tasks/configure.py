@@ -82,6 +82,8 @@ class Configure(InstallTask):
                 effects += effects_of(result)
                 if isinstance(result, CheckResult):
                     report = result.report
+        if report is None and not effects.changed:
+            return phases.Skip("everything is as it should be")
         return CheckResult(effects.changes, effects.files, effects.operations, report=report)
 
 

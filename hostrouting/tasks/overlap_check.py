@@ -39,6 +39,13 @@ class CheckResult(Effects):
     """None for an image, and where no CIDRs are expected."""
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the check found, as in the JSON document; empty without a report."""
+        if self.report is None:
+            return ()
+        return check_findings(self.report, mode="WARN")
+
+    @property
     def node_ips(self) -> dict[int, IP]:
         """The address of the expected device, by family (4, 6) if there is exactly one: kubelet's
         `--node-ip`.
@@ -56,14 +63,14 @@ class CheckResult(Effects):
         fields: dict[str, object] = {}
         if self.report is not None:
             fields["verdict"] = self.report.verdict
-            fields["findings"] = len(self.report.escapes)
+            fields["findings"] = len(self.findings)
         return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
         values = super().to_mapping()
         if self.report is not None:
-            document = check_document(self.report, mode="WARN")
+            document = check_document(self.report, mode="WARN", findings=self.findings)
             values |= {key: document[key] for key in document if key not in {"schema", "mode"}}
         return values
 

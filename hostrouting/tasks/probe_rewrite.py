@@ -85,11 +85,13 @@ class RewriteProbeSource(SectionTask):
                     raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
-    def _unchanged(self, wanted: Wanted) -> Effects | phases.Skip:
-        """The result where the table is as it should be."""
-        if wanted.config.probe_rewrite.enabled:
-            return Effects()
-        return phases.Skip(self.nothing)
+    def _unchanged(self, wanted: Wanted) -> phases.Skip:
+        """The result where there is nothing to do."""
+        if not wanted.config.probe_rewrite.enabled:
+            return phases.Skip(self.nothing)
+        if self.host.backend is None:
+            return phases.Skip("an image has no table; it is loaded when it boots")
+        return phases.Skip("the table is as it should be")
 
 
 def _find_operations(nftables: Nftables, settings: ProbeRewriteConfig) -> Iterator[Operation]:

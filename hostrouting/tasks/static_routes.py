@@ -44,13 +44,15 @@ class ConfigureStaticRoutes(SectionTask):
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:
-            return Effects()
+            return phases.Skip("an image has no routes; they are set when it boots")
         with self.host.backend() as backend:
             applied = self._await_and_apply(ctx, backend, wanted)
         for finding in (*applied.plan.left_out, *applied.plan.stays):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
+        if not applied.changes:
+            return phases.Skip("the routes are as they should be")
         return Effects(applied.changes)
 
     def _await_and_apply(

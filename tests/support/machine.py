@@ -48,6 +48,10 @@ class Machine(Namespace):
         # need only the network.
         return completed([*self.enter, *words], **options)
 
+    def outside(self, path: str) -> Path:
+        """The path of the same file outside the machine."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
     def command(self, *words: str) -> list[str]:
         """The command that runs a `hostrouting` command line in the machine."""
         return [*self.enter, sys.executable, "-m", "hostrouting", *words]

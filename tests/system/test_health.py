@@ -108,7 +108,7 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     assert names(system) == []
     # The removal waits for the reload, too: the unit would still run the gate, which is gone by
     # then.
-    assert not needs_reload(InsideManager(system), CONFIG, CONFIG)
+    assert not needs_reload(InsideManager(system), CONFIG)
     system.outside(OURS).unlink()
-    assert needs_reload(InsideManager(system), CONFIG, CONFIG)
+    assert needs_reload(InsideManager(system), CONFIG)
     end(system)

@@ -34,17 +34,29 @@ main() { # SECONDS
   local wait=$1 stopped='' next=0
   trap 'stopped=143' TERM INT HUP
   until attempt; do
-    if [[ $is_hopeless || $stopped ]] || ((SECONDS >= wait)); then
+    find_waited
+    if [[ $is_hopeless || $stopped ]] || ((waited >= wait)); then
       say_why
       exit "${stopped:-1}"
     fi
-    if ((SECONDS >= next)); then
-      say 6 "waiting ($SECONDS of $wait s): ${reasons[0]}"
-      next=$((SECONDS + 10))
+    if ((waited >= next)); then
+      say 6 "waiting ($waited of $wait s): ${reasons[0]}"
+      next=$((waited + 10))
     fi
     sleep 1
   done
   exit 0
+}
+
+# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
+# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
+# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
+find_waited() {
+  local words began now
+  read -r -a words </proc/self/stat
+  began=${words[21]-0}
+  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  waited=$(((now - began) / 100))
 }
 
 say() { # LEVEL LINE
@@ -52,9 +64,9 @@ say() { # LEVEL LINE
 }
 
 say_why() {
-  local i line end="; gave up after $SECONDS s" shown=9
+  local i line end="; gave up after $waited s" shown=9
   if [[ $stopped ]]; then # the variable of main
-    end="; told to stop after $SECONDS s"
+    end="; told to stop after $waited s"
   fi
   if [[ $is_hopeless ]]; then
     end=''

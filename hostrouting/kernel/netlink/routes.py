@@ -13,8 +13,6 @@ of the other family is RTA_VIA, which begins with that family. RTA_METRICS has a
 numbers of their own (RTAX_…).
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -168,7 +166,7 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
 
     next_hops: tuple[NextHop, ...] = ()
     if route_type not in PATHLESS:  # IPv6 lists the loopback device for such a route
-        next_hops = tuple(_next_hop(hop, names) for hop in hops)
+        next_hops = tuple([_next_hop(hop, names) for hop in hops])
     source = None
     if src_len:
         source = prefix_of(family, attributes.get(_RTA_SRC), src_len)
@@ -481,13 +479,17 @@ def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[A
 
 
 def _question(destination: IP) -> bytes:
-    """The body of a lookup: a UDP packet of root."""
-    family = destination.version
-    fixed = rtmsg(family, destination.max_prefixlen, LOOKUP_FLAGS[family])
-    to = attribute(RTA_DST, destination.packed)
+    """The body of a lookup."""
+    return _plain_packet(destination.version) + attribute(RTA_DST, destination.packed)
+
+
+@cache
+def _plain_packet(family: int) -> bytes:
+    """The beginning of a lookup: a UDP packet of root, to an address that follows."""
+    fixed = rtmsg(family, width_of(family), LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
     by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
-    return fixed + to + of_root + by_udp
+    return fixed + of_root + by_udp
 
 
 def rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:

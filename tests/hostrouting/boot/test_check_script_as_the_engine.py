@@ -363,7 +363,7 @@ a rule for ICMP, about which Linux is asked where there are rules for UDP and TC
   rule add pref 50 ipproto icmp lookup 100
   undecided: UNDECIDED: this check does not judge rule 50: from all ipproto icmp lookup 100; run: hostrouting check
 a next hop that is down
-  route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0; link set ib0 down
+  route add 172.20.8.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev ib0; link set ib0 down
   ok
 blocks like a CNI's, without its devices
   route add blackhole 172.20.40.0/26 proto 80; route add 10.7.0.0/26 dev eth1 proto 80
@@ -381,6 +381,27 @@ two refused ranges around own addresses that are not of pods, one of them at the
   address add 172.20.8.0/32 dev eth1; address add 172.20.9.7/32 dev eth1
   route add blackhole 172.20.8.0/24 proto 196; route add blackhole 172.20.9.0/24 proto 196
   overlap: (172.20.9.0\u2013172.20.9.255) is refused (blackhole) by [blackhole 172.20.9.0/24 proto 196]; expected via eth0
+a mark with two rules, of which the first has a table that leaves the packets to the second
+  rule add pref 9 fwmark 1 lookup 100; rule add pref 10 fwmark 1 lookup 101
+  route add throw 172.20.0.0/16 table 100; route add default dev eth1 table 101
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 10: from all fwmark 0x1 lookup 101;
+a mark with two rules, of which the first decides for all packets
+  rule add pref 9 fwmark 1 lookup 100; rule add pref 10 fwmark 1 lookup 101
+  route add default dev eth0 table 100; route add default dev eth1 table 101
+  ok
+a mark whose table is for some plain packets, too
+  rule add pref 8 to 10.99.0.0/16 lookup 101; rule add pref 9 fwmark 1 lookup 101; route add default dev eth1 table 101
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from all fwmark 0x1 lookup 101;
+a mark for table main, beside another table that plain packets look up first
+  rule add pref 8 fwmark 1 lookup main; rule add pref 9 lookup 90
+  route add 172.20.0.0/16 dev eth0 table 90; route add 172.20.0.0/16 dev eth1
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 8: from all fwmark 0x1 lookup main;
+all destinations but one network look up another table, which has the default route
+  rule add pref 9 not to 10.99.0.0/16 lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
+  undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
+a route that was made by hand without its gateway
+  route add 172.20.9.0/24 dev eth0; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
+  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
@@ -391,7 +412,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 23
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 29
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6
-from hostrouting.routes.plan import deletion_command, plan_static_routes
+from hostrouting.model.route import deletion_command
+from hostrouting.routes.plan import plan_static_routes
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
 from tests.support.examples import scaled

@@ -53,17 +53,11 @@ def settings(*routes: str, mode: str = "STRICT", **more: Any) -> str:
     )
 
 
-def lay(machine: Machine, path: str, text: str) -> None:
-    """Write a file."""
-    done = machine.run("tee", path, text=text)
-    assert done.returncode == 0, done.stderr
-
-
 def apply(machine: Machine, text: str) -> None:
     """Apply this configuration; whether addresses escape then does not matter."""
-    lay(machine, "/run/applied.json", text)
+    machine.outside("/run/applied.json").write_text(text)
     machine.hostrouting("apply", "--config", "/run/applied.json", "--allow-removal", "--wait", "0")
-    assert machine.run("test", "-e", LAYOUT.config_path).returncode == 0
+    assert machine.outside(LAYOUT.config_path).exists()
 
 
 def type_in(machine: Machine, command: str) -> subprocess.CompletedProcess[str]:
@@ -195,11 +189,10 @@ def made(host: str) -> Iterator[Machine]:
     with private_machine() as machine:
         machine.batch(H200)
         HOSTS[host](machine)
-        lay(machine, NEW, REPAIRED)
-        lay(machine, OTHER, WARN)
-        lay(machine, COPY, GATED)
-        lay(machine, ANY_CHECK, WARN)
-        machine.shell(f"mkdir -p {IMAGE}")
+        files = {NEW: REPAIRED, OTHER: WARN, COPY: GATED, ANY_CHECK: WARN}
+        for path, text in files.items():
+            machine.outside(path).write_text(text)
+        machine.outside(IMAGE).mkdir()
         yield machine
 
 
@@ -240,13 +233,14 @@ def printed(machine: Machine, words: str) -> Iterator[Printed]:
 
 
 def start_and_guard(machine: Machine) -> bool:
-    """Let a gated unit start, and the guard make a pass, if there is a gate; whether the unit has
-    started.
+    """Let a gated unit start, and the guard make a pass, if there is a gate and a guard; whether
+    the unit has started.
     """
-    if machine.run("test", "-e", LAYOUT.gate_path).returncode != 0:
+    if not machine.outside(LAYOUT.gate_path).exists():
         return True
     has_started = pass_gate(machine, UNIT)
-    pass_gate(machine, GUARD)
+    if machine.outside(LAYOUT.guard_path).exists():
+        pass_gate(machine, GUARD)
     return has_started
 
 

@@ -204,7 +204,7 @@ class TestLaws:
             *plan.files.removes,
         }
         assert {str(operation) for effect in effects for operation in effect.operations} == {
-            *map(str, (*plan.guard, *plan.operations))
+            *map(str, (*plan.systemd, *plan.operations))
         }
         routes = plan.routes.changes
         assert {change.route.key for effect in effects for change in effect.changes} == {
@@ -330,7 +330,8 @@ class TestRoad:
         failure_of(run, Configure(gated[1], host=host), of=HostError)
         mishaps.watch = lambda _event: None
         mishaps.disarm()
-        assert Configure(gated[1], host=host).plan().needs_reload
+        [reload] = Configure(gated[1], host=host).plan().systemd
+        assert reload.verb == "reload"
         run(Configure(gated[1], host=host))
         [shown] = manager_of(host).show(("NeedDaemonReload",), "b.service")
         assert shown["NeedDaemonReload"] == "no"

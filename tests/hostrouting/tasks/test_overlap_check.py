@@ -57,7 +57,10 @@ class TestModes:
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
-        assert checked(FakeHost(kernel=h200()), CIDR).log_fields()["verdict"] == "overlap"
+        result = checked(FakeHost(kernel=h200()), CIDR)
+        assert result.log_fields()["verdict"] == "overlap"
+        counted = result.log_fields()["findings"]
+        assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
