@@ -61,7 +61,7 @@ from phases.context import in_range
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
-    from hostrouting.model.route import Route
+    from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
 
 _KEEP = "keep this in the configuration, or allow the removal"
@@ -75,6 +75,13 @@ class Wanted:
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
+
+    @property
+    def former_keys(self) -> set[RouteKey]:
+        """The keys of the static routes that are configured now."""
+        if self.former is None:
+            return set()
+        return {route.key for route in self.former.static_routes.routes}
 
 
 class _Before(NamedTuple):
@@ -162,10 +169,9 @@ class InstallTask(ABC):
             for loss in self._losses(wanted)
         ]
         plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *losses)))
-        checks = any(part.checks_the_result for part in self._selected_parts(ctx))
-        if self.host.backend is None or not checks or not wanted.config.route_overlap.cidrs:
-            return plan
-        return plan.with_check(wanted.config, read_snapshot())
+        if any(part.checks_the_result for part in self._parts_with_work(ctx)):
+            return plan.with_check(wanted.config, read_snapshot())
+        return plan
 
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first changed anything, or remove everything if
@@ -257,11 +263,8 @@ class InstallTask(ABC):
         """Keep what undo() needs, before the first change."""
         if self._before is not None or plan.is_empty:
             return
-        configured: set[object] = set()
-        if wanted.former is not None:
-            configured.update(route.key for route in wanted.former.static_routes.routes)
         deleted = [step.route for step in plan.routes.changes if step.action == "delete"]
-        typed = [route for route in reversed(deleted) if route.key not in configured]
+        typed = [route for route in reversed(deleted) if route.key not in wanted.former_keys]
         self._before = _Before(wanted.former, tuple(typed))
 
     def _read_snapshot(self) -> Snapshot:
@@ -269,8 +272,10 @@ class InstallTask(ABC):
         with self.host.backend() as kernel:  # type: ignore[misc]  # every caller has asked
             return kernel.snapshot()._replace(name_servers=self.host.name_servers)
 
-    def _selected_parts(self, ctx: phases.Context) -> list[SectionTask]:
-        """The parts that this run does not leave out."""
+    def _parts_with_work(self, ctx: phases.Context) -> list[SectionTask]:
+        """The parts that this run does not leave out; none for an image, which has no kernel."""
+        if self.host.backend is None:
+            return []
         return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
 
     def _make_plan(
@@ -285,9 +290,7 @@ class InstallTask(ABC):
             tuple(find_systemd_changes(manager, config, wanted.former, files)),
             findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
         )
-        if host.backend is None:
-            return plan
-        for part in self._selected_parts(ctx):
+        for part in self._parts_with_work(ctx):
             plan = plan.with_part(part.planned(wanted, read_snapshot))
         if not plan.routes.changes:
             return plan
@@ -308,7 +311,8 @@ class InstallTask(ABC):
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
             raise ConfigError([loss._replace(remedy=_KEEP) for loss in losses], headline=headline)
-        if _has_new_conflict(plan, wanted.former):
+        new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
+        if new and wanted.former != HostRoutingConfig():
             plan.routes.require_possible()
         if self.host.backend is not None and plan.changes_kernel:
             self.host.rights().require_network()
@@ -321,16 +325,6 @@ class InstallTask(ABC):
         if self.allow_removal:
             return ()
         return tuple(find_losses(wanted.former or read_installed(self.host), wanted.config))
-
-
-def _has_new_conflict(plan: Plan, former: HostRoutingConfig | None) -> bool:
-    """Whether the run would bring a conflict of routes onto a host where something is installed."""
-    if former == HostRoutingConfig():
-        return False
-    configured: set[object] = set()
-    if former is not None:
-        configured.update(route.key for route in former.static_routes.routes)
-    return any(step.route.key not in configured for step in plan.routes.conflicts)
 
 
 def _warn(ctx: phases.Context, plan: Plan) -> None:
