@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import HostLayout
@@ -117,7 +118,8 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     ]
     leftovers = [leftover(path) for path in (*unit_paths, *others)]
     paths = [path for path in leftovers if is_ours(files, path)]
-    for drop_in in _possible_drop_ins(files):
+    for unit in _units_with_drop_ins(files):
+        drop_in = HostLayout.drop_in_path(unit)
         paths += [path for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
     for unit in units.UNITS:
         paths += _owned_unit(files, unit)
@@ -130,11 +132,10 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     return (*before, last)
 
 
-def _possible_drop_ins(files: Files) -> Iterator[str]:
-    """The paths where the units of this host would have our drop-in."""
-    for name in files.names(HostLayout.unit_directory):
-        if name.endswith(".d"):
-            yield HostLayout.drop_in_path(name[:-2])
+def _units_with_drop_ins(files: Files) -> list[str]:
+    """The units that have drop-ins on this host, whoever wrote them."""
+    names = files.names(HostLayout.unit_directory)
+    return [name.removesuffix(".d") for name in names if name.endswith(".d")]
 
 
 def _owned_unit(files: Files, unit: str) -> Iterator[str]:
@@ -153,15 +154,23 @@ def _owned_unit(files: Files, unit: str) -> Iterator[str]:
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
     """The units that have a drop-in of ours; none if the folder cannot be read."""
-    units: list[str] = []
     try:
-        for name in files.names(HostLayout.unit_directory):
-            unit = name.removesuffix(".d")
-            if unit != name and is_ours(files, HostLayout.drop_in_path(unit)):
-                units.append(unit)
+        units = _units_with_drop_ins(files)
+        return tuple(unit for unit in units if is_ours(files, HostLayout.drop_in_path(unit)))
     except HostError:
         return ()
-    return tuple(units)
+
+
+def open_folders(files: Files) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs; gate.sh then runs no
+    step.
+    """
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        entry = files.look(folder)
+        if entry is not None and entry.is_open_to_others:
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
+            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
+            yield Finding("file", "error", sentence, folder, remedy)
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
