@@ -25,7 +25,7 @@ import attrs
 from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -347,13 +347,13 @@ def _active(conflists: Mapping[str, str]) -> list[Finding]:
         return []
     path = f"{FOLDER}/{name}"
     sentence = f"{path} says that azure-vnet manages this node's pods"
-    remedy = "remove the file if another CNI manages the pods"
+    remedy = Remedy("remove the file if another CNI manages the pods")
     return [Finding("azure-vnet", "error", sentence, path, remedy)]
 
 
 def _unreadable_state() -> Finding:
     sentence = f"azure-vnet's state file {STATE_FILE} is truncated, or has a shape that is unknown"
-    remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
+    remedy = Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file")
     return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
 
 
@@ -361,7 +361,8 @@ def _no_ebtables() -> Finding:
     sentence = (
         "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
     )
-    return Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules")
+    remedy = Remedy("install it, or load its modules")
+    return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
 def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
@@ -370,7 +371,7 @@ def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
         return []
     names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
     sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = (
+    remedy = Remedy(
         "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
         "10 s"
     )
@@ -393,7 +394,7 @@ def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
     if count <= MOST:
         return []
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = (
+    remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
     )
     return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]

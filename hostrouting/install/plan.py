@@ -53,7 +53,7 @@ class Plan:
         missing or in the way any more.
         """
         routes = self.routes
-        return bool(self.operations or routes.changes or routes.conflicts or routes.pending)
+        return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do of this."""
@@ -69,7 +69,7 @@ class Plan:
 
         A run waits for what its routes need and for a default route. It fails if they do not come.
         """
-        failures = [*self.errors, *self.routes.waits]
+        failures = [*self.errors, *self.routes.route_waits]
         if self.mode == "STRICT":
             failures += [finding for finding in self.check_findings if finding.name in WRONG]
         return tuple(dict.fromkeys(failures))
@@ -97,7 +97,7 @@ class Plan:
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
-        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.pending:
+        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
         unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)

@@ -44,7 +44,7 @@ from hostrouting.errors import (
     NotReady,
     RequirementError,
 )
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
 
-_KEEP = "keep this in the configuration, or allow the removal"
+_KEEP = Remedy("keep this in the configuration, or allow the removal (--allow-removal)")
 
 
 @attrs.frozen
@@ -165,7 +165,7 @@ class InstallTask(ABC):
         read_snapshot = cache(self._read_snapshot)
         plan = self._make_plan(ctx, wanted, read_snapshot)
         losses = [
-            Finding("removal", "error", str(loss), loss.path, f"{_KEEP} (--allow-removal)")
+            Finding("removal", "error", str(loss), loss.path, _KEEP)
             for loss in self._losses(wanted)
         ]
         plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *losses)))
@@ -209,7 +209,7 @@ class InstallTask(ABC):
             return
         with self.host.locked(ctx), self.host.backend() as kernel:
             for outcome in kernel.change(RouteRequest("append", route) for route in routes):
-                if outcome.error is not None and outcome.error.kind != "exists":
+                if outcome.error is not None and not outcome.is_done:
                     raise outcome.error
 
     def install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted, Plan] | None:
@@ -310,7 +310,7 @@ class InstallTask(ABC):
         losses = self._losses(wanted)
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
-            raise ConfigError([loss._replace(remedy=_KEEP) for loss in losses], headline=headline)
+            raise ConfigError(losses, headline=headline)
         new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
         if new and wanted.former != HostRoutingConfig():
             plan.routes.require_possible()
