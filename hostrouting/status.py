@@ -16,7 +16,7 @@ from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, is_active, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
@@ -30,7 +30,7 @@ from hostrouting.tasks.configure import Configure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
@@ -136,9 +136,9 @@ def find_status(host: Host, unit: str | None = None) -> Status:
             return otherwise
 
     none: tuple[Finding, ...] = ()
-    config = ask(lambda: read_installed(host), None)
-    is_broken = bool(unanswered)
-    if config is None and not is_broken:
+    config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
+    is_broken = config is None
+    if config == HostRoutingConfig():
         faults = none
         if host.backend is not None:
             faults = ask(lambda: tuple(find_typed(read_host(host))), none)
@@ -190,8 +190,10 @@ def _state_of(plan: Plan | None) -> State:
         return "unanswered"
     if plan.routes.conflicts:
         return "conflict"
+    if plan.routes.waiting:
+        return "waiting"
     if plan.is_empty:
-        return "waiting" if plan.routes.waiting else "installed"
+        return "installed"
     if plan.report is None or not plan.report.routes:
         return "different"
     if any(finding.name == "route-not-configured" for finding in plan.findings):

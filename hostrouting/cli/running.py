@@ -26,11 +26,9 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     """What would be changed, and what there is to tell about it; `who` as in Remedy."""
     steps = (*plan.routes.conflicts, *plan.routes.changes)
     yield from _block([step.line_for(who) for step in steps])
-    yield from _block(plan.operations)
+    yield from _block([*plan.systemd, *plan.operations])
     yield from _block([f"write {path}" for path in plan.files.writes])
     yield from _block([f"remove {path}" for path in plan.files.removes])
-    if plan.needs_reload:
-        yield "  systemctl daemon-reload"
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)

@@ -144,7 +144,7 @@ def _verdict_lines(status: Status) -> Iterator[str]:
     """
     if status.check is None:
         return
-    if status.plan.is_empty:
+    if status.state in {"installed", "waiting"}:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)
