@@ -46,7 +46,7 @@ from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinio
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
@@ -77,9 +77,13 @@ class Taken(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which they may leave."""
-    is_wide: bool
-    """Whether the route is for more than one address."""
     packets: Packets
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the route is for more than one address."""
+        prefix = self.route.prefix
+        return prefix.length < width_of(prefix.family)
 
 
 class Judge:
@@ -108,8 +112,7 @@ class Judge:
         # Own addresses cut a route into many ranges, and each of them asks.
         key = (id(route), packets)
         if key not in self._opinions:
-            is_wide = route.prefix.length < self.fib.width
-            taken = Taken(route, self.possible_devs(decision), is_wide, packets)
+            taken = Taken(route, self.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
