@@ -64,7 +64,11 @@ if TYPE_CHECKING:
     from hostrouting.model.rule import Rule
 
 _KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
-"""Protocols whose routes without a gateway are right: their makers know who is on the link."""
+"""Protocols whose routes without a gateway are right: their makers know who is on the link.
+
+systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
+hand.
+"""
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 _FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
@@ -99,7 +103,7 @@ class Judge:
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
-        self._opinions: dict[tuple[int, Packets], tuple[Route, Opinion]] = {}
+        self._opinions: dict[tuple[int, str], tuple[Route, Opinion]] = {}
         """By the identity of a route, which is kept alive: to hash a route takes longer than to
         judge most of them.
         """
@@ -110,7 +114,7 @@ class Judge:
         if route is None:
             return _without_a_route(decision)
         # Own addresses cut a route into many ranges, and each of them asks.
-        key = (id(route), packets)
+        key = (id(route), packets.value)
         if key not in self._opinions:
             taken = Taken(route, self.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
