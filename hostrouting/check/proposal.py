@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoutesConfig
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import extent
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
@@ -80,9 +80,9 @@ def find_unconfigured(
     escape = "escapes" if len(lost) == 1 else "escape"
     sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
-    remedy = ""
+    remedy = None
     if routes:
-        remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
     yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
 

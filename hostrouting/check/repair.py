@@ -57,6 +57,7 @@ from hostrouting.text import spoken
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
+_FEWER = "check smaller networks one by one, or remove what adds the routes there"
 
 
 class Why(NamedTuple):
@@ -83,7 +84,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     walk = Walk(judge.fib, parts, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        why = Why("too-many", cause="it would take too many routes")
+        why = Why("too-many", cause=f"it would take more than {_MOST} routes; {_FEWER}")
         return _without_routes(judge.fib, parts, deletions, why)
     gateway = _gateway_among(prefixes, way_out.route)
     if gateway is not None:
@@ -458,7 +459,7 @@ def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterato
     for dev, network in judge.devices.networks_of(devs):
         # A network of a single address has no neighbours to lose.
         if network.length < judge.fib.width and _is_taken(taken, dev, network):
-            yield Cost(dev, network, is_connected=True)
+            yield Cost(dev, network)
     yield from dict.fromkeys(_costs_of_vpns(judge, taken))
 
 
@@ -481,4 +482,4 @@ def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
             if not is_tunnel(judge.devices.links.get(dev)):
                 continue
             if not judge.devices.is_connected(dev, route):
-                yield Cost(dev, route.prefix, is_connected=False)
+                yield Cost(dev, route.prefix)

@@ -209,8 +209,7 @@ class Cost(NamedTuple):
 
     dev: str
     network: Prefix
-    is_connected: bool
-    """Whether it is the network of an address of the device; else a VPN has a route to it."""
+    """The network of an address of the device, or one to which a VPN has a route."""
 
 
 class Repair(NamedTuple):

@@ -129,7 +129,7 @@ class Plan:
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
         if self.needs_reload:
-            lines.append("have systemd read its files again")
+            lines.append("systemctl daemon-reload")
         if not lines:
             lines.append("nothing to do")
         lines += [str(finding) for finding in self.findings]

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding
+from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
@@ -42,6 +42,7 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
+_TO_DELETE = "if nothing needs that route, delete it (its program may add it again)"
 SENTENCES = {
     "waits": "{route} needs {missing}",
     "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
@@ -52,8 +53,7 @@ SENTENCES = {
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
     "are more specific, so they override that route completely",
     "single": "no route can be more specific",
-    "delete": "if nothing needs that route, delete it (its program may add it again), "
-    "as root: {delete}",
+    "delete": str(Remedy(_TO_DELETE, "{delete}")),
     "address": "Linux has this route from an address of {dev}: override or delete it only if this "
     "host needs nothing in {prefix} through {dev}",
 }
@@ -71,38 +71,44 @@ class Step(NamedTuple):
     held: Route | None = None
 
     @property
-    def remedy(self) -> str:
-        """How to have a route to this prefix although another program holds its key; empty without
-        a conflict.
-        """
-        ways = "; or, ".join(self.ways_out)
-        if self.held is None or not _is_of_an_address(self.held):
-            return ways
-        dev = self.held.next_hops[0].dev
-        warning = SENTENCES["address"].format(dev=dev, prefix=self.held.prefix)
-        return f"{warning}; {ways}"
-
-    @property
-    def ways_out(self) -> tuple[str, ...]:
-        """What settles a conflict: to configure something else, if that is possible, or to delete
-        the route of the other program.
+    def remedy(self) -> Remedy | None:
+        """How to have a route to this prefix although another program holds its key: to configure
+        something else, if that is possible, or to delete that route. None without a conflict.
         """
         if self.held is None:
-            return ()
+            return None
+        words: list[str] = []
+        if _is_of_an_address(self.held):
+            dev = self.held.next_hops[0].dev
+            words.append(SENTENCES["address"].format(dev=dev, prefix=self.held.prefix))
+        delete = deletion_command(self.held)
+        edit = self._edit
+        if not edit:
+            words += [SENTENCES["single"], _TO_DELETE]
+            return Remedy("; ".join(words), delete)
+        words.append(edit)
+        return Remedy("; ".join(words), otherwise=Remedy(_TO_DELETE, delete))
+
+    @property
+    def _edit(self) -> str:
+        """What to configure instead of a route whose key is held; empty if nothing would do."""
         prefix = self.route.prefix
-        delete = SENTENCES["delete"].format(delete=deletion_command(self.held))
         if prefix.family != IPV4:
-            return SENTENCES["metric"].format(prefix=prefix), delete
+            return SENTENCES["metric"].format(prefix=prefix)
         if prefix.length == width_of(IPV4):
-            return (f"{SENTENCES['single']}; {delete}",)
+            return ""
         left, right = prefix.halves()
-        halves = SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
-        return halves, delete
+        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
 
     @property
     def why(self) -> str:
         """The reason and the remedy."""
-        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+        return self._why_for(AS_ROOT)
+
+    def _why_for(self, who: str) -> str:
+        if self.remedy is None:
+            return self.reason
+        return f"{self.reason}; {self.remedy.text_for(who)}"
 
     @property
     def finding(self) -> Finding:
@@ -112,8 +118,12 @@ class Step(NamedTuple):
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
+    def line_for(self, who: str) -> str:
+        """The step in one line; `who` as in Remedy."""
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self._why_for(who)}"
+
     def __str__(self) -> str:
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.why}"
+        return self.line_for(AS_ROOT)
 
 
 def _is_of_an_address(route: Route) -> bool:
@@ -232,7 +242,9 @@ def _route_waits(routes: Sequence[Incomplete]) -> Finding:
 def _route_stays(routes: Sequence[Incomplete]) -> Finding:
     first, missing = routes[0]
     sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
-    remedy = REMEDIES["pin"] if missing.remedy == REMEDY else missing.remedy
+    remedy = missing.remedy
+    if remedy == REMEDY:
+        remedy = Remedy(REMEDIES["pin"])
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 
@@ -304,10 +316,11 @@ def _plan_route(
 
 def _reply_conflict(conflict: Step) -> Finding:
     """A conflict about the route for replies to probes, which is not in staticRoutes."""
-    remedy = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    otherwise: Remedy | None = None
     if conflict.held is not None:
-        delete = SENTENCES["delete"].format(delete=deletion_command(conflict.held))
-        remedy = f"{remedy}; or, {delete}"
+        otherwise = Remedy(_TO_DELETE, deletion_command(conflict.held))
+    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    remedy = Remedy(words, otherwise=otherwise)
     return conflict.finding._replace(severity="warning", remedy=remedy)
 
 

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -47,9 +48,6 @@ from hostrouting.model.snapshot import (
     Snapshot,
 )
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _NextHops: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
@@ -84,7 +82,7 @@ NEEDS = {
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
 }
 """What a route can lack that static-routes.sh says, too."""
-REMEDY = "add it, or correct the configuration"
+REMEDY = Remedy("add it, or correct the configuration")
 REMEDIES = {
     "choose": 'write "dev": {devs} into the configured route, or name one device in '
     "routeOverlap.expectedDevs",
@@ -95,17 +93,14 @@ static-routes.sh says it, too.
 """
 
 
-class Need(str):
+class Need(NamedTuple):
     """A phrase for what a route still needs, and what an operator can do."""
 
-    __slots__ = ("remedy",)
-    remedy: str
+    phrase: str
+    remedy: Remedy = REMEDY
 
-    def __new__(cls, phrase: str, remedy: str = REMEDY) -> Self:
-        """Keep the remedy with the phrase."""
-        need = super().__new__(cls, phrase)
-        need.remedy = remedy
-        return need
+    def __str__(self) -> str:
+        return self.phrase
 
 
 # What a device is
@@ -396,7 +391,7 @@ class Uplink:
         for route in self._of_main:
             listed |= dict.fromkeys(route.devs)
         devs = [f'"{dev}"' for dev in listed if dev in doubtful]
-        remedy = REMEDIES["choose"].format(devs=spoken(devs, last="or"))
+        remedy = Remedy(REMEDIES["choose"].format(devs=spoken(devs, last="or")))
         return Need(NEEDS[why].format(route=used), remedy)
 
     def _devs_ranked_like(self, used: Route) -> frozenset[str]:

@@ -23,14 +23,15 @@ from hostrouting.check.results import (
     phrase_of,
 )
 from hostrouting.check.sentences import find_doubts
-from hostrouting.cli.output import Answer, capped, say
-from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
+from hostrouting.cli.output import Answer, capped, finding_lines, say
+from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import read_host
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
@@ -95,8 +96,8 @@ class _Explained(NamedTuple):
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
-    for finding in unusable:
-        say(finding.line)
+    if unusable:
+        say("\n".join(finding_lines(unusable)))
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     explained = _Explained.of(address, fib, config)
     return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
@@ -121,9 +122,9 @@ def _document(explained: _Explained) -> dict[str, object]:
     }
 
 
-def _lines(explained: _Explained, there: str) -> Iterator[str]:
+def _lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    yield from _verdict_lines(explained, there)
+    yield from _verdict_lines(explained, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -140,7 +141,7 @@ def _lines(explained: _Explained, there: str) -> Iterator[str]:
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
+def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict on this address alone, and what is wrong or in doubt."""
     judge, number = explained.judge, int(explained.address)
     lost = [*find_undelivered(judge)]
@@ -159,7 +160,7 @@ def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
         unseen=bool(explained.unseen),
     )
     for finding in (*lost, *missing, *find_doubts(judge.fib.family, doubts)):
-        yield finding.line.replace("as root", there)
+        yield finding.line_for(who)
 
 
 def _way_of(explained: _Explained) -> str:

@@ -30,6 +30,7 @@ MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
 MADE_UNDECIDED = "route-overlap.undecided"
 UNCLEAR = f"UNDECIDED: it is unclear whether packets to {HEALTHY} should leave through eth0 or eth1"
 NAME_DEVICES = "in routeOverlap.expectedDevs, name the intended devices"
+SETTLE = "hostrouting repair CIDR --dev NAME | hostrouting apply --config -"
 COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
 # The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and
 # the markers.
@@ -43,7 +44,7 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
     ),
     "undecided": (
         *("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"),
-        {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}\n"},
+        {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}, as root: {SETTLE}\n"},
     ),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }
@@ -105,6 +106,16 @@ class TestWhatItSaysAndLeaves:
             "10.0.0.0/8 (10.100.0.0\u201310.101.255.255)",
             "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
         }
+
+    def test_by_hand(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With a third argument, it also prints what each step prints, in the order of the steps."""
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check(FABRIC)))
+        done = namespace.run(*command(script, "by-hand", "0", "steps"))
+        steps = re.findall("^--- (.*)$", done.stderr, re.MULTILINE)
+        assert steps == ["list", "find_places", "ask", "list", "judge"]
+        assert "route get fibmatch 172.16.0.0 " in done.stderr
+        assert done.stderr.endswith("<3>check-route-overlap: overlap\n")
 
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that shells and patterns care
@@ -546,14 +557,17 @@ exit $status"""
         assert (checked.status, checked.verdict) == (0, "undecided"), checked.said
         assert "UNDECIDED: the routes keep changing" in checked.said
 
-    @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
-    def test_changes_without_end(
-        self, namespace: Namespace, tmp_path: Path, *, escaping: bool
-    ) -> None:
+    @pytest.mark.parametrize(
+        "escape",
+        ["", "unicast 10.77.0.0/16 dev ib0", "prohibit 10.77.0.0/16", "throw 10.77.0.0/16"],
+        ids=["healthy", "escaping", "refused", "unrouted"],
+    )
+    def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
         """While the tables change after each look, ok is undecided, and an escape stays one."""
-        tools = {"ip": BETWEEN.format("ip route add 10.9.9.0/24 dev eth0 metric $$")}
-        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools=tools)
-        assert checked.verdict == ("overlap" if escaping else "undecided")
+        namespace.batch([f"route add {escape}"] if escape else [])
+        more = "ip route add 10.9.9.0/24 dev eth0 metric $$; ip rule add to 10.8.0.0/16 table $$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
+        assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
 
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:

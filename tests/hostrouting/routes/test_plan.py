@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
+from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -173,7 +174,7 @@ def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
     theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
     with pytest.raises(RouteConflict) as caught:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
-    assert [finding.remedy for finding in caught.value.findings] == [remedy]
+    assert [str(finding.remedy) for finding in caught.value.findings] == [remedy]
 
 
 def test_what_is_compared_of_next_hops() -> None:
@@ -264,7 +265,7 @@ class TestWhatStays:
         if defaults:
             assert finding.remedy == waiting.missing.remedy
         else:
-            assert finding.remedy == REMEDIES["pin"]
+            assert finding.remedy == Remedy(REMEDIES["pin"])
         assert [str(waiting.route.destination) for waiting in plan.waiting] == ["20.1.0.0/16"]
 
     @pytest.mark.parametrize(
