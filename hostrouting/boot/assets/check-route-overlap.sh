@@ -955,7 +955,6 @@ function is_of_cni(dev, is_single, is_selected) {
   if (is_selected && uses[dev] ~ /\/marked\//) return 1
   return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
 }
-function leads_to_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
 
 # A device for one CNI, where there are pods of another, may be left over.
 function find_leftovers(   i, k) {
@@ -1198,26 +1197,19 @@ function escape_by(escaping,   its_sentence) {
 # The grade of packets that leave by a device, through a route with these ends. `is_selected` says
 # that a mark, or the device on which the packets of pods arrive, has selected them.
 function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
-  if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
+  if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, is_selected)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
   if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
+    return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
   for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return 1
   return 0
-}
-function in_order(list,   n, dev, i, least) {
-  n = split(list, dev, "/")
-  if (n == 2) return NONE
-  least = dev[2]
-  for (i = 3; i < n; i++) if (dev[i] "" < least "") least = dev[i]
-  return "/" least in_order(without(list, "/" least "/"))
 }
 '
 
@@ -1366,24 +1358,10 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   range = range_of(low, high)
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
-  if (its_name == "default-routes") note_pods_in(d, low, high)
-}
-# Notes which pods of this node have addresses in the range.
-function note_pods_in(d, low, high,   i, r, dev) {
-  for (i = 1; i <= nears; i++) {
-    r = near[i]
-    if (route_type[r] != "unicast" || route_last[r] < low || high < route_first[r]) continue
-    split(route_devices[r], dev, "/")
-    if (!leads_to_pods(dev[2]) || (d, r) in is_noted_pod) continue
-    is_noted_pod[d, r]
-    pods[d] = listed(pods[d], ", ", route_prefix[r])
-  }
 }
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
     reason = doubt_reason[d]
-    if (pods[d] != "")
-      reason = filled(filled(sentence["own-pods"], "{reason}", reason), "{pods}", pods[d])
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
     its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])

@@ -312,7 +312,8 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # --- The plan -------------------------------------------------------------------------------------
 # The settings:
 # protocol NUMBER: that of our routes
-# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]: a configured route
+# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
+#   configured route; in IPv4 with its halves
 # expected DEVICE: one of routeOverlap.expectedDevs
 # kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
 # names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
@@ -394,7 +395,6 @@ function read_setting(   i, text) {
   if ($1 == "route") read_wanted()
 }
 
-# route 10.0.0.0/8 [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]
 function read_wanted(   name, i) {
   name = $0
   sub(/^route /, "", name)
@@ -1147,11 +1147,10 @@ function say_conflict(w, held,   place, text, edit) {
     value["dev"] = hop[held, 1, "dev"]
     text = text "\t" place ": " filled("address")
   }
+  value["left"] = named[w, "left"]
+  value["right"] = named[w, "right"]
   if (route[w, "family"] == 6) edit = filled("metric")
-  else if (place !~ /\/32$/) {
-    find_halves(place)
-    edit = filled("halves")
-  }
+  else if (place !~ /\/32$/) edit = filled("halves")
   if (edit == "")
     text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
   else
@@ -1176,16 +1175,6 @@ function command_to_delete(r,   text) {
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
-}
-
-function find_halves(prefix,   piece, bits, i, half) {
-  split(prefix, piece, /[.\/]/)
-  bits = piece[5]
-  half = 1
-  for (i = bits % 8; i < 7; i++) half *= 2 # some awks cannot raise to a power
-  value["left"] = piece[1] "." piece[2] "." piece[3] "." piece[4] "/" bits + 1
-  piece[int(bits / 8) + 1] += half
-  value["right"] = piece[1] "." piece[2] "." piece[3] "." piece[4] "/" bits + 1
 }
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
