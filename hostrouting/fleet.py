@@ -227,14 +227,11 @@ def _problem(report: CheckReport) -> str:
         for way, names in cidrs.items()
     ]
     lost = (family for family in report.families if family.verdict == "no-default-route")
-    lacking, local = (
-        [f"no IPv{family.family} default route" for family in lost],
-        "no rule looks up table local first",
-    )
-    every = (
-        DOUBTS.get(doubt.name, (local,))[0] for family in report.families for doubt in family.doubts
-    )
-    doubts = (sentence.format(where="some addresses", reason="…") for sentence in every)
+    lacking = [f"no IPv{family.family} default route" for family in lost]
+    doubts: list[str] = []
+    for doubt in report.doubts:
+        sentence, _ = DOUBTS.get(doubt.name, ("no rule looks up table local first", None))
+        doubts.append(sentence.format(where="some addresses", reason="…"))
     return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
 
 

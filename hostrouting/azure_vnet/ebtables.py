@@ -90,7 +90,7 @@ class EbtablesProgram:
         try:
             listed.append(self._list(program))
         except HostError as error:
-            if error.kind not in {"missing", "not-loaded"}:
+            if not error.is_absent:
                 raise
             unusable.append(error)
 
@@ -106,7 +106,7 @@ class EbtablesProgram:
             try:
                 ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
             except HostError as error:
-                if error.kind == "refused" and tries_left:
+                if error.is_refusal and tries_left:
                     continue
                 raise
             # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports

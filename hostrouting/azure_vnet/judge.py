@@ -26,7 +26,7 @@ from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.errors import ConfigError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -351,14 +351,14 @@ def _active(conflists: Mapping[str, str]) -> list[Finding]:
         return []
     path = f"{FOLDER}/{name}"
     sentence = f"{path} says that azure-vnet manages this node's pods"
-    remedy = "remove the file if another CNI manages the pods"
+    remedy = Remedy("remove the file if another CNI manages the pods")
     return [Finding("azure-vnet", "error", sentence, path, remedy)]
 
 
 def _unreadable_state(error: ConfigError) -> Finding:
     faults = "; ".join(first_of([str(fault) for fault in error.faults], _SHOWN_FAULTS))
     sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {faults}"
-    remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
+    remedy = Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file")
     return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
 
 
@@ -366,7 +366,8 @@ def _no_ebtables() -> Finding:
     sentence = (
         "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
     )
-    return Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules")
+    remedy = Remedy("install it, or load its modules")
+    return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
 def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
@@ -375,7 +376,7 @@ def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
         return []
     names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
     sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = (
+    remedy = Remedy(
         "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
         "10 s"
     )
@@ -398,7 +399,7 @@ def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
     if count <= MOST:
         return []
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = (
+    remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
     )
     return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]

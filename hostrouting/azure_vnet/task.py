@@ -169,7 +169,7 @@ class CleanStaleAzureVnet:
         try:
             return self.ebtables.list_rules()
         except HostError as error:
-            if error.kind in {"missing", "not-loaded"}:
+            if error.is_absent:
                 return None
             raise
 
@@ -225,7 +225,7 @@ class CleanStaleAzureVnet:
         try:
             self.ebtables.delete(rules)
         except HostError as error:
-            if error.kind == "timeout":  # the rules may be gone, or not
+            if error.has_no_answer:  # the rules may be gone, or not
                 with having_changed(files=[undo_file]):
                     raise
             self.host.files.remove(undo_file)
@@ -257,7 +257,7 @@ class CleanStaleAzureVnet:
         for entry, outcome in zip(entries.values(), outcomes, strict=True):
             if outcome.error is None:
                 run.deleted(entry)
-            elif outcome.error.kind not in {"no-such-route", "no-such-device"}:
+            elif not outcome.is_done:
                 run.left.append(f"{entry.spec}: {outcome.error}")
 
     def _find_what_came_back(self, run: _Run) -> None:

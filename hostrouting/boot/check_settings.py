@@ -38,7 +38,7 @@ _UNCLEAR = {
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
-_NAME_DEVICES = DOUBTS["default-routes"][1]
+_NAME_DEVICES = DOUBTS["default-routes"][1].words
 _SENTENCES = {
     "OVERLAP": "routes via {devices} {route}, expected {expected}",
     "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
@@ -79,7 +79,8 @@ def check_sentences() -> dict[str, str]:
     """All that the script says of routes, rules and devices, by name."""
     sentences = dict(_SENTENCES)
     for name in _SHARED_DOUBTS:
-        sentences[name] = "; ".join(DOUBTS[name])
+        sentence, remedy = DOUBTS[name]
+        sentences[name] = f"{sentence}; {remedy}"
     for word, reason in _UNCLEAR.items():
         sentences[f"unclear-{word}"] = reason
     return sentences

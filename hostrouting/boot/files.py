@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
+from hostrouting.finding import Remedy
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import HostLayout
@@ -176,18 +177,18 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     return tuple(foreign)
 
 
-def why_not_run(files: Files, step: str) -> tuple[str, str]:
-    """Why gate.sh does not run this step, and the remedy; both are empty if it does."""
+def why_not_run(files: Files, step: str) -> tuple[str, Remedy | None]:
+    """Why gate.sh does not run this step, and the remedy; empty if it does."""
     entry = files.look(step)
     if entry is None:
-        return "", ""
+        return "", None
     if entry.kind == "link":
-        return f"{step} is a link", "put a copy of the file in its place"
+        return f"{step} is a link", Remedy("put a copy of the file in its place")
     if entry.kind != "file":
-        return f"{step} is not a file", "move it away"
-    repair = f"as root: chown root {step} && chmod 644 {step}"
+        return f"{step} is not a file", Remedy("move it away")
+    repair = Remedy(command=f"chown root {step} && chmod 644 {step}")
     if not entry.is_trusted:
         return f"{step} does not belong to root", repair
     if entry.is_open_to_others:
         return f"users other than root can write to {step}", repair
-    return "", ""
+    return "", None

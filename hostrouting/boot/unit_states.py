@@ -6,15 +6,13 @@ have logged during that start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.health import plain_instance
-from hostrouting.config.settings import gated_units
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal["runs", "is in the gate", "was refused", "failed", "does not run"]
@@ -52,9 +50,9 @@ class UnitState(NamedTuple):
         return {**self._asdict(), "reasons": list(self.reasons)}
 
 
-def unit_states(manager: Manager, config: HostRoutingConfig) -> Iterator[UnitState]:
-    """The gated units of this configuration. Of a template, the instances that systemd knows."""
-    for unit in gated_units(config):
+def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
+    """These units, which are gated. Of a template, the instances that systemd knows."""
+    for unit in units:
         before, at, after = unit.partition("@.")
         if not at:
             [properties] = manager.show(_PROPERTIES, unit)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
+from hostrouting.finding import AS_ROOT
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -93,9 +94,19 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains."""
-    yield from capped([finding.line for finding in findings])
+def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
+
+    Where there are several ways out, each is a line of its own.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        if finding.remedy is None or finding.remedy.otherwise is None:
+            lines.append(finding.line_for(who))
+        else:
+            lines.append(finding._replace(remedy=None).line)
+            lines += [f"  {way.text_for(who)}" for way in finding.remedy.ways()]
+    yield from capped(lines)
 
 
 def _print(text: str, stream: TextIO | None) -> None:

@@ -86,6 +86,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": [],
         "help": "an expected device, instead of those of the default route; can be repeated",
     },
+    "--metrics": {
+        "action": "store_true",
+        "help": "print metrics, for the folder of Prometheus' node exporter",
+    },
     "--dry-run": {"action": "store_true", "help": "show what would be removed; change nothing"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
     "--fail-on": {

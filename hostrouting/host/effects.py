@@ -97,7 +97,10 @@ def having_changed(
     try:
         yield
     except BaseException as error:
-        vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(
-            error
-        )
+        _attach(error, Effects(tuple(changes), files, tuple(operations)))
         raise
+
+
+def _attach(error: BaseException, effects: Effects) -> None:
+    """Have `effects_of` the error begin with these."""
+    vars(error)["effects"] = effects + effects_of(error)

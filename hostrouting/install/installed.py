@@ -33,9 +33,9 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        *others, last = error.faults
-        last = last._replace(remedy=remedy_without_config(gated_on_disk(host.files)))
-        raise ConfigError([*others, last], path) from error
+        remedy = remedy_without_config(gated_on_disk(host.files))
+        faults = [fault._replace(remedy="") for fault in error.faults]
+        raise ConfigError(faults, path, remedy=remedy) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
@@ -50,5 +50,5 @@ def readable_installed(host: Host) -> HostRoutingConfig | None:
 
 def _is_missing(host: Host, found: str) -> ConfigError:
     rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
-    fault = Fault("", "", rule, remedy_without_config(gated_on_disk(host.files)))
-    return ConfigError([fault], HostLayout.config_path)
+    remedy = remedy_without_config(gated_on_disk(host.files))
+    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=remedy)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.files import foreign_steps, is_nothing, why_not_run
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Severity
+from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -55,7 +55,7 @@ def find_requirements(
             "this process is not root, so another user owns what it writes, and root runs that at "
             "boot"
         )
-        remedy = "prepare the image as root, or give these files to root"
+        remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
     if manager is not None:
@@ -101,7 +101,7 @@ def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
             f"{path} was not installed by hostrouting, and gated units would no longer wait "
             "for this script"
         )
-        yield Finding("file", "error", sentence, path, "move the script away first")
+        yield Finding("file", "error", sentence, path, Remedy("move the script away first"))
 
 
 def _open_folders(host: Host) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _open_folders(host: Host) -> Iterator[Finding]:
         entry = host.files.look(folder)
         if entry is not None and entry.is_open_to_others:
             sentence = f"users other than root can write to {folder}, and root runs what is there"
-            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
+            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
             yield Finding("file", "error", sentence, folder, remedy)
 
 
@@ -125,14 +125,18 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Programs of the boot scripts. An image may get them later."""
-    severity: Severity = "warning" if host.backend is None else "error"
+    severity: Severity = "error"
+    where = ""
+    if host.backend is None:
+        severity = "warning"
+        where = " in the image"
     packages = dict(_PACKAGES)
     if config.probe_rewrite.enabled:
         packages["nft"] = "nftables"
     for program, package in packages.items():
         if not host.has_program(program):
-            sentence = f"the program {program} is not installed; the boot scripts need it"
-            remedy = f"install the package {package}"
+            sentence = f"the program {program} is not installed{where}; the boot scripts need it"
+            remedy = Remedy(f"install the package {package}")
             yield Finding("requirement", severity, sentence, program, remedy)
 
 
@@ -157,5 +161,7 @@ def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Itera
                 f"{unit} starts before {before[0]}, which the gate waits for: each would wait for "
                 "the other"
             )
-            remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
+            remedy = Remedy(
+                "name the unit that needs the network, such as kubelet.service, in gate.units"
+            )
             yield Finding("requirement", "error", sentence, unit, remedy)

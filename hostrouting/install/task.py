@@ -38,7 +38,7 @@ from hostrouting.errors import (
     NotReady,
     RequirementError,
 )
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -228,7 +228,7 @@ class InstallTask:
         entries = [entry for route in routes for entry in as_stored(route)]
         with self.host.locked(ctx), self.host.backend() as kernel:
             for outcome in kernel.change(RouteRequest("append", entry) for entry in entries):
-                if outcome.error is not None and outcome.error.kind != "exists":
+                if outcome.error is not None and not outcome.is_done:
                     raise outcome.error
 
     def _read_snapshot(self) -> Snapshot:
@@ -275,7 +275,7 @@ class InstallTask:
         losses = self._losses(wanted.config)
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
-            raise ConfigError([loss._replace(remedy=_KEEP) for loss in losses], headline=headline)
+            raise ConfigError(losses, headline=headline)
         if is_installed:
             plan.routes.require_possible()
         if host.backend is not None and plan.changes_kernel:
@@ -306,7 +306,8 @@ def _whole(ctx: phases.Context) -> phases.Context:
 
 
 def _removal(loss: Fault) -> Finding:
-    return Finding("removal", "error", str(loss), loss.path, f"{_KEEP} (--allow-removal)")
+    remedy = Remedy(f"{_KEEP} (--allow-removal)")
+    return Finding("removal", "error", str(loss), loss.path, remedy)
 
 
 class SectionTask(InstallTask):

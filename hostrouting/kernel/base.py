@@ -64,6 +64,14 @@ Kind: TypeAlias = RouteType | Literal["no-route"]
 """How a lookup ends: the type of the route that decides, or no-route."""
 
 
+_DONE: dict[Verb, tuple[str, ...]] = {
+    "add": ("exists",),
+    "append": ("exists",),
+    "delete": ("no-such-route", "no-such-device"),
+}
+"""By verb: the kinds of a refusal because the kernel is as the request asks already."""
+
+
 class Outcome(NamedTuple):
     """The result of a change: done, or refused with the error."""
 
@@ -73,6 +81,11 @@ class Outcome(NamedTuple):
     @property
     def ok(self) -> bool:
         return self.error is None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the kernel is now as the change asks, even if it was so before."""
+        return self.error is None or self.error.kind in _DONE[self.change.verb]
 
 
 class Answer(NamedTuple):

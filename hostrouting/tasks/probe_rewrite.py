@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
@@ -28,7 +28,7 @@ _STAYS = Finding(
     "warning",
     f"{_TITLE} stays until the next boot: the program nft is not installed",
     "nft",
-    "to delete it now, install the package nftables",
+    Remedy("to delete it now, install the package nftables"),
 )
 
 

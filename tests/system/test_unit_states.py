@@ -27,7 +27,7 @@ def system() -> Iterator[System]:
 
 def state(system: System) -> UnitState:
     """The state of the machine; systemd forgets a machine that was stopped."""
-    states = {state.unit: state for state in unit_states(InsideManager(system), CONFIG)}
+    states = {state.unit: state for state in unit_states(InsideManager(system), [MACHINES])}
     return states.get(KUBE1, UnitState(KUBE1, "does not run"))
 
 

@@ -1259,21 +1259,25 @@ function judge_rule(low, high,   c) {
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
-# Sets the devices by which such packets may leave: the one they are bound to, or those with an
-# address in the block of their sources, but no device of a CNI.
+# Sets the devices by which packets may leave with the sources of the rule: those with an address in
+# the block, but no device of a CNI. Connections to the pods of this node may have the address of
+# such a device.
 function find_their_devices(   i) {
-  their_devices = their_word == "oif" ? "/" their_value "/" : NONE
+  their_devices = NONE
+  are_for_pods = 0
   if (their_word != "from") return
   read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
+  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
   if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
-  return their_word != "from" || selects != "none" || their_devices != NONE
+  if (their_word != "from" || selects != "none") return 1
+  return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
@@ -1299,8 +1303,10 @@ function may_hide_pods() {
 function leads_right(r,   is_selected, dev, i) {
   is_selected = their_word ~ /^(fwmark|iif)$/
   if (route_type[r] == "throw") return 1
-  if (route_type[r] == "local") return is_selected || route_first[r] == route_last[r]
+  if (route_type[r] == "local") # a proxy takes marked packets in
+    return their_word == "fwmark" || route_first[r] == route_last[r]
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
+  if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
   if (route_devices[r] == their_devices) return 1
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
     if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], is_selected)) return 0

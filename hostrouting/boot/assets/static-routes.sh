@@ -1171,7 +1171,8 @@ function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
     text = text substr(route[r, "words"], RSTART, RLENGTH)
-  else if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  else if (route[r, "type"] == "" && route[r, "hops"] == 1)
+    text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])

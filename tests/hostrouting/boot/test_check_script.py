@@ -30,6 +30,7 @@ MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
 MADE_UNDECIDED = "route-overlap.undecided"
 UNCLEAR = f"UNDECIDED: it is unclear whether packets to {HEALTHY} should leave through eth0 or eth1"
 NAME_DEVICES = "in routeOverlap.expectedDevs, name the intended devices"
+SETTLE = "hostrouting repair CIDR --dev NAME | hostrouting apply --config -"
 COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
 # The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and
 # the markers.
@@ -43,7 +44,7 @@ RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = 
     ),
     "undecided": (
         *("STRICT", COMPETING, HEALTHY, 0, 4, "undecided"),
-        {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}\n"},
+        {MADE_UNDECIDED: f"{UNCLEAR}; {NAME_DEVICES}, as root: {SETTLE}\n"},
     ),
     "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
 }

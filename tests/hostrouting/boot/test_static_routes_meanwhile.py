@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
-from hostrouting.model.prefix import IPV4, IPV6
-from hostrouting.model.route import deletion_command
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import Route, deletion_command
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
@@ -308,7 +308,7 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch(gone)
         plan = plan_static_routes(configured(*wanted), namespace.snapshot())
         has_default = "route del default" not in gone or any(ETH0 in change for change in gone)
-        assert len(plan.stays) == (named is None or not has_default)
+        assert len(plan.route_stays) == (named is None or not has_default)
         assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [
             ("delete", ETH0)
         ]
@@ -316,7 +316,7 @@ class TestWhenTheDefaultRouteGoes:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
             said = [re.sub(" linkdown| proto boot", "", line) for line in ran.stays]
-            told = [re.sub(" proto boot", "", str(finding)) for finding in plan.stays]
+            told = [re.sub(" proto boot", "", str(finding)) for finding in plan.route_stays]
             assert said == told
         namespace.batch(["link del tun0"])
         assert (
@@ -341,7 +341,7 @@ class TestWhenTheDefaultRouteGoes:
             assert finding.sentence.endswith(
                 f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
             )
-            assert finding.remedy == (
+            assert str(finding.remedy) == (
                 'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
                 "routeOverlap.expectedDevs"
             )
@@ -381,7 +381,7 @@ class TestWhenTheDefaultRouteGoes:
         if default == OF_VPN:
             line = Ran(namespace, HALVES[:1], tmp_path).said
             plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
-            assert (len(plan.pending), plan.steps) == (1, ())
+            assert (len(plan.waiting), plan.steps) == (1, ())
             assert line.startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17 needs ")
             assert "tun0" in line
             assert ours(namespace) == ["172.16.0.0/17"], "it waits as it is"
@@ -422,7 +422,7 @@ class TestWhenTheDefaultRouteGoes:
             ]
         )
         plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
-        assert bool(plan.pending) is is_in_doubt
+        assert bool(plan.waiting) is is_in_doubt
         assert Ran(namespace, [HALVES[0]], tmp_path).status == is_in_doubt
 
     @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ class TestWhenTheDefaultRouteGoes:
         said = f"<3>static-routes: ROUTE-WAITS: {wish} needs {reason}"
         assert ran.lines == ([said] if reason else [])
         plan = plan_static_routes(configured(wish), namespace.snapshot())
-        assert bool(plan.pending) is bool(reason)
+        assert bool(plan.waiting) is bool(reason)
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -479,11 +479,11 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch(["route del default"])
         assert Ran(namespace, [wish], tmp_path).status == 0
         namespace.batch(changes)
-        [pending] = plan_static_routes(configured(wish), namespace.snapshot()).pending
+        [waiting] = plan_static_routes(configured(wish), namespace.snapshot()).waiting
         assert Ran(namespace, [wish], tmp_path).lines == [
-            f"<3>static-routes: ROUTE-WAITS: {pending}"
+            f"<3>static-routes: ROUTE-WAITS: {waiting}"
         ]
-        assert str(pending) == f"{wish} needs {reason}"
+        assert str(waiting) == f"{wish} needs {reason}"
 
     @pytest.mark.parametrize("address", ["fd55::4/64", "fd55::4/63", "::1.2.3.4/120", "fd56::4/64"])
     @pytest.mark.parametrize("on_link", ["", " onlink"])
@@ -505,7 +505,7 @@ class TestWhenTheDefaultRouteGoes:
         is_near = address.startswith(("fd55", "::1")) or bool(on_link)
         wish = static("fd00:16::/64")
         plan = plan_static_routes(configured(wish), namespace.snapshot())
-        assert bool(plan.pending) is not is_near
+        assert bool(plan.waiting) is not is_near
         assert Ran(namespace, [wish], tmp_path).status == (0 if is_near else 1)
 
     @pytest.mark.parametrize("protocol", ["static", "213"])
@@ -606,7 +606,8 @@ class TestConflicts:
         apply = "hostrouting apply --config /etc/hostrouting/config.json"
         lines: list[str] = []
         for step in conflicts:
-            [edit, delete] = step.ways_out
+            assert step.remedy is not None
+            [edit, delete] = step.remedy.ways()
             place = step.route.prefix
             lines += [
                 f"ROUTE-CONFLICT: {step.finding.sentence}".replace(" proto boot", ""),
@@ -617,8 +618,9 @@ class TestConflicts:
         assert ran.lines == [f"<3>static-routes: {line}" for line in lines]
         assert (ran.status, listed(namespace)) == (1, before)
         for step in conflicts:
-            _, _, command = step.finding.remedy.rpartition("as root: ip ")
-            namespace.batch([command])
+            assert step.remedy is not None
+            *_, deletion = step.remedy.ways()
+            namespace.batch([deletion.command.removeprefix("ip ")])
         assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
 
     @pytest.mark.parametrize("family", [IPV4, IPV6])
@@ -650,7 +652,7 @@ class TestConflicts:
             configured(static(place, metric=metric)), namespace.snapshot()
         ).conflicts
         warning = "Linux has this route from an address of eth0"
-        assert step.finding.remedy.startswith(warning)
+        assert str(step.remedy).startswith(warning)
         ran = Ran(namespace, [static(place, metric=metric)], tmp_path)
         assert ran.lines[1].startswith(f"<3>static-routes: {place}: {warning}")
 
@@ -681,6 +683,21 @@ class TestConflicts:
         assert f": {command}; {THEN}" in ran.said
         namespace.batch([command.removeprefix(f"ip{family} ")])
         assert Ran(namespace, [static(place)], tmp_path).lines == []
+
+    @pytest.mark.parametrize("hop", ["via 10.0.0.8", "via inet6 fe80::8"])
+    def test_one_of_two_routes_by_a_device(self, namespace: Namespace, hop: str) -> None:
+        """The printed command deletes the route by its gateway, and not the first of its key."""
+        first = "172.16.0.0/17 via 10.0.0.9 dev eth0 proto bird metric 7"
+        second = f"172.16.0.0/17 {hop} dev eth0 proto bird metric 7"
+        namespace.batch([ROUTER, f"route append {first}", f"route append {second}"])
+
+        def held() -> list[Route]:
+            routes = namespace.snapshot().routes
+            return [route for route in routes if route.prefix == Prefix.parse("172.16.0.0/17")]
+
+        before = held()
+        namespace.batch([deletion_command(before[1]).removeprefix("ip ")])
+        assert held() == before[:1]
 
     @pytest.mark.parametrize("gateway", [None, "fe80::7"])
     def test_in_ipv6(self, namespace: Namespace, tmp_path: Path, gateway: str | None) -> None:
