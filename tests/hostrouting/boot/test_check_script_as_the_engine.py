@@ -321,10 +321,10 @@ a tunnel hides a card's default route, and another card has a network, and a tab
   overlap: routes via eth1 [172.20.9.0/24 dev eth1 proto kernel scope link src 172.20.9.4], expected tun7, eth0
 a tunnel has the only default route, and a card has a network
   {tunnel}; address add 172.20.9.4/24 dev eth1
-  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through eth1 or tun7;
+  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through tun7 or eth1;
 a tunnel has the only default route, and a card has a router
   {tunnel}; address add 10.0.9.4/24 dev eth1; route add 172.20.9.0/24 via 10.0.9.1 dev eth1
-  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through eth1 or tun7;
+  undecided: UNDECIDED: it is unclear whether packets to 172.20.9.0\u2013172.20.9.255 should leave through tun7 or eth1;
 the default route is suppressed, and hidden
   rule add pref 50 lookup main suppress_prefixlength 0; {halves}; rule del pref 32766
   undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
