@@ -73,7 +73,9 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     the gate.
     """
     files = host.files
-    yield from _of_folders(files, units)
+    for finding in find_open_folders(files):  # gate.sh then runs no step
+        effect = f", so {units} cannot start" if units else ""
+        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
     for path in foreign_steps(files):
         yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
@@ -126,16 +128,14 @@ def _of_file(
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
 
 
-def _of_folders(files: Files, units: str) -> Iterator[Finding]:
-    """Folders in which others than root could replace the steps: gate.sh then runs none."""
+def find_open_folders(files: Files) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs."""
     for folder in (HostLayout.config_directory, HostLayout.gate_directory):
         entry = files.look(folder)
         if entry is not None and entry.is_open_to_others:
             sentence = f"users other than root can write to {folder}, and root runs what is there"
-            if units:
-                sentence += f", so {units} cannot start"
             remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
-            yield Finding("gate-shut", "error", sentence, folder, remedy)
+            yield Finding("file", "error", sentence, folder, remedy)
 
 
 def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:
