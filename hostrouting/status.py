@@ -178,7 +178,7 @@ def _state_of(plan: Plan | None) -> State:
     if plan.routes.conflicts:
         return "conflict"
     if plan.is_empty:
-        return "waiting" if plan.routes.pending else "installed"
+        return "waiting" if plan.routes.waiting else "installed"
     if plan.report is None or not plan.report.routes:
         return "different"
     if any(finding.name == "route-not-configured" for finding in plan.findings):

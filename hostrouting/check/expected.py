@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from hostrouting.check.devices import Devices, devs_of
 from hostrouting.fib.engine import AppliedRule, Fib, Table
+from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
@@ -35,10 +36,14 @@ class Uplinks(NamedTuple):
     devs: frozenset[str]
     doubtful: frozenset[str]
     """Those that may not be the intended ones."""
-    hidden_nic: str | None
+    hidden_card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
+    """
+    are_without_card: bool
+    """Whether nothing says which network card is the uplink: a tunnel or a dummy has the only
+    default route.
     """
 
 
@@ -72,15 +77,17 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not devs and leading.used is not None:
         devs = leading.devs & set(leading.used.devs)
-    hidden = _hidden_nic_devs(leading, devs, devices.links)
+    hidden = _hidden_card_devs(leading, devs, devices.links)
     doubtful = _NONE
     if not configured:
         doubtful = _devs_that_compete(fib, leading, devs, hidden, devices)
         doubtful |= _devs_that_may_be_passed_over(fib, leading)
-    hidden_nic = None
+    hidden_card = None
     if len(hidden) == 1:
-        [hidden_nic] = hidden
-    return Uplinks(devs | doubtful, doubtful, hidden_nic, leading.routes)
+        [hidden_card] = hidden
+    devs |= doubtful
+    is_card_open = not configured and not hidden and _are_without_card(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, hidden_card, leading.routes, is_card_open)
 
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
@@ -140,7 +147,7 @@ def _without_captures(defaults: list[Default]) -> list[Default]:
     return whole or defaults
 
 
-def _hidden_nic_devs(
+def _hidden_card_devs(
     leading: Leading, devs: frozenset[str], links: Mapping[str, Link]
 ) -> frozenset[str]:
     """Where a tunnel is expected: the devices of the first default route that is not a tunnel's.
@@ -153,6 +160,17 @@ def _hidden_nic_devs(
         if not has_tunnel(route.devs, links):
             return leading.devs & set(route.devs)
     return _NONE
+
+
+def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+    """Whether these devices are a tunnel or a dummy, and not a card.
+
+    OpenVPN may have replaced the card's default route, and k3s asks for a dummy's. A tunnel that is
+    not in doubt, such as a provider's line (ppp), is the uplink.
+    """
+    if any(devices.may_be_card(dev) for dev in devs):
+        return False
+    return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
 
 
 # One function for each reason why the default route may not be the one that is meant.
@@ -195,9 +213,6 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     """
     if leading.used is None or len(leading.devs) < 2:
         return _NONE
-    for applied in fib.applied_rules():
-        is_unjudged = applied.rule.action == "goto" or applied.rule.suppress_ifgroup is not None
-        is_about_all = applied.rule.dst is None or applied.rule.invert
-        if is_unjudged and is_about_all and applied.may_select_plain:
-            return leading.devs & devs_of(leading.every)
+    if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
+        return leading.devs & devs_of(leading.every)
     return _NONE

@@ -148,7 +148,7 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if judge.configured_devs or uplinks.doubtful:
         return
     others = devs_of(uplinks.defaults) - uplinks.devs
-    cards = sorted(dev for dev in others if judge.devices.is_nic(dev))
+    cards = sorted(dev for dev in others if judge.devices.may_be_card(dev))
     if cards:
         verb = "has" if len(cards) == 1 else "have"
         used = spoken(sorted(uplinks.devs))

@@ -7,13 +7,14 @@ link: those are fine by any device.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.check.other_packets import judge_outcome
 from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
+from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
-from hostrouting.model.prefix import Prefix, borders_of, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
@@ -29,13 +30,49 @@ _EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.i
 """By family: where these begin and end, in turn."""
 
 
-def packets_of(judge: Judge) -> Iterator[Packet]:
-    """A plain packet of this host, and a packet of each kind that pods send.
+def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[Packet, list[Part]]]:
+    """The ranges of a block as plain packets have them, then as others that this host sends or
+    forwards, by the kind of packets.
+    """
+    plain = list(find_parts(judge, block.first, block.last))
+    yield PLAIN, plain
+    yield from find_connections(judge, plain).items()
+    for packet in packets_of_pods(judge):
+        yield packet, list(find_parts(judge, block.first, block.last, packet))
+
+
+def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[Part]]:
+    """The parts that fare worse for connected sockets, by the kind of packets; and the own ones.
+
+    IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
+    time with the source that the first route gave. Where that may be one of several addresses, a
+    rule for one of these is a matter of `other_packets`, as it is in IPv6.
+
+    Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
+    """
+    connections: dict[Packet, list[Part]] = {}
+    if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
+        return connections
+    for part in parts:
+        sources = set(sources_of(judge, part.decision))
+        if len(sources) != 1 or judge.is_intended(part.decision.rule):
+            continue
+        packet = Packet(Prefix.of(sources.pop()))
+        decision, _ = judge.fib.outcomes(part.first, packet)
+        opinion = judge.opinion(decision)
+        if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
+            worse = Part(part.first, part.last, decision, opinion, ())
+            connections.setdefault(packet, []).append(worse)
+    own = [part for part in parts if part.is_own]
+    return {packet: sorted([*own, *worse]) for packet, worse in connections.items()}
+
+
+def packets_of_pods(judge: Judge) -> Iterator[Packet]:
+    """A packet of each kind that pods send (`podCidrs`).
 
     Sources differ only where a `from` selector begins or ends, and devices only where a rule names
     one.
     """
-    yield PLAIN
     family = judge.fib.family
     rules = judge.fib.rules
     named = {rule.iif for rule in rules}
@@ -45,7 +82,8 @@ def packets_of(judge: Judge) -> Iterator[Packet]:
     for cidr in judge.pods:
         for first, last in pieces(cidr.first, cidr.last, borders):
             for source in prefixes_between(family, first, last):
-                yield from (Packet(source, dev) for dev in devs)
+                for dev in devs:
+                    yield Packet(source, dev)
 
 
 def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:

@@ -37,12 +37,21 @@ from typing import NamedTuple
 
 from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
-from hostrouting.check.judge import Judge, has_only_tunnel_or_dummy
+from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
-from hostrouting.check.results import Cost, Grade, Part, Repair, Unrepairable
+from hostrouting.check.results import (
+    Cost,
+    Escape,
+    Grade,
+    Opinion,
+    Part,
+    Repair,
+    Unrepairable,
+    phrase_of,
+)
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import Fib
+from hostrouting.fib.engine import PLAIN, Fib, Packet
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
@@ -119,6 +128,16 @@ def _unrepairable(ranges: Iterable[tuple[Why, int, int]]) -> tuple[Unrepairable,
     return tuple(Unrepairable(first, last, *why) for why, first, last in ranges)
 
 
+def never_repaired(fib: Fib, escape: Escape) -> Iterator[Unrepairable]:
+    """The escape of packets that are not plain, if no route of table main would decide for them."""
+    opinion = Opinion(Grade.ESCAPE, escape.kind)
+    part = Part(escape.first, escape.last, escape.decision, opinion, ())
+    why = _why_never(fib, part, escape.packet)
+    if why is not None:
+        cause = f"for {phrase_of(escape.packet)}, {why.cause}"
+        yield Unrepairable(escape.first, escape.last, why.reason, cause)
+
+
 # Where the routes lead.
 
 
@@ -174,7 +193,7 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 def _device_to_name(judge: Judge) -> str:
     uplinks = judge.uplinks
     candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if has_only_tunnel_or_dummy(judge):
+    if uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
     return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
@@ -211,8 +230,9 @@ def shortest_length(fib: Fib, part: Part) -> int | None:
     return max(_shortest_unsuppressed(rule), _shortest_length_in_main(fib, part.first))
 
 
-def _rule_for_main(fib: Fib, part: Part) -> Rule | None:
-    """The rule that uses the widest routes of table main for these addresses, the first of several.
+def _rule_for_main(fib: Fib, part: Part, packet: Packet = PLAIN) -> Rule | None:
+    """The rule that uses the widest routes of table main for this packet to these addresses, the
+    first of several.
 
     Only a rule for another table, or a refusing one, can end the lookup before it. A rule for table
     main that ends it now does not: with a new route that comes before the present one, the rule
@@ -221,7 +241,7 @@ def _rule_for_main(fib: Fib, part: Part) -> Rule | None:
     if part.opinion.name == "own-range":
         return None
     best: Rule | None = None
-    for applied in fib.applied_rules():
+    for applied in fib.applied_rules(packet):
         if not applied.selects_plain(part.first):
             continue
         if applied.table is not None and applied.rule.table == TABLE_MAIN:
@@ -419,9 +439,9 @@ def _judge_again(
             yield Proof(new, parts[bisect_right(firsts, new.first) - 1])
 
 
-def _why_never(fib: Fib, part: Part) -> Why | None:
+def _why_never(fib: Fib, part: Part, packet: Packet = PLAIN) -> Why | None:
     """Why no route of ours decides for these addresses, however long it is; None if one would."""
-    rule = _rule_for_main(fib, part)
+    rule = _rule_for_main(fib, part, packet)
     if rule is None:
         return Why("earlier-rule", cause=_what_decides_before_main(part))
     if _shortest_unsuppressed(rule) > fib.width:

@@ -8,11 +8,11 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
@@ -50,6 +50,16 @@ class Grade(IntEnum):
     ESCAPE = 2
 
 
+class Packets(Enum):
+    """What is known of packets whose route is judged."""
+
+    PLAIN = "plain"
+    MARKED = "marked"
+    """A rule has selected them by a mark."""
+    OF_PODS = "of pods"
+    """A rule has selected them by a CNI's device on which they arrive."""
+
+
 class Opinion(NamedTuple):
     """What is to be said of packets with one decision, or with one other outcome."""
 
@@ -62,6 +72,19 @@ class Opinion(NamedTuple):
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
     """The devices by which packets escape."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether packets are fine, or may be, without leaving by an expected device."""
+        if self.grade is Grade.FINE:
+            return self.name not in {"expected", "own"}
+        return self.name == "two-cnis"
+
+
+def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
+    """The opinion of the first rule that has one; the last always has."""
+    opinions = (rule(*subject) for rule in rules)
+    return next(opinion for opinion in opinions if opinion is not None)
 
 
 OWN = Opinion(Grade.FINE, "own")
@@ -157,7 +180,9 @@ class Escape(NamedTuple):
 
 
 def phrase_of(packet: Packet) -> str:
-    """The packets of pods, as a phrase that follows "for"."""
+    """These packets, as a phrase that follows "for"."""
+    if packet.iif == "lo" and packet.source is not None:
+        return f"connections from {packet.source.ip}"
     if packet.iif == SOME_POD:
         return f"packets of pods from {packet.source}"
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"

@@ -7,13 +7,14 @@ where one escapes. The devices follow with their shares.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.results import CheckReport, Grade, Part
+from hostrouting.check.results import CheckReport, Grade
+from hostrouting.fib.engine import PLAIN
 from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
@@ -69,26 +70,43 @@ def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
             inside = [
                 part for part in family.parts if part.first <= cidr.last and cidr.first <= part.last
             ]
-            yield _strip(cidr, inside, cells)
+            strip = _Strip(cidr)
+            for part in inside:
+                devs = part.opinion.devs or part.decision.devs
+                way = spoken(devs) or part.decision.kind
+                strip.add(part.first, part.last, part.worst_grade, way)
+            for escape in family.escapes:
+                if escape.cidr == cidr and escape.packet != PLAIN:
+                    way = spoken(escape.devs) or escape.kind
+                    strip.add(escape.first, escape.last, Grade.ESCAPE, way)
+            yield strip.text(cells)
 
 
-def _strip(cidr: Prefix, parts: Iterable[Part], cells: str) -> Text:
-    size = cidr.last - cidr.first + 1
-    grades = [Grade.FINE] * _LENGTH
-    shares = Counter[tuple[int, str]]()
-    for part in parts:
-        first = max(part.first, cidr.first) - cidr.first
-        end = min(part.last, cidr.last) - cidr.first + 1
-        last_cell = -(-end * _LENGTH // size)  # rounded up
-        for place in range(first * _LENGTH // size, last_cell):
-            grades[place] = max(grades[place], part.worst_grade)
-        devs = part.opinion.devs or part.decision.devs
-        shares[part.worst_grade, spoken(devs) or part.decision.kind] += end - first
-    text = Text(f"  {cidr!s:<18} ")
-    text.append_tokens((cells[grade], _COLOURS[grade]) for grade in grades)
-    for (grade, way), count in sorted(shares.items(), reverse=True):
-        is_much = count * 100 >= size
-        if grade or is_much:  # own addresses are not worth a word
-            percent = f"{count / size:.0%}" if is_much else "<1%"
-            text.append(f"  {way} {percent}", _COLOURS[grade])
-    return text
+class _Strip:
+    """How bad it is in each cell of a CIDR, and how many addresses leave by each way."""
+
+    def __init__(self, cidr: Prefix) -> None:
+        self._cidr = cidr
+        self._size = cidr.last - cidr.first + 1
+        self._grades = [Grade.FINE] * _LENGTH
+        self._shares = Counter[tuple[int, str]]()
+
+    def add(self, first: int, last: int, grade: Grade, way: str) -> None:
+        """What happens to the packets to a range, as far as it lies in the CIDR."""
+        begin = max(first, self._cidr.first) - self._cidr.first
+        end = min(last, self._cidr.last) - self._cidr.first + 1
+        last_cell = -(-end * _LENGTH // self._size)  # rounded up
+        for place in range(begin * _LENGTH // self._size, last_cell):
+            self._grades[place] = max(self._grades[place], grade)
+        self._shares[grade, way] += end - begin
+
+    def text(self, cells: str) -> Text:
+        """The cells with their colours, and the shares, the worst first."""
+        text = Text(f"  {self._cidr!s:<18} ")
+        text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
+        for (grade, way), count in sorted(self._shares.items(), reverse=True):
+            is_much = count * 100 >= self._size
+            if grade or is_much:  # own addresses are not worth a word
+                percent = f"{count / self._size:.0%}" if is_much else "<1%"
+                text.append(f"  {way} {percent}", _COLOURS[grade])
+        return text

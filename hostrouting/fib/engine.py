@@ -77,14 +77,8 @@ class Decision(NamedTuple):
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which the packet can leave: those of all next hops that are not dead."""
-        if self.route is None or self.kind in REFUSING:
-            return ()
-        devs: dict[str, None] = {}
-        for hop in self.route.next_hops:
-            if hop.dev is not None and not hop.dead:
-                devs[hop.dev] = None
-        return tuple(devs)
+        """The devices by which the packet can leave."""
+        return () if self.route is None else self.route.usable_devs
 
 
 NO_ROUTE = Decision("no-route")

@@ -112,13 +112,14 @@ class LocalFiles:
     leads out of it. A missing folder is created even if it is the target of a link.
     """
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         """Raise ValueError if the root is not absolute: it would depend on the directory in which a
         program runs.
         """
-        if not root.startswith("/") or "\0" in root:
-            raise ValueError(f"root: {root!r} is not an absolute path")
-        self._root = root.rstrip("/")
+        folder = os.fspath(root)
+        if not folder.startswith("/") or "\0" in folder:
+            raise ValueError(f"root: {folder!r} is not an absolute path")
+        self._root = folder.rstrip("/")
 
     def read(self, path: str) -> str | None:
         place = self._followed(path)

@@ -19,6 +19,8 @@ from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from typing_extensions import Self
 
     import phases
@@ -82,7 +84,9 @@ class Host:
         return cls()
 
     @classmethod
-    def offline(cls, root: str, *, rights: Callable[[], Rights] = own_rights) -> Host:
+    def offline(
+        cls, root: str | PathLike[str], *, rights: Callable[[], Rights] = own_rights
+    ) -> Host:
         """An image mounted at root: files are written and units are enabled there; no kernel is
         touched.
 

@@ -57,7 +57,7 @@ class Plan:
         """Whether routes or other state of the kernel would change, now or once nothing is missing
         any more.
         """
-        return bool(self.operations or self.routes.changes or self.routes.pending)
+        return bool(self.operations or self.routes.changes or self.routes.waiting)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ class Plan:
 
         A run waits for what its routes need and for a default route. It fails if they do not come.
         """
-        failures = [*self.errors, *self.routes.waits]
+        failures = [*self.errors, *self.routes.route_waits]
         if self.mode == "STRICT":
             failures += [finding for finding in self.check_findings if finding.name in WRONG]
         return tuple(dict.fromkeys(failures))
@@ -97,7 +97,7 @@ class Plan:
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
-        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.pending:
+        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
         unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
@@ -123,7 +123,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines: list[str] = []
-        if self.routes.steps or self.routes.pending:
+        if self.routes.steps or self.routes.waiting:
             lines.append(str(self.routes))
         lines += [str(operation) for operation in self.operations]
         lines += [f"write {path}" for path in self.files.writes]

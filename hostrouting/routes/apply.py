@@ -60,8 +60,8 @@ def apply_plan(
     without changes writes nothing.
     """
     plan.require_possible()
-    if plan.pending:
-        raise ValueError(f"the plan is not ready: {plan.pending[0]}")
+    if plan.waiting:
+        raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
     transaction = _Transaction(plan, backend, before)
     with having_changed(transaction.done):
         try:

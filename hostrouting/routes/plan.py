@@ -7,8 +7,8 @@ its steps.
 Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours
 (protocol 213), or another program's. No step changes a route that is not ours: if it holds the key
 of a wanted one, that is a conflict. What changes nothing about where packets go is not compared
-(`_compared`). While a wanted route lacks something, the present one of ours is the wanted one if it
-is usable (`uplink`), and a finding says that it would have to wait after a reboot.
+(`_compared`). A wanted route that cannot be completed is waiting; or, if one of ours is there and
+usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
 those with gateways as one route with the protocol of the first. So the plan has a step for each
@@ -134,8 +134,8 @@ def _is_of_an_address(route: Route) -> bool:
     return is_plain and route.protocol == PROTOCOL_KERNEL
 
 
-class Pending(NamedTuple):
-    """A configured route that lacks something, and what is missing."""
+class Incomplete(NamedTuple):
+    """A configured route that cannot be completed, and what is missing."""
 
     route: StaticRoute
     missing: Need
@@ -145,16 +145,17 @@ class Pending(NamedTuple):
 
 
 class RoutePlan(NamedTuple):
-    """The steps in their order, and the routes that cannot be planned yet."""
+    """The steps in their order, and the routes that lack something: those of which nothing is there
+    wait, and those of which ours is there from before stay as they are.
+    """
 
     steps: tuple[Step, ...] = ()
-    pending: tuple[Pending, ...] = ()
+    waiting: tuple[Incomplete, ...] = ()
     left_out: tuple[Finding, ...] = ()
     """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
     for it.
     """
-    standing: tuple[Pending, ...] = ()
-    """The configured routes that would wait if no route of ours were there."""
+    staying: tuple[Incomplete, ...] = ()
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -175,25 +176,25 @@ class RoutePlan(NamedTuple):
             raise RouteConflict(findings=(step.finding for step in conflicts))
 
     @property
-    def waits(self) -> tuple[Finding, ...]:
-        """What the pending routes wait for; routes that need the same thing share a finding."""
-        return tuple(_waits(waiting) for waiting in _by_need(self.pending))
+    def route_waits(self) -> tuple[Finding, ...]:
+        """What the waiting routes need; those that need the same thing share a finding."""
+        return tuple(_route_waits(routes) for routes in _by_what_is_missing(self.waiting))
 
     @property
-    def stays(self) -> tuple[Finding, ...]:
-        """What the routes that stay would wait for after a reboot."""
-        return tuple(_stays(waiting) for waiting in _by_need(self.standing))
+    def route_stays(self) -> tuple[Finding, ...]:
+        """What the staying routes would wait for after a reboot."""
+        return tuple(_route_stays(routes) for routes in _by_what_is_missing(self.staying))
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
         for conflict in self.conflicts:
             yield conflict.finding
-        yield from self.waits
-        yield from self.stays
+        yield from self.route_waits
+        yield from self.route_stays
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and pending routes change nothing."""
+        """The host after the plan was carried out; conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.changes if step.action == "delete"}
         changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
         routes: list[Route] = []
@@ -213,44 +214,44 @@ class RoutePlan(NamedTuple):
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps]
-        lines += [f"? {pending}" for pending in self.pending]
+        lines += [f"? {route}" for route in self.waiting]
         return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
 
 
-def _by_need(waiting: Iterable[Pending]) -> Iterable[list[Pending]]:
-    """The routes that need the same thing, together."""
-    groups: dict[Need, list[Pending]] = {}
-    for pending in waiting:
-        groups.setdefault(pending.missing, []).append(pending)
+def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplete]]:
+    """The routes that lack the same thing, together."""
+    groups: dict[Need, list[Incomplete]] = {}
+    for route in routes:
+        groups.setdefault(route.missing, []).append(route)
     return groups.values()
 
 
-def _waits(waiting: Sequence[Pending]) -> Finding:
-    first, missing = waiting[0]
-    verb = "needs" if len(waiting) == 1 else "need"
+def _route_waits(routes: Sequence[Incomplete]) -> Finding:
+    first, missing = routes[0]
+    verb = "needs" if len(routes) == 1 else "need"
     return Finding(
         "route-waits",
         "warning",
-        f"{_named(waiting)} {verb} {missing}",
+        f"{_named(routes)} {verb} {missing}",
         str(first.destination),
         missing.remedy,
         can_retry=True,
     )
 
 
-def _stays(waiting: Sequence[Pending]) -> Finding:
-    first, missing = waiting[0]
-    sentence = SENTENCES["stays"].format(route=_named(waiting), missing=missing)
+def _route_stays(routes: Sequence[Incomplete]) -> Finding:
+    first, missing = routes[0]
+    sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
     remedy = missing.remedy
     if remedy == REMEDY:
         remedy = Remedy(REMEDIES["pin"])
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 
-def _named(waiting: Sequence[Pending]) -> str:
+def _named(routes: Sequence[Incomplete]) -> str:
     """The route, or their number and the first of them."""
-    first = str(waiting[0].route)
-    return first if len(waiting) == 1 else f"{len(waiting):,} routes, such as {first},"
+    first = str(routes[0].route)
+    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -302,31 +303,41 @@ def _plan_route(
     if isinstance(route, Route):
         steps = steps_for_key(as_stored(route), present)
         if is_reply and steps[0].action == "conflict":
-            return RoutePlan(left_out=(steps[0].finding._replace(severity="warning"),))
+            return RoutePlan(left_out=(_reply_conflict(steps[0]),))
         return RoutePlan(tuple(steps))
 
-    lacking = (Pending(static, route),)
+    incomplete = (Incomplete(static, route),)
     if _is_right_meanwhile(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, route)), standing=lacking)
+        return RoutePlan(tuple(_steps_that_stay(present, route)), staying=incomplete)
     if is_reply:
-        return RoutePlan(left_out=(_waits(lacking),))
-    return RoutePlan(pending=lacking)
+        return RoutePlan(left_out=(_route_waits(incomplete),))
+    return RoutePlan(waiting=incomplete)
+
+
+def _reply_conflict(conflict: Step) -> Finding:
+    """A conflict about the route for replies to probes, which is not in staticRoutes."""
+    otherwise: Remedy | None = None
+    if conflict.held is not None:
+        otherwise = Remedy(_TO_DELETE, deletion_command(conflict.held))
+    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    remedy = Remedy(words, otherwise=otherwise)
+    return conflict.finding._replace(severity="warning", remedy=remedy)
 
 
 def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
     """One plan with everything that is in these, and its steps in the order of their signs."""
     steps: list[Step] = []
-    pending: list[Pending] = []
+    waiting: list[Incomplete] = []
     left_out: list[Finding] = []
-    standing: list[Pending] = []
+    staying: list[Incomplete] = []
     for plan in plans:
         steps += plan.steps
-        pending += plan.pending
+        waiting += plan.waiting
         left_out += plan.left_out
-        standing += plan.standing
+        staying += plan.staying
     order = [*_SIGNS]
     steps.sort(key=lambda step: order.index(step.action))
-    return RoutePlan(tuple(steps), tuple(pending), tuple(left_out), tuple(standing))
+    return RoutePlan(tuple(steps), tuple(waiting), tuple(left_out), tuple(staying))
 
 
 def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -345,7 +356,7 @@ def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[
 
 def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
     """Whether Linux uses a route of ours for this key that is right although the configured one
-    lacks something.
+    cannot be completed.
     """
     if not present or present[0].protocol != OURS:
         return False

@@ -47,7 +47,7 @@ class ConfigureStaticRoutes(SectionTask):
             return phases.Skip("an image has no routes; they are set when it boots")
         with self.host.backend() as backend:
             applied = self._await_and_apply(ctx, backend, wanted)
-        for finding in (*applied.plan.left_out, *applied.plan.stays):
+        for finding in (*applied.plan.left_out, *applied.plan.route_stays):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
@@ -82,7 +82,7 @@ class ConfigureStaticRoutes(SectionTask):
         with self.changing(ctx, wanted) as config, ctx.shielded():
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
-            if plan.pending:
+            if plan.waiting:
                 return None
             return apply_plan(plan, backend, before=snapshot, check=ctx.check)
 
@@ -95,8 +95,8 @@ def _await_plan(
 
     def attempt() -> tuple[RoutePlan | None, str]:
         plan = plan_static_routes(config, backend.snapshot())
-        missing[:] = [finding._replace(severity="error") for finding in plan.waits]
-        if plan.pending:
+        missing[:] = [finding._replace(severity="error") for finding in plan.route_waits]
+        if plan.waiting:
             return None, "; ".join(finding.sentence for finding in missing)
         return plan, ""
 

@@ -70,7 +70,11 @@ def showing(links: Mapping[str, tuple[int, str]]) -> str:
         + (rf"\\ {kind}," if kind else ",")
         for name, (number, kind) in links.items()
     ]
-    return f"""ip "$@" 2>&1 | sed -uE '{";".join(edits)}'; exit $PIPESTATUS"""
+    # With -force, the script asks about addresses: no link is listed.
+    return f"""\
+[[ " $* " != *" -force "* ]] || exec ip "$@"
+ip "$@" 2>&1 | sed -uE '{";".join(edits)}'
+exit $PIPESTATUS"""
 
 
 class Checked:

@@ -21,17 +21,17 @@ H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends. Of /etc only
 # the loader's cache and the links of Debian's alternatives, such as awk, are needed: hundreds, which
 # are mounted, because to copy them takes longer than all the rest. /run is empty, so no systemd is
-# found.
+# found. Until then, the host's /etc is there.
 _SETUP = """
-mount --make-rprivate / && mount -t tmpfs -o size=1m tmpfs /var/lib || exit
-mkdir /var/lib/etc && mount --bind /etc /var/lib/etc && mount -t tmpfs -o size=1m tmpfs /etc || exit
-if [ -e /var/lib/etc/ld.so.cache ]; then
-  cp /var/lib/etc/ld.so.cache /etc
+mount --bind /etc /run && mount -t tmpfs -o size=1m tmpfs /etc || exit
+if [ -e /run/ld.so.cache ]; then
+  cp /run/ld.so.cache /etc
 fi
-if [ -d /var/lib/etc/alternatives ]; then
-  mkdir /etc/alternatives && mount -o bind,ro /var/lib/etc/alternatives /etc/alternatives || exit
+if [ -d /run/alternatives ]; then
+  mkdir /etc/alternatives && mount -o bind,ro /run/alternatives /etc/alternatives || exit
 fi
-umount /var/lib/etc && rmdir /var/lib/etc && mount -t tmpfs -o size=1m tmpfs /run && echo ready && exec cat
+mount -t tmpfs -o size=1m tmpfs /run && mount -t tmpfs -o size=1m tmpfs /var/lib || exit
+echo ready && exec cat
 """
 
 

@@ -3,6 +3,7 @@ unit start unchecked.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -57,42 +58,49 @@ def names(system: System) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("folder", "name", "text", "starts"),
-    [
-        (MACHINES, "50-x.conf", "[Service]\nExecCondition=\n", True),
-        (KUBE1, "50-x.conf", "[Service]\nExecCondition=\n", True),
-        (KUBE1, "00-host-routing.conf", "[Unit]\n", True),
-        (MACHINES, "50-x.conf", "[Service]\nSuccessExitStatus=3 255\n", True),
-        (MACHINES, "50-x.conf", "[Service]\nRootDirectory=/srv\n", False),
-        (
-            MACHINES,
-            "50-x.conf",
-            "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n",
-            None,
-        ),
-    ],
-)
-def test_a_drop_in(
-    system: System, folder: str, name: str, text: str, *, starts: bool | None
-) -> None:
-    """The unit starts although the gate refuses, exactly if health says so; None: the gate is not
-    touched.
+class DropIn(NamedTuple):
+    """A drop-in of somebody else."""
+
+    folder: str
+    text: str
+    fault: str
+    """What health finds then; empty if the gate still decides."""
+    name: str = "50-x.conf"
+
+
+DROP_INS = {
+    "no condition for any machine": DropIn(MACHINES, "[Service]\nExecCondition=\n", "gate-open"),
+    "no condition for this machine": DropIn(KUBE1, "[Service]\nExecCondition=\n", "gate-open"),
+    "another file with the name of ours": DropIn(
+        KUBE1, "[Unit]\n", "gate-open", name="00-host-routing.conf"
+    ),
+    "the gate's refusal is a success": DropIn(
+        MACHINES, "[Service]\nSuccessExitStatus=3 255\n", "gate-open"
+    ),
+    "the gate is not found": DropIn(MACHINES, "[Service]\nRootDirectory=/srv\n", "gate-shut"),
+    "settings that leave the gate alone": DropIn(
+        MACHINES, "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n", ""
+    ),
+}
+
+
+def test_drop_ins(system: System) -> None:
+    """With each of them, the unit starts although the gate refuses exactly if health says that the
+    gate is open.
     """
-    path = f"{LAYOUT.unit_directory}/{folder}.d/{name}"
     assert names(system) == []
-    system.lay(path, text)
-    system.must("systemctl", "daemon-reload")
-    try:
-        assert names(system) == (
-            [] if starts is None else [("gate-open" if starts else "gate-shut", folder)]
-        )
+    for what, drop_in in DROP_INS.items():
+        path = f"{LAYOUT.unit_directory}/{drop_in.folder}.d/{drop_in.name}"
+        system.lay(path, drop_in.text)
+        system.must("systemctl", "daemon-reload")
+        faults = [(drop_in.fault, drop_in.folder)] if drop_in.fault else []
+        assert names(system) == faults, what
         begin_start(system)
-        assert await_start(system) is bool(starts)
-    finally:
+        assert await_start(system) is (drop_in.fault == "gate-open"), what
         end(system)
         system.outside(path).unlink()
-        system.must("systemctl", "daemon-reload")
+    system.must("systemctl", "daemon-reload")
+    assert names(system) == []
 
 
 def test_a_drop_in_that_was_not_read(system: System) -> None:

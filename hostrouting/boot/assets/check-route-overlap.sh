@@ -507,7 +507,7 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 { once("doubt " not_judged("[" $0 "]")) }
 END {
-  if (has_changed()) is_changed = 1
+  note_changes()
   find_expected()
   if (!is_lacking) {
     find_leftovers()
@@ -539,13 +539,19 @@ function count_line(by,   line) {
   sub(/ expires [^ ]+/, "", line)
   surplus[line] += by
 }
-function has_changed(   line, word) {
+# Notes the addresses of each route and rule that was not the same before and after.
+function note_changes(   line) {
   for (line in surplus) {
-    if (!surplus[line]) continue
-    split(line, word, " ")
-    if (line !~ /^[0-9]+ / || is_about_cidrs(word[2])) return 1
+    if (!surplus[line] || !is_about_cidrs(prefix_of(line))) continue
+    add_range("changed", first, last)
+    is_changed = 1
   }
-  return 0
+}
+function prefix_of(line,   word) {
+  split(line, word, " ")
+  if (line ~ /^[0-9]+ /) return word[2] # a route
+  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  return "default" # a rule for all destinations, or a line that is not known
 }
 function is_about_cidrs(block) {
   read_prefix(block)
@@ -652,8 +658,8 @@ function hex_of_mark(mark) {
 '
 
 # --- What is right: reading a device --------------------------------------------------------------
-# The class of a device is card or bridge, or tunnel (packets leave by another device again), or
-# line or tap (a card, if there is no other), or dummy or dead-end (it does not lead to the network).
+# The class of a device is card or bridge; or tunnel (packets leave by another device again); or
+# line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
 read_devices='
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
 function note_device(   i, dev, part, link_type, kind) {
@@ -1086,7 +1092,7 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
-  if (is_changed) return doubt_what_changed()
+  if (overlaps("changed", place, place)) return doubt_what_changed()
   if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
   if (expected == NONE) return "fine" # the default route is in doubt
   return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
@@ -1254,21 +1260,25 @@ function decides_for_all(n) {
   if (!other_is_for_all[n]) return 0
   return other_action[n] ~ REFUSES || (other_action[n] == "lookup" && other_table[n] in is_whole)
 }
-# Sets the devices by which such packets may leave: the one they are bound to, or those with an
-# address in the block of their sources, but no device of a CNI.
+# Sets the devices by which packets may leave with the sources of the rule: those with an address in
+# the block, but no device of a CNI. Connections to the pods of this node may have the address of
+# such a device.
 function find_their_devices(n,   i) {
-  their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
+  their_devices = NONE
+  are_for_pods = 0
   if (other_word[n] != "from") return
   read_prefix(other_value[n])
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
+  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster(n) {
   if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
+  if (other_word[n] != "from" || other_takes_plain[n]) return 1
+  return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
@@ -1294,8 +1304,10 @@ function may_hide_pods() {
 function leads_right(n, r,   is_selected, dev, i) {
   is_selected = other_word[n] ~ /^(fwmark|iif)$/
   if (kept_type[r] == "throw") return 1
-  if (kept_type[r] == "local") return is_selected || kept_first[r] == kept_last[r]
+  if (kept_type[r] == "local") # a proxy takes marked packets in
+    return other_word[n] == "fwmark" || kept_first[r] == kept_last[r]
   if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
+  if (other_word[n] == "oif") return 1 # a socket bound to a device passes over routes by others
   if (kept_devices[r] == their_devices) return 1
   for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
     if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0

@@ -5,6 +5,11 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 etc=/etc/hostrouting
 routes_step=10-static-routes
 end_of_gate='the gate ended with' # before its status, in a line of its own
+# As the drop-in of a gated unit runs the gate.
+# shellcheck disable=SC2016 # the bash of the gate expands it
+run='cut_short() { echo "<3>hostrouting: $0 is missing or cut short" >&2; exit 255; }
+trap cut_short EXIT
+. "$0"'
 
 # In seconds.
 idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
@@ -13,7 +18,7 @@ longest_pause=60      # after a pass that took long
 full_pass_interval=10 # from one pass of all steps to the next, at least
 gather_time=0.02      # for changes that come together
 silence_limit=90      # for the gate, which ends by itself after 75, and 5 for a step that hangs
-log_again=3600        # when what is repaired again and again is logged again
+log_again=3600        # when what stays wrong, or is repaired again and again, is logged again
 
 # A pause is this many times as long as the pass before it, so that the guard uses little of a core,
 # however much the steps have to do.
@@ -23,7 +28,7 @@ pause_factor=20
 second=100
 now=0            # set by read_clock
 next_full_pass=0 # when all steps may run again
-next_log=0       # when repairs that repeat are logged again
+next_log=0       # when lines that repeat are logged again
 
 pause=0            # in seconds; set by run_gate
 has_failed=''      # whether a pass has failed since all steps have last succeeded
@@ -49,6 +54,7 @@ main() {
     fi
   done
   log 3 "ip monitor ended${heard:+; its last words: $heard}"
+  trap - EXIT
   exit 255
 }
 
@@ -74,10 +80,6 @@ wait_for_change() { # SECONDS
 
 # A removed route must not wait for the other steps, which may take long.
 set_routes() {
-  if ((now >= next_log)); then
-    printed[$routes_step]=''
-    next_log=$((now + log_again * second))
-  fi
   run_gate "$routes_step"
   sleep "$pause"
   read_clock
@@ -105,6 +107,10 @@ run_gate() { # [STEP]
   local which=${1-all} began line lines=() status=''
   read_clock
   began=$now
+  if ((now >= next_log)); then
+    printed=()
+    next_log=$((now + log_again * second))
+  fi
   # Up to that line and not up to the end: a process that a step leaves behind can print, too.
   while IFS='' read -r -t "$silence_limit" line; do
     if [[ $line == "$end_of_gate "* ]]; then
@@ -114,8 +120,7 @@ run_gate() { # [STEP]
       lines+=("$line")
     fi
   done < <(
-    /bin/bash -pc 'trap "exit 255" EXIT; . "$0"' "$etc/gate.sh" hostrouting-guard.service "$@" \
-      2>&1 3<&-
+    /bin/bash -pc "$run" "$etc/gate.sh" hostrouting-guard.service "$@" 2>&1 3<&-
     printf '\n%s %s\n' "$end_of_gate" $?
   )
   for line in "${lines[@]}"; do

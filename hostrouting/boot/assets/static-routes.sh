@@ -60,7 +60,7 @@ find_waited() {
 }
 
 say() { # LEVEL LINE
-  printf '<%s>static-routes: %s\n' "$1" "$2" >&2
+  printf '<%s>static-routes: %s\n' "$1" "$2" >&2 || : # a lost log changes nothing
 }
 
 say_why() {
@@ -68,7 +68,7 @@ say_why() {
   if [[ $stopped ]]; then # the variable of main
     end="; told to stop after $waited s"
   fi
-  if [[ $is_hopeless ]]; then
+  if [[ $is_hopeless ]] || ((wait == 0)); then # the guard logs what is new, and would log a time
     end=''
   fi
   for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
@@ -107,11 +107,11 @@ attempt() {
 change_routes() {
   local lock=/run/hostrouting/routes status=0
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
-    flock -w 10 7 || status=$?
+    flock -w 5 7 || status=$?
     if ((status)); then
       reasons=("cannot lock $lock: flock failed (exit status $status)")
       if ((status == 1)); then
-        reasons=("cannot lock $lock: another run has held it for 10 s")
+        reasons=("cannot lock $lock: another run has held it for 5 s")
       fi
       exec 7<&-
       return 1
@@ -179,6 +179,7 @@ make_plan() {
     fi
   done
   reasons=('the routes changed while they were read')
+  is_hopeless=''
 }
 
 read_plan() {
@@ -203,24 +204,22 @@ read_plan() {
     esac
   done || { # a program of the pipeline failed (pipefail)
     reasons=("the routes cannot be read: $unread")
-    is_hopeless=1
+    if [[ ! $stopped ]]; then # by the signal that `ip` and awk got, too
+      is_hopeless=1
+    fi
   }
 }
 
-# Devices come last, because an alias is any text, even of several lines; errors come before them.
+# Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
+# 7.1, `ip` writes its output in blocks, but errors at once: they are held back.
 settings_and_lists() {
-  local errors links status
+  local errors status
   printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
-  # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once.
-  errors=$(ip -N -o route show table all 2>&1 >&3)
+  { errors=$(ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
   status=$?
-  if [[ $errors ]]; then
-    printf '%s\n' "$errors"
-  fi
-  ((status == 0)) || return
-  links=$(ip -N -d -o link show 2>&3) || return
-  printf '%s\n' "$links"
-} 3>&1
+  printf '%s\n' errors "$errors"
+  return "$status"
+}
 
 # --- Writing --------------------------------------------------------------------------------------
 
@@ -319,8 +318,12 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
-/^Dump was interrupted/ {
-  print "torn"
+/^errors$/ {
+  are_errors = 1
+  next
+}
+are_errors {
+  read_error()
   next
 }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
@@ -329,12 +332,14 @@ planner='
   next
 }
 has_devices { next } # another line of an alias
-/^([0-9]+ )?(default|[0-9a-f.:]+(\/[0-9]+)?) / {
-  if (matters()) line[++lines] = $0
+/^[0-9]+ (default|[0-9a-f.:]+(\/[0-9]+)?) / {
+  is_kept = matters()
+  if (is_kept) line[++lines] = without_usual_words($0)
   if (is_on_link()) on_link_line[++on_link_lines] = $0
-  next
 }
-!/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
+/^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
+  if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
+}
 END {
   if (!ours) {
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
@@ -384,6 +389,11 @@ function read_wanted(   name, i) {
 
 function is_optional(w) {
   return (w, "optional") in named
+}
+
+function read_error() {
+  if (/^Dump was interrupted/) print "torn"
+  else if (!/^Command failed / && $0 != "") print "unread\t" $0 # which matters if `ip` failed
 }
 
 # --- Devices ------------------------------------------------------------------
@@ -438,14 +448,22 @@ function is_card(dev) {
 
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
-  if (/^([0-9]+ )?default /) return 1
-  if (name_for("type", $1) == "local") return 1
-  return $1 in is_wanted_prefix || $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+  if ($2 == "default" || name_for("type", $1) == "local") return 1
+  return $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+}
+
+# `ip -d` prints the usual words, too: unicast, table main, proto boot and scope global.
+function without_usual_words(text) {
+  sub(/^1 /, "", text)
+  sub(/ table 254 /, " ", text)
+  sub(/ proto 3 /, " ", text)
+  sub(/ scope 0 /, " ", text)
+  return text
 }
 
 # Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
 function is_on_link() {
-  if (/ table [0-9]+( |$)/ || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
+  if (!/ table 254 / || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
   return !index($0 " ", " proto " ours " ")
 }
 
@@ -555,8 +573,14 @@ function head_of(r) {
     lasting_words(r)
 }
 
+# Whether a nexthop object has its next hops: in a command, its number stands for them.
+function has_object(r) {
+  return route[r, "words"] ~ / nhid [0-9]+/
+}
+
 # As a part is added. In IPv6, a single next hop can have a weight in a list only.
 function addition(r, part,   h, last, text) {
+  if (has_object(r)) return head_of(r)
   h = first_hop(r, part)
   last = last_hop(r, part)
   if (h == last && hop[r, h, "weight"] == 1)
@@ -575,6 +599,7 @@ function deletion(r, part,   h, last, text, is_list) {
   last = last_hop(r, part)
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
+  if (has_object(r)) return text
   if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
     text = text " via ::"
   for (; h <= last; h++)
@@ -802,7 +827,7 @@ function is_near(gateway, dev, family,   i, word, to) {
   for (i = 1; i <= on_link_lines; i++) {
     if (!index(on_link_line[i] " ", " dev " dev " ")) continue
     split(on_link_line[i], word, " ")
-    to = word[word[1] ~ /^[0-9]+$/ ? 2 : 1]
+    to = word[2]
     if (family_of(to, on_link_line[i]) != family) continue
     if (!is_within(gateway, whole(to, family))) continue
     near[gateway, dev] = 1
@@ -1128,7 +1153,8 @@ function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
     text = text substr(route[r, "words"], RSTART, RLENGTH)
-  else if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  else if (route[r, "type"] == "" && route[r, "hops"] == 1)
+    text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
@@ -1162,6 +1188,7 @@ function with_names(text,   n, word, i, shown) {
   shown = name_for("type", word[1])
   for (i = 2; i <= n; i++) {
     shown = shown " " word[i]
+    if (word[i] == "expires") i++ # a new number each time would be a new line for the guard
     if (word[i] !~ /^(dev|proto|scope|table)$/) continue
     shown = shown " " name_for(word[i], word[i + 1])
     i++

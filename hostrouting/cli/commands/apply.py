@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     report = _report_of(outcome)
     check = None if report is None else HostCheck.of(report, config, host)
     routes = _routes_now(config, host)
-    findings = [*routes.left_out, *routes.stays, *_of_the_gate(config, host)]
+    findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
     done = "this host matches the configuration"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge
-from hostrouting.check.parts import find_parts
+from hostrouting.check.parts import find_connections, find_parts
 from hostrouting.check.results import (
     FATES,
     FamilyReport,
@@ -20,13 +20,14 @@ from hostrouting.check.results import (
     Opinion,
     Part,
     default_route_sentence,
+    phrase_of,
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.cli.output import Answer, capped, finding_lines, say
 from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
@@ -60,6 +61,8 @@ class _Explained(NamedTuple):
     """Where packets end that a rule tells from the plain one."""
     part: Part
     """The address as a part of what the check judges."""
+    connections: dict[Packet, list[Part]]
+    """The same for connections, if they fare worse."""
 
     @classmethod
     def of(cls, address: IP, fib: Fib, config: HostRoutingConfig) -> "_Explained":
@@ -67,7 +70,9 @@ class _Explained(NamedTuple):
         judge, number = Judge(fib, config.route_overlap), int(address)
         [part] = find_parts(judge, number, number)
         decision, others = fib.outcomes(number)
-        return cls(address, judge, [*trace_rules(fib, address)], decision, others, part)
+        rules = list(trace_rules(fib, address))
+        connections = find_connections(judge, [part])
+        return cls(address, judge, rules, decision, others, part, connections)
 
     @property
     def unseen(self) -> list[str]:
@@ -79,6 +84,8 @@ class _Explained(NamedTuple):
     def doubts(self) -> list[Opinion]:
         """What is in doubt, beside what is not judged."""
         opinions = dict.fromkeys((self.part.opinion, *self.part.others))
+        for [connected] in self.connections.values():
+            opinions[connected.opinion] = None
         return [
             opinion
             for opinion in opinions
@@ -129,8 +136,7 @@ def _lines(explained: _Explained, who: str) -> Iterator[str]:
         yield ""
     yield from capped(explained.unseen)
     for other in explained.others:
-        if other.decision.kind != NOT_JUDGED:  # otherwise, its rule is named above
-            yield _other_line(other)
+        yield _other_line(other)
     if not explained.others and not explained.unseen:
         yield f"No rule routes other packets to {explained.address} differently."
 
@@ -141,10 +147,15 @@ def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
     lost = [*find_undelivered(judge)]
     missing = [flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"]
     doubts = [(doubt, number, number) for doubt in explained.doubts]
+    way = f"{explained.address} {_way_of(explained)}"
+    opinion = explained.part.opinion
+    for packet, [connected] in explained.connections.items():
+        way = f"{explained.address}, for {phrase_of(packet)}, {_way(connected.decision)}"
+        opinion = connected.opinion
     yield _judged(
-        f"{explained.address} {_way_of(explained)}",
+        way,
         judge,
-        explained.part.opinion,
+        opinion,
         doubts=bool(lost or doubts),
         unseen=bool(explained.unseen),
     )

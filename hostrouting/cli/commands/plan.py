@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:
     if _failures(arguments, plan):
         return "would fail"
-    is_late = bool(plan.routes.pending)
+    is_late = bool(plan.routes.waiting)
     if check is not None and check.report.verdict == "no-default-route":
         is_late = check.code(arguments.ignore) != FINE
     if is_late:

@@ -547,14 +547,17 @@ exit $status"""
         assert (checked.status, checked.verdict) == (0, "undecided"), checked.said
         assert "UNDECIDED: the routes keep changing" in checked.said
 
-    @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
-    def test_changes_without_end(
-        self, namespace: Namespace, tmp_path: Path, *, escaping: bool
-    ) -> None:
+    @pytest.mark.parametrize(
+        "escape",
+        ["", "unicast 10.77.0.0/16 dev ib0", "prohibit 10.77.0.0/16", "throw 10.77.0.0/16"],
+        ids=["healthy", "escaping", "refused", "unrouted"],
+    )
+    def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
         """While the tables change after each look, ok is undecided, and an escape stays one."""
-        tools = {"ip": BETWEEN.format("ip route add 10.9.9.0/24 dev eth0 metric $$")}
-        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools=tools)
-        assert checked.verdict == ("overlap" if escaping else "undecided")
+        namespace.batch([f"route add {escape}"] if escape else [])
+        more = "ip route add 10.9.9.0/24 dev eth0 metric $$; ip rule add to 10.8.0.0/16 table $$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools={"ip": BETWEEN.format(more)})
+        assert checked.verdict == ("overlap" if escape else "undecided")
         assert "UNDECIDED: the routes keep changing" in checked.said
 
     def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:

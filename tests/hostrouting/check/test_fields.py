@@ -170,7 +170,8 @@ class Field:
         of_ipv6 = [line for line in commands if line.startswith("-6 ")]
         with private_namespace() as namespace:
             namespace.batch([*links, *uplink, *(line for line in commands if line not in of_ipv6)])
-            namespace.batch([line.removeprefix("-6 ") for line in of_ipv6], family=6)
+            if of_ipv6:
+                namespace.batch([line.removeprefix("-6 ") for line in of_ipv6], family=6)
             yield namespace
 
     def dressed(self, snapshot: Snapshot) -> Snapshot:
@@ -207,7 +208,7 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
         escapes = [escape.partition(" ") for escape in said.escapes]
         ends = [(end, words) for both, _, words in escapes for end in both.split("-")]
         ends = [(end, words) for end, words in ends if end != "0.0.0.0"]  # noqa: S104  Linux says nothing of it
-        answers = namespace.get(int(family[-1]), [end for end, _ in ends])
+        answers = namespace.get(int(family[-1]), [end for end, _ in ends]) if ends else []
         for (_, words), answer in zip(ends, answers, strict=True):
             if isinstance(answer, str):
                 assert _REFUSALS[answer] == words
@@ -311,7 +312,7 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     routes = (*standing, *report.routes)
     section = StaticRoutesConfig(bool(routes), routes)
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
-    assert ({step.action for step in plan.steps} - {"keep"}, plan.pending) == (
+    assert ({step.action for step in plan.steps} - {"keep"}, plan.waiting) == (
         {"add"} if report.routes else set(),
         (),
     )

@@ -234,7 +234,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
     assert led_astray(judge, report.repair.resolved, range(block.first, block.last + 1)) == []
 
 
-@settings(often_assumed, max_examples=scaled(125))
+@settings(often_assumed, max_examples=scaled(60))
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int

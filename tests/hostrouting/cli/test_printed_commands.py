@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.inline_gate import COMMAND
 from tests.support.machine import H200, ROOT, Machine, private_machine
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
 
@@ -101,7 +102,7 @@ def pass_gate(machine: Machine, unit: str) -> bool:
     Process 1 is in the network of the machine, because the steps run there.
     """
     alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
-    gate = ("/bin/bash", "-pc", 'trap "exit 255" EXIT; . "$0"', LAYOUT.gate_path, unit)
+    gate = ("/bin/bash", "-pc", COMMAND, LAYOUT.gate_path, unit)
     done = machine.run(*alone, *gate)
     sys.stdout.write(done.stderr)  # shown if the test fails
     return done.returncode == 0

@@ -12,6 +12,8 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import h200
 from tests.support.examples import scaled
@@ -79,3 +81,15 @@ def test_the_strip_of_a_node() -> None:
         "a rest",
     ]
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+
+
+def test_what_only_connections_meet_is_red() -> None:
+    """A rule for the node's own address: the strip is as the verdict, and not as a ping."""
+    snapshot = h200().snapshot()
+    rule = Rule(4, 100, src=Prefix.parse("10.0.0.4/32"), table=100)
+    route = Route.to("10.244.0.0/17", dev="ib0")._replace(table=100)
+    snapshot = snapshot._replace(
+        rules=(snapshot.rules[0], rule, *snapshot.rules[1:]), routes=(*snapshot.routes, route)
+    )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/16"))
+    assert f"{'█' * 20}{'░' * 20}  ib0 50%  eth0 50%  eth0 50%" in shown
