@@ -81,6 +81,9 @@ class Status:
         """What to type as root, so that the host matches and nothing escapes; empty if that is not
         one command, or nothing is to be done.
         """
+        if self.state == "conflict":
+            has_repair = self.check is not None and bool(self.check.report.routes)
+            return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
         return AGAIN.command if self.state == "different" else ""

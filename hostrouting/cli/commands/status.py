@@ -47,7 +47,11 @@ _HEADLINES: dict[State, str] = {
 }
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {"escaping": "to repair that, too", "not-configured": TO_KEEP}
+_TO: dict[State, str] = {
+    "conflict": "to go around it",
+    "escaping": "to repair that, too",
+    "not-configured": TO_KEEP,
+}
 """What the command of the headline is for, where that has to be said."""
 
 
