@@ -6,8 +6,8 @@
 # A configured route takes the device and the gateway that it does not name from a default route:
 #   1. With a device: from the best default route by that device, in any table.
 #   2. Without a device: from the best default route of table main.
-#   3. Without a device, if that default route may not be the one to the network of this host: from
-#      that of the only device of expectedDevs that can have one.
+#   3. Without a device, if it is unclear whether that default route leads to the network of this
+#      host: from that of the only device of expectedDevs that can have one.
 #   4. If there is none, the route waits. If ours is there from before and works, it stays, and a
 #      line says that the next boot will have to wait.
 # `hostrouting apply` follows the same rules. More: "Which default route", below.
@@ -16,6 +16,13 @@
 # an operator has to start again after a failure; and how many seconds it may wait (60).
 # Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
 # Optional routes are set if possible, and never awaited.
+#
+# What it says in the journal, with what to type (the words are settings, below: search for the name
+# of a sentence to find where it is said):
+#   ROUTE-WAITS     something is missing for a route
+#   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
+#   ROUTE-CONFLICT  another program has a route in its place
+# The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
 # Data only: no line of it is executed.
 configuration=(
@@ -134,7 +141,7 @@ change_routes() {
 
 write_and_read_back() {
   local writes not_found='' not_found_before
-  # How often it has written: after the second time, the third plan only shows if all is right now.
+  # How often it has written. The third plan only shows whether the second writing was enough.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
     if ((${#reasons[@]} || ${#changes[@]} == 0)); then
@@ -303,7 +310,16 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# Reads the settings up to an empty line, then the lists of `ip`. Prints lines, with tabs
+# The settings:
+# protocol NUMBER: that of our routes
+# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]: a configured route
+# expected DEVICE: one of routeOverlap.expectedDevs
+# kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
+# names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
+#   a type, proto, scope or table
+# sentence NAME WORDS: what is said, with {holes}
+#
+# The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
 # between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
@@ -314,6 +330,7 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # A route has parts: one, or in IPv6 one for each next hop, because there each is an entry of its
 # own, and can be of another program; Linux lists the protocol of the first. A part of a listed
 # route is an entry. Entries with the same key (prefix and metric) exclude each other.
+# No apostrophe can stand in the text of the program: it would end it.
 # shellcheck disable=SC2016 # a program of awk is a text
 planner='
 !is_listing && /^$/ { is_listing = 1; next }

@@ -107,6 +107,16 @@ class TestWhatItSaysAndLeaves:
             "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
         }
 
+    def test_by_hand(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With a third argument, it also prints what each step prints, in the order of the steps."""
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check(FABRIC)))
+        done = namespace.run(*command(script, "by-hand", "0", "steps"))
+        steps = re.findall("^--- (.*)$", done.stderr, re.MULTILINE)
+        assert steps == ["list", "find_places", "ask", "list", "judge"]
+        assert "route get fibmatch 172.16.0.0 " in done.stderr
+        assert done.stderr.endswith("<3>check-route-overlap: overlap\n")
+
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that shells and patterns care
         about.
