@@ -9,7 +9,7 @@ from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
