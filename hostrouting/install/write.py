@@ -80,6 +80,7 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
         if manager is None or installed is None or not installed.guard.enabled:
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")
+        # systemd waits for no pass of the guard, which would wait for the lock.
         for start in starts:
             manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)
