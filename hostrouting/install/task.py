@@ -44,7 +44,7 @@ from hostrouting.errors import (
     NotReady,
     RequirementError,
 )
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
@@ -117,7 +117,7 @@ class InstallTask(ABC):
             Finding("removal", "error", str(loss), loss.path, _KEEP)
             for loss in self._losses(wanted)
         ]
-        plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *losses)))
+        plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
             return plan.with_check(wanted.config, read_snapshot())
         return plan
@@ -229,7 +229,7 @@ class InstallTask(ABC):
         risks = find_session_at_risk(
             host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
         )
-        return attrs.evolve(plan, findings=worst_first((*plan.findings, *risks)))
+        return attrs.evolve(plan, findings=(*plan.findings, *risks))
 
     def _plan_or_fail(self, ctx: phases.Context, wanted: Wanted) -> Plan:
         """The plan. Raises the error of a run that must fail before its first change."""

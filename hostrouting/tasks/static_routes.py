@@ -41,7 +41,7 @@ class ConfigureStaticRoutes(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         routes = plan_static_routes(wanted.config, read_snapshot())
-        return Plan(routes=routes, findings=tuple(routes.findings()))
+        return Plan(routes=routes, findings=routes.findings())
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:
