@@ -14,8 +14,8 @@ script that is missing, and no marker is about another configuration. So the ord
    units may still have a drop-in loaded that is gone.
 5. The files are written: config.json first, so that the next run knows what is installed, and each
    script before what runs it. `files_of` has them in this order.
-6. The rest goes: each script after what runs it, because gate.sh has been written without the steps
-   that go, and config.json last. `owned_paths` has this order.
+6. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
+   order. Until gate.sh has been written without the steps that go, it needs them.
 7. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 
 The guard is started later, in a step of its own: the routes do not need it.
