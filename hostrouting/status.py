@@ -7,8 +7,7 @@ cannot be used, hide no other part.
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -51,14 +50,6 @@ _WITHOUT_APPLY = ("broken", "conflict", "not-configured", "escaping")
 Guard: TypeAlias = Literal["", "is not enabled", "runs", "does not run"]
 
 
-class BootCheck(NamedTuple):
-    """The last run of the unit that checks the host at boot."""
-
-    ended: float
-    """When it ended, in seconds since 1970."""
-    succeeded: bool
-
-
 @attrs.frozen
 class Status:
     """What the host has answered."""
@@ -75,7 +66,6 @@ class Status:
     """The gated units, or the one that was asked about."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
-    boot_check: BootCheck | None = None
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
 
@@ -91,6 +81,9 @@ class Status:
         """What to type as root, so that the host matches and nothing escapes; empty if that is not
         one command, or nothing is to be done.
         """
+        if self.state == "conflict":
+            has_repair = self.check is not None and bool(self.check.report.routes)
+            return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
         return AGAIN.command if self.state == "different" else ""
@@ -158,12 +151,10 @@ def find_status(host: Host, unit: str | None = None) -> Status:
 
     states: tuple[UnitState, ...] = ()
     guard: Guard = ""
-    boot_check: BootCheck | None = None
     manager = host.running_manager
     if manager is not None:
         states = ask(lambda: tuple(unit_states(manager, units)), states)
         guard = ask(lambda: _guard_of(host, manager), guard)
-        boot_check = ask(lambda: _boot_check_of(manager), boot_check)
     return Status(
         "broken" if is_broken else _state_of(plan),
         config,
@@ -172,7 +163,6 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults,
         tuple(state for state in states if unit in {None, state.unit}),
         guard,
-        boot_check,
         tuple(unanswered),
     )
 
@@ -205,14 +195,3 @@ def _guard_of(host: Host, manager: Manager) -> Guard:
     if host.files.look(HostLayout.guard_path) is None:
         return "is not enabled"
     return "runs" if is_active(manager, HostLayout.guard_unit) else "does not run"
-
-
-def _boot_check_of(manager: Manager) -> BootCheck | None:
-    """The last run of the check at boot, if there was one since the host booted."""
-    names = ("ExecMainExitTimestampMonotonic", "Result")
-    [properties] = manager.show(names, HostLayout.check_unit)
-    microseconds = properties[names[0]]
-    if microseconds in {"", "0"}:
-        return None
-    age = time.monotonic() - int(microseconds) / 1_000_000
-    return BootCheck(time.time() - age, properties["Result"] == "success")

@@ -74,7 +74,9 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     the gate.
     """
     files = host.files
-    yield from _of_folders(files, units)
+    for finding in open_folders(files):  # gate.sh then runs no step
+        effect = f", so {units} cannot start" if units else ""
+        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
     for path in foreign_steps(files):
         yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
@@ -130,15 +132,6 @@ def _of_file(files: Files, file: File, units: str, *, is_current: bool) -> Itera
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     elif is_wrong:
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
-
-
-def _of_folders(files: Files, units: str) -> Iterator[Finding]:
-    """Folders of ours that are open to others."""
-    for finding in open_folders(files):
-        sentence = finding.sentence
-        if units:
-            sentence += f", so {units} cannot start"
-        yield finding._replace(name="gate-shut", sentence=sentence)
 
 
 def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing, open_folders, why_not_run
+from hostrouting.boot.health import plain_instance
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
@@ -141,8 +142,7 @@ def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Itera
     """Gated units that the network waits for, while the gate waits for the network."""
     if not units:
         return
-    instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
-    shown = manager.show(("Before",), *instances)
+    shown = manager.show(("Before",), *map(plain_instance, units))
     for unit, properties in zip(units, shown, strict=True):
         before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))
         if before:
