@@ -169,25 +169,6 @@ def are_only_taps(
 # Which default route is in doubt
 
 
-def doubtful_devs(
-    used: Route,
-    devs: frozenset[str],
-    rivals: frozenset[str],
-    hidden: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    is_line: bool,
-) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones.
-
-    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
-    `hidden` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
-    line may have the only default route.
-    """
-    through_tunnel = devs_of_a_tunnel(devs, hidden, links, is_line=is_line)
-    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
-
-
 def devs_of_equal_routes(
     used: Route, devs: frozenset[str], rivals: frozenset[str]
 ) -> frozenset[str]:
