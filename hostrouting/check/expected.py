@@ -10,8 +10,8 @@ asked for, and gives the devices that are in doubt:
 - A rule that is not judged may pass over the default route.
 
 The first two are the same for the routes of a configuration, so `routes.uplink` has them
-(`devs_of_equal_routes`, `devs_of_a_tunnel`). Doubt belongs to devices: what leaves through others is
-not in doubt.
+(`devs_of_equal_routes`, `devs_of_a_tunnel`). Doubt belongs to devices: what leaves through others
+is not in doubt.
 
 Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device that is never
 to be expected is left out there; then only the configuration can name it.
@@ -190,7 +190,7 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & devs_of(fib.equal_cost_routes(used))
+    rivals = leading.devs & devs_of(fib.equal_default_routes(used))
     is_way_out = _may_be_the_only_way_out(leading, devs, devices)
     through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_line=is_way_out)
     return devs_of_equal_routes(used, devs, rivals) | through_tunnel

@@ -293,7 +293,7 @@ because the route is passed over (thrown, suppressed). Or the lookup ends, with 
 or with the rule itself (refuses). Or nobody knows here (not-judged).
 """
 
-_OF_ACTION: dict[str, Effect] = {
+_EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
     "goto": "not-judged",
     "blackhole": "refuses",
@@ -308,7 +308,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
     them. The order of the questions matters: each is asked of what those before have left.
     """
     if rule.action != "to_table":
-        return _OF_ACTION[rule.action]
+        return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
     if route.type == "throw" and route.source is None:
@@ -323,7 +323,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
 
 
 def _is_suppressed(rule: Rule, route: Route) -> bool:
-    """Whether the prefix is too short for the rule, which does not matter for a refusal."""
+    """Whether the prefix is too short for the rule. A refusal is never suppressed."""
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
@@ -476,10 +476,8 @@ class Fib:
             table = self.tables[rule.table]
         return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
-    def equal_cost_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, it may
-        use any.
-        """
+    def equal_default_routes(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: of several equal default routes, any."""
         routes = [route]
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
