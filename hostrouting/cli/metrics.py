@@ -32,8 +32,7 @@ _HELP = {
     "gated_units": "How many gated units are in this state.",
     "guard_enabled": "Whether the guard is enabled.",
     "guard_running": "Whether the guard runs.",
-    "boot_check_success": "Whether the last check at boot has succeeded.",
-    "boot_check_timestamp_seconds": "When the last check at boot ended, in seconds since 1970.",
+    "gate_timestamp_seconds": "When a gated unit was last checked at its start.",
     "unanswered": "How many parts of the host did not answer, or could not be read.",
 }
 
@@ -70,9 +69,9 @@ def _metrics(status: Status) -> dict[str, Samples]:
         }
         metrics["guard_enabled"] = {"": status.guard != "is not enabled"}
         metrics["guard_running"] = {"": status.guard == "runs"}
-    if status.boot_check is not None:
-        metrics["boot_check_success"] = {"": status.boot_check.succeeded}
-        metrics["boot_check_timestamp_seconds"] = {"": status.boot_check.ended}
+    checked = max((unit.checked for unit in status.units), default=0)
+    if checked:
+        metrics["gate_timestamp_seconds"] = {"": checked}
     return metrics
 
 

@@ -18,7 +18,7 @@ import attrs
 from hostrouting.boot.health import AGAIN
 from hostrouting.cli.check import check_lines, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
-from hostrouting.cli.output import Answer, finding_lines
+from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
@@ -47,7 +47,11 @@ _HEADLINES: dict[State, str] = {
 }
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {"escaping": "to repair that, too", "not-configured": TO_KEEP}
+_TO: dict[State, str] = {
+    "conflict": "to go around it",
+    "escaping": "to repair that, too",
+    "not-configured": TO_KEEP,
+}
 """What the command of the headline is for, where that has to be said."""
 
 
@@ -82,8 +86,8 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     yield _headline(status, told)
     if told is not None:
         findings.remove(told)
-        if told.remedy is not None and not status.command:
-            yield from (f"  {way}" for way in told.remedy.ways())
+        if not status.command:
+            yield from way_lines(told.remedy)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
@@ -144,7 +148,7 @@ def _verdict_lines(status: Status) -> Iterator[str]:
     """
     if status.check is None:
         return
-    if status.plan.is_empty:
+    if status.state in {"installed", "waiting"}:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)
