@@ -43,6 +43,7 @@ from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.difference import find_file_changes, find_starts, needs_reload
+from hostrouting.install.host_check import read_host
 from hostrouting.install.installed import read_installed, readable_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
@@ -142,7 +143,7 @@ class InstallTask:
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
         """
         wanted = self.wanted()
-        read_snapshot = cache(self._read_snapshot)
+        read_snapshot = cache(partial(read_host, self.host))
         plan = self._make_plan(wanted, read_snapshot)
         removals = tuple(map(_removal, self._losses(wanted.config)))
         plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *removals)))
@@ -187,7 +188,7 @@ class InstallTask:
         """
         config_text = self.host.files.read(HostLayout.config_path)
         wanted = self.wanted()
-        read_snapshot = cache(self._read_snapshot)
+        read_snapshot = cache(partial(read_host, self.host))
         plan = self._plan_or_fail(wanted, read_snapshot)
         if plan is None:
             return None
@@ -203,7 +204,7 @@ class InstallTask:
             with self.host.locked(ctx):
                 if self.host.files.read(HostLayout.config_path) != config_text:
                     wanted = self.wanted()
-                    again = cache(self._read_snapshot)
+                    again = cache(partial(read_host, self.host))
                     new_plan = self._plan_or_fail(wanted, again)
                     before = self._before or self._read_before(new_plan or plan, again)
                 self._before = before
@@ -230,13 +231,6 @@ class InstallTask:
             for outcome in kernel.change(RouteRequest("append", entry) for entry in entries):
                 if outcome.error is not None and not outcome.is_done:
                     raise outcome.error
-
-    def _read_snapshot(self) -> Snapshot:
-        """The host's routing; not for an image, which has no kernel."""
-        if self.host.backend is None:
-            raise ValueError("an image has no kernel")
-        with self.host.backend() as kernel:
-            return kernel.snapshot()._replace(name_servers=self.host.name_servers)
 
     def _make_plan(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         """What would change in the files, and what the parts would do; nothing is changed."""
