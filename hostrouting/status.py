@@ -15,7 +15,7 @@ from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, is_active, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
@@ -29,7 +29,7 @@ from hostrouting.tasks.configure import Configure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
@@ -66,6 +66,10 @@ class Status:
     """The gated units, or the one that was asked about."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
+    last_check: str = ""
+    """What the gate, the guard or apply has found last; empty if nothing was checked since the
+    boot.
+    """
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
 
@@ -129,9 +133,9 @@ def find_status(host: Host, unit: str | None = None) -> Status:
             return otherwise
 
     none: tuple[Finding, ...] = ()
-    config = ask(lambda: read_installed(host), None)
-    is_broken = bool(unanswered)
-    if config is None and not is_broken:
+    config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
+    is_broken = config is None
+    if config == HostRoutingConfig():
         faults = none
         if host.backend is not None:
             faults = ask(lambda: tuple(find_typed(read_host(host))), none)
@@ -149,6 +153,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         if config.route_overlap.cidrs:
             check = ask(lambda: check_host(config, host), None)
 
+    last_check = ask(lambda: _last_check(host), "")
     states: tuple[UnitState, ...] = ()
     guard: Guard = ""
     manager = host.running_manager
@@ -163,6 +168,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults,
         tuple(state for state in states if unit in {None, state.unit}),
         guard,
+        last_check,
         tuple(unanswered),
     )
 
@@ -180,13 +186,24 @@ def _state_of(plan: Plan | None) -> State:
         return "unanswered"
     if plan.routes.conflicts:
         return "conflict"
+    if plan.routes.waiting:
+        return "waiting"
     if plan.is_empty:
-        return "waiting" if plan.routes.waiting else "installed"
+        return "installed"
     if plan.report is None or not plan.report.routes:
         return "different"
     if any(finding.name == "route-not-configured" for finding in plan.findings):
         return "not-configured"
     return "escaping"
+
+
+def _last_check(host: Host) -> str:
+    """The first line of the marker, which says most of it."""
+    for path in HostLayout.markers:
+        text = host.files.read(path)
+        if text:
+            return text.partition("\n")[0]
+    return ""
 
 
 def _guard_of(host: Host, manager: Manager) -> Guard:

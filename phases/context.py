@@ -109,10 +109,12 @@ def call_and_log_error(
     logger: logging.Logger, callback: Callable[..., object], *args: object
 ) -> None:
     """Call the function, and only log what it raises, even SystemExit; what the logging raises is
-    dropped.
+    dropped. Ctrl-C is raised.
     """
     try:
         callback(*args)
+    except KeyboardInterrupt:
+        raise
     except BaseException:
         with suppress(BaseException):
             logger.exception("%r raised; the run continues", callback)

@@ -6,7 +6,7 @@ import pytest
 
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.text import first_of
-from phases.step import as_data
+from phases.values import as_data
 
 DELETE = Remedy("if nothing needs it", "ip route del 10.0.0.0/8")
 

@@ -33,7 +33,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
@@ -47,13 +46,11 @@ from hostrouting.check.results import (
     Unrepairable,
     phrase_of,
 )
-from hostrouting.config.settings import StaticRoute
-from hostrouting.errors import ConfigError
+from hostrouting.check.way_out import find_way_out
 from hostrouting.fib.engine import PLAIN, Fib, Packet
 from hostrouting.model.prefix import IP, IPV6, Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
-from hostrouting.text import spoken
+from hostrouting.routes.uplink import Need, is_tunnel
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -137,84 +134,6 @@ def never_repaired(fib: Fib, escape: Escape) -> Iterator[Unrepairable]:
     if isinstance(why, Why):
         cause = f"for {phrase_of(escape.packet)}, {why.cause}"
         yield Unrepairable(escape.first, escape.last, why.reason, cause)
-
-
-# Where the routes lead.
-
-
-class WayOut(NamedTuple):
-    """The way of all routes of a repair."""
-
-    dev: str | None
-    """The device that the routes name in a configuration.
-
-    None where the default route fills it in rightly: it differs from host to host.
-    """
-    route: Route
-    """A route with the next hops."""
-
-
-def find_way_out(judge: Judge) -> WayOut | Need:
-    """How packets leave as expected, or what is missing for that.
-
-    A tunnel has to be named in the configuration.
-    """
-    uplinks = judge.uplinks
-    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
-    if not devs or uplinks.doubtful:
-        return Need(_device_to_name(judge))
-    every = Prefix(judge.fib.family, 0, 0)
-    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    # A configured route without a device follows the default route of table main, which may be
-    # another of several equal ones after a boot. Each of them has to be expected.
-    default = uplink.route_to(every)
-    if isinstance(default, Route):
-        possible = {*default.devs, *_first_default_devs(judge)}
-        if possible <= uplinks.devs:
-            return WayOut(None, default)
-    needs: list[Need] = []
-    for dev in devs:
-        route = uplink.route_to(every, dev=dev)
-        if not _is_configurable(dev, every):
-            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
-        elif isinstance(route, Need):
-            needs.append(route)
-        else:
-            return WayOut(dev, route)
-    # Any of the devices would do, so what one of them lacks is enough to go on.
-    return needs[-1]
-
-
-def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may lead through this expected device; a tap not in doubt is the uplink."""
-    link = judge.devices.links.get(dev)
-    return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)
-
-
-def _device_to_name(judge: Judge) -> str:
-    uplinks = judge.uplinks
-    candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if uplinks.are_without_card:
-        candidates.append("the network card that is meant")
-    names = spoken(candidates, last="or")
-    return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
-
-
-def _first_default_devs(judge: Judge) -> frozenset[str]:
-    """The devices of the default route; of equal ones, the first may be another after a boot."""
-    defaults = judge.uplinks.defaults
-    if not defaults:
-        return frozenset()
-    return devs_of(judge.fib.equal_cost_routes(defaults[0]))
-
-
-def _is_configurable(dev: str, every: Prefix) -> bool:
-    """Whether a configuration can have the name: Linux takes nearly any letter."""
-    try:
-        StaticRoute(every.halves()[0].to_network(), dev=dev)
-    except ConfigError:
-        return False
-    return True
 
 
 # Which prefixes get a route.

@@ -28,11 +28,9 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     for step in (*plan.routes.conflicts, *plan.routes.changes):
         steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
     yield from capped(steps)
-    yield from _block(plan.operations)
+    yield from _block([*plan.systemd, *plan.operations])
     yield from _block([f"write {path}" for path in plan.files.writes])
     yield from _block([f"remove {path}" for path in plan.files.removes])
-    if plan.needs_reload:
-        yield "  systemctl daemon-reload"
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import foreign_steps, is_nothing, why_not_run
-from hostrouting.boot.health import find_open_folders, plain_instance
+from hostrouting.boot.files import foreign_steps, is_nothing, open_folders, why_not_run
+from hostrouting.boot.health import plain_instance
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
@@ -47,7 +47,7 @@ def find_requirements(
     yield from _freed_scripts(host, changes)
     if is_nothing(config):
         return
-    yield from find_open_folders(host.files)
+    yield from open_folders(host.files)
     if gated_units(config):
         yield from _scripts_that_do_not_run(host)
     yield from _missing_programs(host, config)
@@ -80,8 +80,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """
     if not host.rights().is_root:
         return
-    # A marker that cannot be removed stops nothing.
-    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}
+    paths = (*changes.writes, *changes.removes)
     by_reason: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         reason = host.files.why_unwritable(folder)

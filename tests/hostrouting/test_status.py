@@ -12,6 +12,7 @@ from hostrouting.install.restoring import repair_pipeline
 from hostrouting.status import State, find_status
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.test_pages import (
+    CIDR,
     GARBLED,
     OPENED,
     applied,
@@ -84,3 +85,15 @@ def test_one_part_hides_no_other() -> None:
     status = find_status(applied(change=broken)())
     assert [unit.state for unit in status.units] == ["runs", "was refused"]
     assert {finding.name for finding in status.findings} == {"file", "gate-open"}
+
+
+def test_what_the_last_check_has_found() -> None:
+    """The marker has it; a repair by hand since then makes the verdict another one."""
+    host = applied(config(mode="WARN"))()
+    assert find_status(host).last_check.startswith(f"OVERLAP: {CIDR} leaves through ib0")
+    with_ours(host)
+    status = find_status(host)
+    assert status.check is not None
+    assert (status.check.report.verdict, status.last_check.partition(":")[0]) == ("ok", "OVERLAP")
+    assert find_status(applied()()).last_check == "ok"
+    assert find_status(of(h200)()).last_check == ""

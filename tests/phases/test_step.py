@@ -6,14 +6,14 @@ import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 import phases
 from phases import Status, Step
-from phases.step import seconds_in_words
 from phases.testing import FakeClock, StubTask
+from phases.values import seconds_in_words
 
 
 class Result:
@@ -144,6 +144,27 @@ def test_results_and_errors_are_data_and_stand_once() -> None:
     results = [child["result"] for child in inner["children"]]
     assert results == [DATA, {"routes": 3, "changed": True}, "image.raw", [1, "b"]]
     assert (failed["error"], failed["details"]) == ("DiskError", DATA)
+
+
+class Machine(NamedTuple):
+    """A result that is a tuple."""
+
+    name: str
+    cores: int
+
+
+def test_a_tuple_of_a_task_that_runs_another() -> None:
+    """It is in the JSON: only the results of a group are left out, which its steps have."""
+
+    @phases.task("outer")
+    def outer(ctx: phases.Context) -> Machine:
+        phases.execute(StubTask("inner"), ctx)
+        return Machine("node-7", 8)
+
+    document = phases.run(phases.retry(outer), observers=[]).to_mapping()
+    assert document["result"] == ["node-7", 8]
+    document = phases.run(phases.parallel(name="none"), observers=[]).to_mapping()
+    assert document["result"] is None
 
 
 def test_odd_results_and_errors() -> None:

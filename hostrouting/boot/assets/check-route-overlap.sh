@@ -621,6 +621,7 @@ function take_rule_apart(   i, word, value) {
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
+  sub(/^ /, "", selectors)
 }
 BEGIN { HAVE_A_VALUE = "^(lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$" }
 function note_word(word, value) {
@@ -637,15 +638,19 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# What tells the packets of a rule from plain ones; of several selectors, the one that says most.
-function others_of_rule(   word, count_of_words) {
+# Whether the rule tells some packets from plain ones. Sets the selector by which it does (of
+# several, the one that says most; "else" if none of these), and its value.
+function selects_others(   word, count_of_words) {
+  their_word = "else"
   for (word in selected) if (word != "to" && word " " selected[word] != "iif lo") count_of_words++
-  if (!count_of_words) return ""
-  if ("iif" in selected && selected["iif"] != "lo") return is_inverted ? "" : "iif " selected["iif"]
-  if ("fwmark" in selected && count_of_words == 1) return "fwmark -"
-  if (is_inverted) return "else -"
-  if ("from" in selected) return "from " selected["from"]
-  return "oif" in selected ? "oif " selected["oif"] : "else -"
+  if ("iif" in selected && selected["iif"] != "lo") {
+    if (is_inverted) return 0
+    their_word = "iif"
+  } else if ("fwmark" in selected && count_of_words == 1) their_word = "fwmark"
+  else if (!is_inverted && "from" in selected) their_word = "from"
+  else if (!is_inverted && "oif" in selected) their_word = "oif"
+  if (their_word != "else") their_value = selected[their_word]
+  return count_of_words > 0
 }
 function are_plain_packets_met(   word) {
   for (word in selected)
@@ -955,7 +960,6 @@ function is_of_cni(dev, is_single, is_selected) {
   if (is_selected && uses[dev] ~ /\/marked\//) return 1
   return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
 }
-function leads_to_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
 
 # A device for one CNI, where there are pods of another, may be left over.
 function find_leftovers(   i, k) {
@@ -1198,26 +1202,19 @@ function escape_by(escaping,   its_sentence) {
 # The grade of packets that leave by a device, through a route with these ends. `is_selected` says
 # that a mark, or the device on which the packets of pods arrive, has selected them.
 function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
-  if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
+  if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, is_selected)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
   if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
+    return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
   for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return 1
   return 0
-}
-function in_order(list,   n, dev, i, least) {
-  n = split(list, dev, "/")
-  if (n == 2) return NONE
-  least = dev[2]
-  for (i = 3; i < n; i++) if (dev[i] "" < least "") least = dev[i]
-  return "/" least in_order(without(list, "/" least "/"))
 }
 '
 
@@ -1226,21 +1223,9 @@ function in_order(list,   n, dev, i, least) {
 # where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
-function note_rule_for_others(   word, its_selectors) {
-  split(others_of_rule(), word, " ")
-  its_selectors = substr(selectors, 2)
-  if (word[1] == "" || its_selectors in is_intended) return
-  others++
-  other_rule[others] = "rule " text
-  other_word[others] = word[1]
-  other_value[others] = word[2]
-  other_action[others] = action
-  other_table[others] = table
-  other_first[others] = first
-  other_last[others] = last
-  other_takes_plain[others] = selects != "none"
-  other_is_for_all[others] = prefix == "default" && !is_inverted
-  selectors_of[other_rule[others]] = its_selectors
+function note_rule_for_others() {
+  if (!selects_others() || selectors in is_intended) return
+  other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
 # Keeps the routes of tables that such rules look up.
@@ -1250,32 +1235,38 @@ function note_route_for_others() {
   for_others[++routes_for_others] = kept()
 }
 
-function judge_other_packets(   n, c) {
+function judge_other_packets(   n) {
   for (n = 1; n <= others; n++) {
-    if (selectors_of[other_rule[n]] in is_decided) continue
-    if (decides_for_all(n)) is_decided[selectors_of[other_rule[n]]]
-    find_their_devices(n)
-    if (!are_of_the_cluster(n)) continue
-    for (c = 1; c <= count["cidr"]; c++) {
-      if (other_last[n] < first_of["cidr", c] || last_of["cidr", c] < other_first[n]) continue
-      if (!are_led_right(n, first_of["cidr", c], last_of["cidr", c]))
-        note_doubt("other-packets", other_rule[n], c, first_of["cidr", c], last_of["cidr", c])
-    }
+    $0 = other_rule[n]
+    read_rule()
+    if (selectors in is_decided) continue
+    if (is_last_for_its_packets()) is_decided[selectors]
+    if (selects_others()) judge_rule(first, last)
   }
 }
 # Whether no packet with these selectors goes on to the next rule.
-function decides_for_all(n) {
-  if (!other_is_for_all[n]) return 0
-  return other_action[n] ~ REFUSES || (other_action[n] == "lookup" && other_table[n] in is_whole)
+function is_last_for_its_packets() {
+  if (prefix != "default" || is_inverted) return 0
+  return action ~ REFUSES || (action == "lookup" && table in is_whole)
+}
+function judge_rule(low, high,   c) {
+  find_their_devices()
+  if (!are_of_the_cluster()) return
+  for (c = 1; c <= count["cidr"]; c++) {
+    if (high < first_of["cidr", c] || last_of["cidr", c] < low) continue
+    if (are_led_right(first_of["cidr", c], last_of["cidr", c])) continue
+    selectors_of["rule " text] = selectors
+    note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
+  }
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
 # the block, but no device of a CNI. Connections to the pods of this node may have the address of
 # such a device.
-function find_their_devices(n,   i) {
+function find_their_devices(   i) {
   their_devices = NONE
   are_for_pods = 0
-  if (other_word[n] != "from") return
-  read_prefix(other_value[n])
+  if (their_word != "from") return
+  read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
@@ -1283,39 +1274,39 @@ function find_their_devices(n,   i) {
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
-function are_of_the_cluster(n) {
-  if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  if (other_word[n] != "from" || other_takes_plain[n]) return 1
+function are_of_the_cluster() {
+  if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
+  if (their_word != "from" || selects != "none") return 1
   return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
-function are_led_right(n, low, high,   i, r, around) {
-  if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
-  if (other_action[n] ~ REFUSES) return 0
-  if (is_first_for_plain(other_table[n]) || !(other_table[n] in has_routes)) return 1
-  if (other_word[n] == "from" && may_hide_pods()) return 0
+function are_led_right(low, high,   i, r, around) {
+  if (selects != "none") return their_word == "fwmark" # it is for plain ones; the others go on
+  if (action ~ REFUSES) return 0
+  if (is_first_for_plain(table) || !(table in has_routes)) return 1
+  if (their_word == "from" && may_hide_pods()) return 0
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
-    if (route_table[r] != other_table[n] || route_last[r] < low || high < route_first[r]) continue
+    if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
     if (!is_around(r, low, high)) {
-      if (!leads_right(n, r)) return 0
+      if (!leads_right(r)) return 0
     } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
   }
-  return !around || leads_right(n, around)
+  return !around || leads_right(around)
 }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
 function may_hide_pods() {
   return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
 }
-function leads_right(n, r,   is_selected, dev, i) {
-  is_selected = other_word[n] ~ /^(fwmark|iif)$/
+function leads_right(r,   is_selected, dev, i) {
+  is_selected = their_word ~ /^(fwmark|iif)$/
   if (route_type[r] == "throw") return 1
   if (route_type[r] == "local") # a proxy takes marked packets in
-    return other_word[n] == "fwmark" || route_first[r] == route_last[r]
+    return their_word == "fwmark" || route_first[r] == route_last[r]
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
-  if (other_word[n] == "oif") return 1 # a socket bound to a device passes over routes by others
+  if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
   if (route_devices[r] == their_devices) return 1
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
     if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], is_selected)) return 0
@@ -1372,24 +1363,10 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   range = range_of(low, high)
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
-  if (its_name == "default-routes") note_pods_in(d, low, high)
-}
-# Notes which pods of this node have addresses in the range.
-function note_pods_in(d, low, high,   i, r, dev) {
-  for (i = 1; i <= nears; i++) {
-    r = near[i]
-    if (route_type[r] != "unicast" || route_last[r] < low || high < route_first[r]) continue
-    split(route_devices[r], dev, "/")
-    if (!leads_to_pods(dev[2]) || (d, r) in is_noted_pod) continue
-    is_noted_pod[d, r]
-    pods[d] = listed(pods[d], ", ", route_prefix[r])
-  }
 }
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
     reason = doubt_reason[d]
-    if (pods[d] != "")
-      reason = filled(filled(sentence["own-pods"], "{reason}", reason), "{pods}", pods[d])
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
     its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])

@@ -842,7 +842,8 @@ def test_a_rule_for_connections_that_is_intended() -> None:
     """An entry of intendedRules is about connections, too, which take the rule or not."""
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
     host = node(ELSEWHERE, rules=(rule,))
-    assert checked(host).verdict == "overlap"
+    said = "OVERLAP: all of 172.16.0.0/16, for connections, leaves through ib0; expected: eth0"
+    assert str(checked(host)) == said
     assert checked(host, intended_rules=["from 10.0.0.4"]).verdict == "ok"
 
 

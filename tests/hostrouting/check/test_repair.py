@@ -6,8 +6,9 @@ import pytest
 
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.check.repair import WayOut, find_way_out, prove
+from hostrouting.check.repair import prove
 from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
