@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import attrs
 
+from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, is_active, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_typed, read_host
@@ -36,17 +37,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 State: TypeAlias = Literal[
-    "nothing", "broken", "unanswered", "conflict", "not-configured", "escaping", "different",
-    "waiting", "installed",
+    "nothing", "broken", "unanswered", "conflict", "not-configured", "failing", "escaping",
+    "different", "waiting", "installed",
 ]  # fmt: skip
 """How the host compares with the installed configuration.
 
 Nothing is installed; config.json cannot be used; the host does not answer; apply would fail because
-of another program's route; apply would delete routes without which addresses escape; addresses
-would escape after apply; apply makes it the same; a route waits for something; nothing differs.
+of another program's route; apply would delete routes without which addresses escape; apply would
+fail for another reason, such as an edit of config.json that takes protection away; addresses would
+escape after apply; apply makes it the same; a route waits for something; nothing differs.
 """
-_WITHOUT_APPLY = ("broken", "conflict", "not-configured", "escaping")
+_WITHOUT_APPLY = ("broken", "conflict", "not-configured", "failing", "escaping")
 """The states in which it does harm, or is not possible, to apply the installed configuration."""
+_EDITED = Remedy(
+    f"to keep it, undo the edit of {HostLayout.config_path}",
+    otherwise=Remedy("to give it up", f"{AGAIN.command} --allow-removal"),
+)
 Guard: TypeAlias = Literal["", "is not enabled", "runs", "does not run"]
 
 
@@ -56,7 +62,9 @@ class Status:
 
     state: State = "nothing"
     config: HostRoutingConfig | None = None
-    """What is installed, if that is known."""
+    """What config.json says, if that is known."""
+    enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
+    """What the installed scripts do, whatever config.json says since."""
     plan: Plan = attrs.field(factory=Plan)
     """What apply would do."""
     check: HostCheck | None = None
@@ -76,9 +84,10 @@ class Status:
     @property
     def mode(self) -> Mode | Literal[""]:
         """The mode of the check; empty if nothing is checked, or that is not known."""
-        if self.config is None or not self.config.route_overlap.cidrs:
-            return ""
-        return self.config.route_overlap.mode
+        for config in (self.enforced, self.config):
+            if config is not None and config.route_overlap.cidrs:
+                return config.route_overlap.mode
+        return ""
 
     @property
     def command(self) -> str:
@@ -141,6 +150,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
             faults = ask(lambda: tuple(find_typed(read_host(host))), none)
         return Status(faults=faults, unanswered=tuple(unanswered))
 
+    enforced = ask(lambda: read_enforced(host.files), HostRoutingConfig())
     plan: Plan | None = None
     check: HostCheck | None = None
     if config is None:
@@ -163,6 +173,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     return Status(
         "broken" if is_broken else _state_of(plan),
         config,
+        enforced,
         plan or Plan(),
         check,
         faults,
@@ -174,7 +185,15 @@ def find_status(host: Host, unit: str | None = None) -> Status:
 
 
 def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
-    plan = Configure(config, host=host).plan()
+    plan = Configure(config, host=host, allow_removal=False).plan()
+    findings: list[Finding] = []
+    on_disk = gated_on_disk(host.files)
+    for finding in plan.findings:
+        if finding.name == "removal":
+            findings.append(finding._replace(remedy=_EDITED))
+        elif finding.name != "unit-not-gated" or finding.target not in on_disk:
+            findings.append(finding)
+    plan = attrs.evolve(plan, findings=tuple(findings))
     if writer_of(host.files) == WRITER:
         return plan
     return attrs.evolve(plan, files=FileChanges())  # another release writes other texts
@@ -190,10 +209,13 @@ def _state_of(plan: Plan | None) -> State:
         return "waiting"
     if plan.is_empty:
         return "installed"
+    names = {finding.name for finding in plan.findings}
+    if "route-not-configured" in names and "removal" not in names:
+        return "not-configured"
+    if plan.errors:
+        return "failing"
     if plan.report is None or not plan.report.routes:
         return "different"
-    if any(finding.name == "route-not-configured" for finding in plan.findings):
-        return "not-configured"
     return "escaping"
 
 

@@ -8,6 +8,7 @@ may count a refusal as a success. Nothing is changed here; `install` repairs the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from hostrouting.boot.files import (
     why_not_run,
     writer_of,
 )
+from hostrouting.boot.units import DROP_IN as DROP_IN_TEXT
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.files import Entry, Files
@@ -41,6 +43,9 @@ _PROPERTIES = (
     "SuccessExitStatus",
     *_ROOTS,
 )
+_FOLDERS = (HostLayout.unit_directory, "/run/systemd/system", "/usr/lib/systemd/system")
+_RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
+"""An empty value resets the list, so no ExecCondition= of an earlier file is left."""
 AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 
@@ -197,15 +202,41 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
         return
     if manager is None:
         return
+    yield from find_unread_resets(host, unit)
     causes: set[str] = set()
+    is_whole = host.files.read(path) == DROP_IN_TEXT
     for properties in _shown(manager, host, unit):
         name = properties["Id"]
         if name == plain_instance(unit):
             name = unit
-        for kind, cause, remedy in _causes(unit, properties):
+        for kind, cause, remedy in _causes(unit, properties, is_whole=is_whole):
             if cause not in causes:
                 yield Finding(kind, "error", f"{name} {cause}", name, remedy)
             causes.add(cause)
+
+
+def find_unread_resets(host: Host, unit: str) -> Iterator[Finding]:
+    """The drop-ins that take the gate's ExecCondition= away as soon as systemd reads them."""
+    manager = host.running_manager
+    if manager is None:
+        return
+    names = ("NeedDaemonReload", "ExecCondition")
+    [properties] = manager.show(names, plain_instance(unit))
+    is_checked = HostLayout.gate_path in properties["ExecCondition"]
+    if not is_checked or properties["NeedDaemonReload"] != "yes":
+        return
+    for folder in _FOLDERS:
+        for name in host.files.names(f"{folder}/{unit}.d"):
+            path = f"{folder}/{unit}.d/{name}"
+            if name <= DROP_IN or not name.endswith(".conf"):
+                continue
+            if _RESET.search(host.files.read(path) or ""):
+                sentence = (
+                    f"as soon as systemd reads its files, {unit} starts unchecked: {path} takes "
+                    "the ExecCondition= of the gate away"
+                )
+                remedy = Remedy("delete its line ExecCondition= before anything reloads systemd")
+                yield Finding("gate-open", "error", sentence, path, remedy)
 
 
 def plain_instance(unit: str) -> str:
@@ -228,26 +259,22 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     return manager.show(_PROPERTIES, *names, f"{before}@*.{after}")
 
 
-def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, Remedy]]:
-    """The name of a finding, a predicate to put after the unit's name, and the remedy."""
+def _causes(
+    unit: str, properties: Mapping[str, str], *, is_whole: bool
+) -> Iterator[tuple[Name, str, Remedy]]:
+    """The name of a finding, a predicate to put after the unit's name, and the remedy; `is_whole`
+    says whether our drop-in has its text.
+    """
     if properties["LoadState"] in {"masked", "not-found"}:
         return
-    ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
+    ours = HostLayout.drop_in_path(unit)
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
     where = Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
     if others:
         where = Remedy(f"see {', '.join(others)}")
-    is_checked = HostLayout.gate_path in properties["ExecCondition"]
-    if not is_checked and properties["NeedDaemonReload"] == "yes":
-        cause = "starts unchecked: systemd has not read the drop-in"
-        yield "gate-open", cause, Remedy(command="systemctl daemon-reload")
-    elif not is_checked and same_name:
-        cause = f"starts unchecked: {same_name[0]} overrides {ours}"
-        yield "gate-open", cause, Remedy(f"remove {same_name[0]}")
-    elif not is_checked:
-        cause = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
-        yield "gate-open", cause, where
+    if HostLayout.gate_path not in properties["ExecCondition"]:
+        cause, remedy = _why_unchecked(ours, others, properties, is_whole=is_whole)
+        yield "gate-open", f"starts unchecked: {cause}", remedy or where
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
         yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
@@ -258,3 +285,17 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
         if properties[name]:
             cause = f"has {name}={properties[name]}, where this host's gate cannot run"
             yield "gate-shut", cause, Remedy(f"do not gate {unit}")
+
+
+def _why_unchecked(
+    ours: str, others: Sequence[str], properties: Mapping[str, str], *, is_whole: bool
+) -> tuple[str, Remedy | None]:
+    """Why systemd does not run the gate, and the remedy, if it is not to look at the drop-ins."""
+    same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
+    if properties["NeedDaemonReload"] == "yes":
+        return "systemd has not read the drop-in", Remedy(command="systemctl daemon-reload")
+    if not is_whole:
+        return f"{ours} was overwritten", AGAIN
+    if same_name:
+        return f"{same_name[0]} overrides {ours}", Remedy(f"remove {same_name[0]}")
+    return "another drop-in takes the ExecCondition= of the gate away", None

@@ -167,7 +167,7 @@ def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.Arg
     """Add the parser of a command with its arguments, which its module names."""
     module = import_module(f"hostrouting.cli.commands.{name}")
     summary = COMMANDS[name]
-    rest = (module.__doc__ or "").partition("\n")[2].strip()
+    rest = (module.__doc__ or "").partition("\n\n")[2].strip()  # the first paragraph is the summary
     wrap: Callable[[str], str] = str
     if "-h" in words or "--help" in words:
         wrap = import_module("textwrap").fill  # loading it takes a millisecond

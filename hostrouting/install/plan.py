@@ -10,8 +10,9 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.document import check_document
 from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
-from hostrouting.finding import WRONG, Finding, worst_first
+from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
+from hostrouting.install.restoring import repair_pipeline
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
+
+_KEEP_ROUTES = Remedy("to keep them", repair_pipeline(), otherwise=Remedy("add --allow-removal"))
 
 
 @attrs.frozen
@@ -103,6 +106,23 @@ class Plan:
         unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
         findings = (*self.findings, *unconfigured)
         return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
+
+    @property
+    def deletes_routes(self) -> bool:
+        """Whether a route goes."""
+        return any(step.action == "delete" for step in self.routes.changes)
+
+    def keeping_routes(self) -> Plan:
+        """The same, and in mode STRICT it is an error to delete routes without which addresses
+        escape: the run would fail after it had deleted them.
+        """
+        findings: list[Finding] = []
+        for finding in self.findings:
+            if finding.name == "route-not-configured" and self.mode == "STRICT":
+                findings.append(finding._replace(severity="error", remedy=_KEEP_ROUTES))
+            else:
+                findings.append(finding)
+        return attrs.evolve(self, findings=tuple(findings))
 
     def to_mapping(self) -> dict[str, object]:
         check = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing, open_folders, why_not_run
-from hostrouting.boot.health import plain_instance
+from hostrouting.boot.health import find_unread_resets, plain_instance
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
@@ -62,6 +62,8 @@ def find_requirements(
     if manager is not None:
         yield from _old_systemd(manager)
         yield from _units_before_the_network(manager, gated_units(config))
+        for unit in gated_units(config):
+            yield from find_unread_resets(host, unit)
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:

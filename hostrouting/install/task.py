@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
+from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import gated_on_disk, steps_of
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import (
@@ -119,7 +120,9 @@ class InstallTask(ABC):
         ]
         plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
-            return plan.with_check(wanted.config, read_snapshot())
+            plan = plan.with_check(wanted.config, read_snapshot())
+            if not self.allow_removal:
+                plan = plan.keeping_routes()
         return plan
 
     def undo(self, ctx: phases.Context) -> object:
@@ -233,7 +236,8 @@ class InstallTask(ABC):
 
     def _plan_or_fail(self, ctx: phases.Context, wanted: Wanted) -> Plan:
         """The plan. Raises the error of a run that must fail before its first change."""
-        plan = self._make_plan(ctx, wanted, cache(partial(read_host, self.host)))
+        read_snapshot = cache(partial(read_host, self.host))
+        plan = self._make_plan(ctx, wanted, read_snapshot)
         errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
         if errors:
             raise RequirementError(findings=errors)
@@ -241,6 +245,11 @@ class InstallTask(ABC):
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
             raise ConfigError(losses, headline=headline)
+        if not self.allow_removal and plan.deletes_routes:
+            kept = plan.with_check(wanted.config, read_snapshot()).keeping_routes()
+            needed = [each for each in kept.errors if each.name == "route-not-configured"]
+            if needed:
+                raise RequirementError(findings=needed)
         new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
         if new and wanted.former != HostRoutingConfig():
             plan.routes.require_possible()
@@ -249,12 +258,16 @@ class InstallTask(ABC):
         return plan
 
     def _losses(self, wanted: Wanted) -> tuple[Fault, ...]:
-        """What this configuration must not take away, and would. Raises the error of a config.json
-        that cannot be read, because then nobody knows.
+        """What this configuration must not take away, and would: of the installed configuration,
+        and of what the scripts do, because config.json may have been edited since. Raises the error
+        of a config.json that cannot be read.
         """
         if self.allow_removal:
             return ()
-        return tuple(find_losses(wanted.former or read_installed(self.host), wanted.config))
+        losses = [*find_losses(wanted.former or read_installed(self.host), wanted.config)]
+        if gated_on_disk(self.host.files):  # else nothing runs the gate
+            losses += find_losses(read_enforced(self.host.files), wanted.config)
+        return tuple(dict.fromkeys(losses))
 
 
 def _warn(ctx: phases.Context, plan: Plan) -> None:

@@ -32,12 +32,19 @@ def lose_a_file(host: FakeHost) -> None:
     host.files.remove(LAYOUT.gate_path)
 
 
+def weakened(host: FakeHost) -> None:
+    """Somebody has edited the installed configuration."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("STRICT", "WARN")
+
+
 HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
     "nothing": (of(h200), ""),
     "installed": (applied(), ""),
     "different": (applied(change=lose_routes), AGAIN.command),
     "escaping": (applied(config(), lose_a_file), repair_pipeline()),
     "not-configured": (applied(config(mode="WARN"), with_ours), repair_pipeline()),
+    "failing": (applied(change=weakened), ""),
     "conflict": (applied(change=taken), repair_pipeline()),
     "waiting": (applied(config("9.0.0.0/8", cidrs=()), without_default), ""),
     "broken": (applied(change=GARBLED), ""),
@@ -51,7 +58,7 @@ def test_each_state_and_what_to_type(state: State) -> None:
     make, command = HOSTS[state]
     status = find_status(make())
     assert (status.state, status.command) == (state, command)
-    may_apply = state not in {"broken", "conflict", "not-configured", "escaping"}
+    may_apply = state not in {"broken", "conflict", "not-configured", "failing", "escaping"}
     assert may_apply or all(finding.remedy != AGAIN for finding in status.findings)
 
 

@@ -40,6 +40,7 @@ _HEADLINES: dict[State, str] = {
     "conflict": f"CONFLICT: this host does not match {_PATH}, and apply would fail; the lines that "
     "begin with ! say why",
     "not-configured": "DIFFERENT: ",
+    "failing": f"{_DIFFERENT}, and apply would fail: ",
     "escaping": f"{_DIFFERENT}, and addresses would escape after apply",
     "different": _DIFFERENT,
     "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set yet; ROUTE-WAITS says why",
@@ -100,6 +101,8 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
 
 def _told(status: Status) -> Finding | None:
     """The finding that the headline tells."""
+    if status.state == "failing":
+        return status.plan.errors[0]
     for finding in status.findings:
         if finding.name == _ENDS.get(status.state):
             return finding

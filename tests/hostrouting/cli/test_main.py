@@ -70,6 +70,8 @@ def test_help(name: str) -> None:
     assert COMMANDS[name][1:] in said.out.replace("\n", " ")
     assert said.lines[-4:] == say("--help").lines[-4:]
     assert f"    {name} " in say("--help").out
+    after_summary = said.out.split("\n\n")[2]
+    assert after_summary[0].isupper() or after_summary.startswith(("options:", "positional"))
 
 
 @pytest.mark.linux

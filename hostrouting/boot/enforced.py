@@ -1,0 +1,73 @@
+"""What the installed boot scripts hold a host to, read from the scripts themselves.
+
+config.json is what the next `apply` reads, and somebody may have edited or broken it since. The
+gate and the guard do not read it: they do what their own files say.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address, summarize_address_range
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.boot.files import gated_on_disk
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ConfigError
+from hostrouting.host.layout import HostLayout
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Files
+
+_SETTING = re.compile(r"(?m)^  '([a-z-]+) (.*)'$")
+"""A line of the data block of a script: see `scripts`."""
+_REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
+"""The line of gate.sh with the steps that have to succeed."""
+
+
+def read_enforced(files: Files) -> HostRoutingConfig:
+    """The routes, the check, the gated units and the guard that are in force; nothing if no script
+    of ours is there, or if it is of a release that writes its settings in another way.
+    """
+    routes: list[dict[str, str]] = []
+    for word, rest in _settings_of(files, HostLayout.routes_step):
+        if word == "route" and " optional " not in rest:
+            routes.append({"destination": rest.partition(" ")[0]})
+    mapping: dict[str, Any] = {
+        "staticRoutes": {"enabled": bool(routes), "routes": routes},
+        "routeOverlap": _check_of(files),
+        "guard": {"enabled": files.look(HostLayout.guard_path) is not None},
+    }
+    units = gated_on_disk(files)
+    if units:
+        mapping["gate"] = {"units": list(units)}
+    try:
+        return HostRoutingConfig.from_mapping(mapping)
+    except ConfigError:
+        return HostRoutingConfig()
+
+
+def _check_of(files: Files) -> dict[str, Any]:
+    """The section routeOverlap of the check, without the networks of pods."""
+    values: dict[str, list[str]] = {}
+    for word, rest in _settings_of(files, HostLayout.check_step):
+        values.setdefault(word, []).append(rest)
+    services: list[str] = []
+    for ends in values.get("service", []):
+        first, last = map(ip_address, ends.split())
+        services += map(str, summarize_address_range(first, last))
+    required = _REQUIRED.search(files.read(HostLayout.gate_path) or "")
+    mode = "WARN"
+    if required is not None and HostLayout.check_step in required[1].split():
+        mode = "STRICT"
+    return {
+        "expectedCidrs": [cidr.partition(" ")[0] for cidr in values.get("cidr", [])],
+        "mode": mode,
+        "expectedDevs": values.get("device", []),
+        "allowedDevs": values.get("allowed", []),
+        "serviceCidrs": services,
+        "intendedRules": values.get("intended", []),
+    }
+
+
+def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
+    return _SETTING.findall(files.read(HostLayout.step_path(step)) or "")
