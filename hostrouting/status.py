@@ -14,7 +14,7 @@ import attrs
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
-from hostrouting.boot.unit_states import UnitState, is_active, unit_states
+from hostrouting.boot.unit_states import UnitState, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
@@ -53,7 +53,9 @@ _EDITED = Remedy(
     f"to keep it, undo the edit of {HostLayout.config_path}",
     otherwise=Remedy("to give it up", f"{AGAIN.command} --allow-removal"),
 )
-Guard: TypeAlias = Literal["", "is not enabled", "runs", "does not run"]
+Guard: TypeAlias = Literal[
+    "", "is not enabled", "runs", "does not run", "has failed", "is masked", "is being restarted"
+]
 
 
 @attrs.frozen
@@ -74,6 +76,8 @@ class Status:
     """The gated units, or the one that was asked about."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
+    guard_errors: tuple[str, ...] = ()
+    """What a guard that has failed has logged as errors."""
     last_check: str = ""
     """What the gate, the guard or apply has found last; empty if nothing was checked since the
     boot.
@@ -102,9 +106,20 @@ class Status:
         return AGAIN.command if self.state == "different" else ""
 
     @property
+    def to_start(self) -> tuple[str, ...]:
+        """The units that were refused, although the gate has no reason any more."""
+        if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
+            return ()
+        if self.check is not None and self.check.report.verdict not in {"ok", "undecided"}:
+            return ()
+        return tuple(state.unit for state in self.units if state.state == "was refused")
+
+    @property
     def code(self) -> int:
         """The exit code: the worst of what differs, of the verdict, and of what did not answer."""
         codes = [code_of(error) for error in self.unanswered]
+        if self.to_start:
+            codes.append(PROBLEM)
         findings = (*self.faults, *self.plan.findings)
         if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
             codes.append(PROBLEM)
@@ -156,20 +171,23 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     if config is None:
         units = gated_on_disk(host.files)
         faults = ask(lambda: find_openings(host, units), none)
+        expected = enforced
     else:
         units = gated_units(config)
         plan = ask(lambda: _plan_of(host, config), None)
         faults = ask(lambda: find_faults(host, config), none)
-        if config.route_overlap.cidrs:
-            check = ask(lambda: check_host(config, host), None)
+        expected = config
+    if expected.route_overlap.cidrs:
+        check = ask(lambda: check_host(expected, host), None)
 
     last_check = ask(lambda: _last_check(host), "")
     states: tuple[UnitState, ...] = ()
     guard: Guard = ""
+    guard_errors: tuple[str, ...] = ()
     manager = host.running_manager
     if manager is not None:
         states = ask(lambda: tuple(unit_states(manager, units)), states)
-        guard = ask(lambda: _guard_of(host, manager), guard)
+        guard, guard_errors = ask(lambda: _guard_of(host, manager), (guard, guard_errors))
     return Status(
         "broken" if is_broken else _state_of(plan),
         config,
@@ -179,6 +197,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults,
         tuple(state for state in states if unit in {None, state.unit}),
         guard,
+        guard_errors,
         last_check,
         tuple(unanswered),
     )
@@ -228,7 +247,18 @@ def _last_check(host: Host) -> str:
     return ""
 
 
-def _guard_of(host: Host, manager: Manager) -> Guard:
+def _guard_of(host: Host, manager: Manager) -> tuple[Guard, tuple[str, ...]]:
+    """How the guard is, and what it has logged if it has failed."""
     if host.files.look(HostLayout.guard_path) is None:
-        return "is not enabled"
-    return "runs" if is_active(manager, HostLayout.guard_unit) else "does not run"
+        return "is not enabled", ()
+    names = ("ActiveState", "SubState", "LoadState", "InvocationID")
+    [properties] = manager.show(names, HostLayout.guard_unit)
+    if properties["ActiveState"] == "active":
+        return "runs", ()
+    if properties["LoadState"] == "masked":
+        return "is masked", ()
+    if properties["SubState"] == "auto-restart":
+        return "is being restarted", manager.errors_of(properties["InvocationID"])
+    if properties["ActiveState"] == "failed":
+        return "has failed", manager.errors_of(properties["InvocationID"])
+    return "does not run", ()

@@ -55,10 +55,11 @@ def _check_of(files: Files) -> dict[str, Any]:
     for ends in values.get("service", []):
         first, last = map(ip_address, ends.split())
         services += map(str, summarize_address_range(first, last))
+    [mode] = values.get("mode", ["WARN"])
     required = _REQUIRED.search(files.read(HostLayout.gate_path) or "")
-    mode = "WARN"
-    if required is not None and HostLayout.check_step in required[1].split():
-        mode = "STRICT"
+    if required is not None:
+        is_strict = HostLayout.check_step in required[1].split()
+        mode = "STRICT" if is_strict else "WARN"
     return {
         "expectedCidrs": [cidr.partition(" ")[0] for cidr in values.get("cidr", [])],
         "mode": mode,

@@ -151,7 +151,7 @@ def check_family(judge: Judge) -> FamilyReport:
         expected_devs=tuple(sorted(judge.uplinks.devs)),
         parts=tuple(plain),
         escapes=tuple(escapes),
-        doubts=(*find_undelivered(judge), *find_doubts(family, doubts)),
+        doubts=(*find_undelivered(judge), *find_doubts(family, doubts, cidrs)),
         flaws=find_flaws(judge),
         repair=repair._replace(unrepairable=tuple(unrepairable)),
         node_ip=node_ip(node_sources(judge)),

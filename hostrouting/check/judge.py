@@ -269,14 +269,16 @@ def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     if dev not in doubtful:
         return None
     if len(doubtful) == 1:  # equal default routes are several devices, so this is a tunnel
-        return _unclear(f"{dev}, a tunnel", taken)
-    return _unclear(spoken(sorted(doubtful), last="or"), taken)
+        return _unclear(f"{dev}, a tunnel", (dev,), taken)
+    devs = tuple(sorted(doubtful))
+    return _unclear(spoken(devs, last="or"), devs, taken)
 
 
-def _unclear(devs: str, taken: Taken) -> Opinion:
+def _unclear(words: str, candidates: tuple[str, ...], taken: Taken) -> Opinion:
     """The doubt by which of these devices packets should leave, with those by which they do."""
     now = spoken(sorted(taken.devs), last="or")
-    return Opinion(Grade.DOUBT, "default-routes", f"{devs}; they leave through {now} now")
+    reason = f"{words}; they leave through {now} now"
+    return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
 
 
 def on_link_by_mistake(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
@@ -432,7 +434,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | No
     has_router = _has_a_gateway(taken.route, dev)
     if has_router or judge.devices.is_connected(dev, taken.route):
         # Devices in doubt are among the expected ones, so the tunnel is named here, too.
-        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), taken)
+        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), (), taken)
     return None
 
 

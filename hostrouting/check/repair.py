@@ -63,6 +63,7 @@ class Why(NamedTuple):
     reason: str
     cause: str
     catching: tuple[Route, ...] = ()
+    devs: tuple[str, ...] = ()
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
@@ -76,7 +77,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     deletions = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        why = Why("no-gateway", cause=f"a repair needs {way_out}")
+        why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
         return _without_routes(judge.fib, parts, deletions, why)
     walk = Walk(judge.fib, parts, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))

@@ -72,6 +72,8 @@ class Opinion(NamedTuple):
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
     """The devices by which packets escape."""
+    candidates: tuple[str, ...] = ()
+    """The devices that may be the intended one, if that is in doubt and they are known."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -202,6 +204,8 @@ class Unrepairable(NamedTuple):
     """The same in words that follow a colon, with the route or the rule."""
     catching: tuple[Route, ...] = ()
     """The routes to delete instead, in the order in which they decide."""
+    devs: tuple[str, ...] = ()
+    """The devices of which one has to be named first."""
 
 
 class Cost(NamedTuple):

@@ -8,6 +8,7 @@ repaired, how to allow it, and what limits the verdict.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -114,14 +115,31 @@ def check_findings(
     return tuple(dict.fromkeys(findings))
 
 
-def find_doubts(family: int, doubts: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
-    """A finding for all ranges about which there is the same doubt."""
+def find_doubts(
+    family: int, doubts: Iterable[tuple[Opinion, int, int]], cidrs: Iterable[Prefix] = ()
+) -> Iterator[Finding]:
+    """A finding for all ranges about which there is the same doubt; a repair gets these CIDRs."""
     for opinion, ranges in _extents(family, doubts).items():
         where = spoken(ranges, most=_RANGES)
         template, remedy = DOUBTS[opinion.name]
         sentence = template.format(where=where, reason=opinion.reason)
-        remedy = remedy._replace(words=remedy.words.format(selection=opinion.selection))
-        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy)
+        way: Remedy | None = remedy._replace(words=remedy.words.format(selection=opinion.selection))
+        if opinion.candidates:
+            way = _remedy_by_name(opinion.candidates, cidrs)
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, way)
+
+
+def _remedy_by_name(devs: Sequence[str], cidrs: Iterable[Prefix]) -> Remedy | None:
+    """For each of these devices, the command that names it; for one alone, also for another."""
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
+    named = [(f"if {dev} is intended", shlex.quote(dev)) for dev in devs]
+    if len(devs) == 1:
+        named.append(("if another device is intended", "NAME"))
+    remedy: Remedy | None = None
+    for words, dev in reversed(named):
+        command = f"hostrouting repair {typed} --dev {dev} | hostrouting apply --config -"
+        remedy = Remedy(words, command, otherwise=remedy)
+    return remedy
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
@@ -301,13 +319,17 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
             severity,
             f"{claim} {where}: {cause.cause}",
             where,
-            _remedy_for_hidden(cause),
+            _remedy_of_unrepairable(cause, family.cidrs),
             {"reason": cause.reason, "ranges": ranges},
         )
 
 
-def _remedy_for_hidden(unrepairable: Unrepairable) -> Remedy | None:
-    """What to do about routes that catch packets; an address brings its network's route back."""
+def _remedy_of_unrepairable(unrepairable: Unrepairable, cidrs: Iterable[Prefix]) -> Remedy | None:
+    """How to name the device; or what to do about routes that catch packets: an address brings its
+    network's route back.
+    """
+    if unrepairable.devs:
+        return _remedy_by_name(unrepairable.devs, cidrs)
     if not unrepairable.catching:
         return None
     commands = " && ".join(map(deletion_command, unrepairable.catching))

@@ -72,7 +72,8 @@ def _need_for_a_name(judge: Judge) -> Need:
     if uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
-    return Need(f"its device to be named: write {names} into routeOverlap.expectedDevs first")
+    phrase = f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+    return Need(phrase, devs=tuple(sorted(uplinks.devs | uplinks.doubtful)))
 
 
 def _is_configurable(dev: str, every: Prefix) -> bool:

@@ -7,7 +7,7 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.check.sentences import repair_commands
@@ -28,6 +28,7 @@ MANAGED = (
 _WRONG: dict[Name, str] = {
     "gate-open": "units can start unchecked",
     "gate-shut": "units cannot start",
+    "route-stays": "after the next boot, units cannot start",
     "unit-not-gated": "a unit that runs pods is not gated",
     "no-default-route": "there is no default route",
     **dict.fromkeys(ESCAPES, "addresses escape"),
@@ -105,7 +106,20 @@ def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
     names = {finding.name for finding in findings}
     if check is not None:
         names |= {finding.name for finding in check.findings}
-    return spoken([*dict.fromkeys(words for name, words in _WRONG.items() if name in names)])
+    wrong = dict.fromkeys(words for name, words in _WRONG.items() if name in names)
+    if check is not None and check.report.verdict == "undecided":
+        wrong["the verdict is undecided, so units start"] = None
+    return spoken([*wrong])
+
+
+def refused_sentence(units: Sequence[str]) -> str:
+    """That these units were refused, and have to be started now."""
+    verb = "was" if len(units) == 1 else "were"
+    remedy = Remedy(
+        "now nothing holds it back" if len(units) == 1 else "now nothing holds them back",
+        f"systemctl start {' '.join(units)}",
+    )
+    return f"{spoken(units)} {verb} refused; {remedy}"
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

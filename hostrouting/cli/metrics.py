@@ -26,7 +26,8 @@ Samples: TypeAlias = "dict[str, float]"
 _HELP = {
     "installed": "Whether anything is installed.",
     "in_force": "Whether the host matches the installed configuration, which survives a boot.",
-    "verdict": "1 for the verdict of the check now, else 0.",
+    "config_usable": "Whether the installed configuration can be used.",
+    "verdict": "1 for the verdict of the check now, else 0; unknown if nothing has answered.",
     "escapes": "How many ranges of expected CIDRs escape now.",
     "gate_open": "Whether a gated unit can start unchecked.",
     "gated_units": "How many gated units are in this state.",
@@ -55,10 +56,13 @@ def _metrics(status: Status) -> dict[str, Samples]:
     metrics: dict[str, Samples] = {}
     metrics["installed"] = {"": is_installed}
     metrics["unanswered"] = {"": len(status.unanswered)}
-    if status.check is not None:
+    if status.check is None:
+        metrics["verdict"] = _unknown_verdicts(status)
+    else:
         metrics["verdict"] = _verdicts(status.check.report)
         metrics["escapes"] = _escapes(status.check.report)
     if is_installed:
+        metrics["config_usable"] = {"": status.config is not None}
         metrics["in_force"] = {"": status.state == "installed"}
         names = {finding.name for finding in status.findings}
         metrics["gate_open"] = {"": "gate-open" in names}
@@ -81,6 +85,18 @@ def _verdicts(report: CheckReport) -> Samples:
         for verdict in get_args(Verdict):
             labels = f'{{family="ipv{family.family}",verdict="{verdict}"}}'
             samples[labels] = family.verdict == verdict
+        samples[f'{{family="ipv{family.family}",verdict="unknown"}}'] = 0
+    return samples
+
+
+def _unknown_verdicts(status: Status) -> Samples:
+    """The same where something is expected, and nothing has answered."""
+    samples: Samples = {}
+    expected = status.config or status.enforced
+    for family in sorted({cidr.version for cidr in expected.route_overlap.cidrs}):
+        for verdict in get_args(Verdict):
+            samples[f'{{family="ipv{family}",verdict="{verdict}"}}'] = 0
+        samples[f'{{family="ipv{family}",verdict="unknown"}}'] = 1
     return samples
 
 

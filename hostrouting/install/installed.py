@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import gated_on_disk, owned_paths
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
@@ -15,6 +16,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import remedy_without_config
 
 if TYPE_CHECKING:
+    from hostrouting.finding import Remedy
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
 
@@ -55,7 +57,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        remedy = remedy_without_config(gated_on_disk(host.files))
+        remedy = _way_back(host, is_there=True)
         faults = [fault._replace(remedy="") for fault in error.faults]
         raise ConfigError(faults, path, remedy=remedy) from error
 
@@ -70,5 +72,12 @@ def readable_installed(host: Host) -> HostRoutingConfig | None:
 
 def _is_missing(host: Host, found: str) -> ConfigError:
     rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
-    remedy = remedy_without_config(gated_on_disk(host.files))
+    remedy = _way_back(host, is_there=False)
     return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=remedy)
+
+
+def _way_back(host: Host, *, is_there: bool) -> Remedy:
+    """What to do about config.json; a repair gets the CIDRs that the boot script checks."""
+    cidrs = read_enforced(host.files).route_overlap.cidrs
+    options = "".join(f" {cidr}" for cidr in cidrs) or " CIDR"
+    return remedy_without_config(gated_on_disk(host.files), options, is_there=is_there)

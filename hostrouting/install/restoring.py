@@ -1,8 +1,8 @@
 """What to type to repair a host for good, whether anything is installed there or not.
 
-Where the installed config.json cannot be used, a copy of the file brings everything back. Without
-one, a repair makes a new file, and of the old one only the gated units are known: their drop-ins
-lie on the disk.
+Where the installed config.json cannot be used, a correction or a copy of the file brings all of it
+back. Without one, a repair makes a new file. What the old one checked and gated is still known: the
+boot scripts and the drop-ins lie on the disk.
 """
 
 from __future__ import annotations
@@ -39,17 +39,25 @@ def gate_options(units: Iterable[str]) -> str:
     return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
 
 
-def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> Remedy:
-    """What to do about a config.json that cannot be used, if these units have drop-ins of ours."""
+def remedy_without_config(
+    drop_ins: Iterable[str], options: str = " CIDR", *, is_there: bool = True
+) -> Remedy:
+    """What to do about a config.json that cannot be used, or is not there, if these units have
+    drop-ins of ours.
+    """
     gated = [unit for unit in drop_ins if unit != MACHINES]
-    restored = f"cp COPY {HostLayout.config_path} && hostrouting repair{options} | {_APPLY}"
+    restored = "hostrouting apply --config COPY --allow-removal"
     apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
     new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
-    given_up = (
-        "without a copy, STRICT, the guard and all else that only this file says are given up"
-    )
-    remove = Remedy("to remove hostrouting", "hostrouting remove")
-    return Remedy("with a copy of it", restored, otherwise=Remedy(given_up, new, otherwise=remove))
+    given_up = "without one, which gives up STRICT, the guard and all else that only the file says"
+    cost = "the routes go, nothing holds units back, and addresses may escape"
+    remove = Remedy(f"to remove hostrouting ({cost})", "hostrouting remove")
+    remedy = Remedy("with a copy, or another file", restored)
+    remedy = remedy._replace(otherwise=Remedy(given_up, new, otherwise=remove))
+    if not is_there:
+        return remedy
+    words = f"correct {HostLayout.config_path}, then"
+    return Remedy(words, "hostrouting status", needs_root=False, otherwise=remedy)
 
 
 def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:

@@ -23,6 +23,9 @@ def load(place: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
     path = os.fspath(place)
     source = _source_of(path)
     text = _text_of(path, source)
+    if path == "-" and not text.strip():
+        remedy = "the command before the pipe says why it has printed nothing"
+        raise ConfigError([Fault("", "", "is empty", remedy)], source)
     try:
         return make(text)
     except ConfigError as error:

@@ -98,6 +98,8 @@ class Need(NamedTuple):
 
     phrase: str
     remedy: Remedy = REMEDY
+    devs: tuple[str, ...] = ()
+    """The devices of which one has to be named, if that is what is missing."""
 
     def __str__(self) -> str:
         return self.phrase

@@ -14,8 +14,9 @@ from contextlib import suppress
 
 import phases
 from hostrouting.boot.health import AGAIN, find_faults
+from hostrouting.boot.unit_states import unit_states
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import check_lines, what_is_wrong
+from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task
@@ -59,6 +60,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     lines = [*outcome.lines(done, done), *finding_lines(findings)]
     if outcome.has_changed and not outcome.report.ok:
         lines.append("To see how this host is now, and what to type: hostrouting status")
+    refused = _refused(config, host) if outcome.report.ok else []
+    if refused and (check is None or check.report.verdict in {"ok", "undecided"}):
+        lines.append(f"REFUSED: {refused_sentence(refused)}")
     if check is not None:
         lines += check_lines(check)
     more = {
@@ -109,3 +113,14 @@ def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
         findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     findings += with_gate_command(find_ungated(judged, host), AGAIN.command)
     return findings
+
+
+def _refused(config: HostRoutingConfig, host: Host) -> list[str]:
+    """The gated units that were refused, and were not started again."""
+    manager = host.running_manager
+    if manager is None:
+        return []
+    with suppress(HostRoutingError):
+        states = unit_states(manager, gated_units(config))
+        return [state.unit for state in states if state.state == "was refused"]
+    return []

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.boot.health import AGAIN
-from hostrouting.cli.check import check_lines, what_is_wrong
+from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
@@ -27,11 +27,13 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import TO_KEEP
 from hostrouting.status import State, Status, find_status
+from hostrouting.text import spoken
 
 ARGUMENTS = ("unit", "--metrics")
 
 _PATH = HostLayout.config_path
-_DIFFERENT = f"DIFFERENT: this host does not match {_PATH}"
+_NO_MATCH = f"this host does not match {_PATH}"
+_DIFFERENT = f"DIFFERENT: {_NO_MATCH}"
 _HEADLINES: dict[State, str] = {
     "nothing": "NOTHING: hostrouting has nothing installed on this host; to check its routes: "
     "hostrouting check CIDR",
@@ -59,11 +61,14 @@ _TO: dict[State, str] = {
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.metrics and arguments.json:
         raise bad_input("--metrics", "cannot be used with --json", "leave one of them out")
-    status = find_status(host, arguments.unit)
+    unit = arguments.unit
+    if unit is not None and "." not in unit:  # as systemctl reads it
+        unit = f"{unit}.service"
+    status = find_status(host, unit)
     if arguments.metrics:
         return Answer(FINE, {}, metric_lines(status))
     report = None if status.check is None else status.check.report
-    return Answer(status.code, _document(status), _lines(status, arguments.unit), report)
+    return Answer(status.code, _document(status), _lines(status, unit), report)
 
 
 def _document(status: Status) -> dict[str, object]:
@@ -90,6 +95,7 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
         findings.remove(told)
         if not status.command:
             yield from way_lines(told.remedy)
+    yield from _protection_lines(status)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
@@ -97,6 +103,15 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
         findings = [_without_again(finding) for finding in findings]
     yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
     yield from _verdict_lines(status)
+
+
+def _protection_lines(status: Status) -> Iterator[str]:
+    """Whether the gate works although config.json cannot be used."""
+    gate = status.enforced.gate
+    if status.state != "broken" or gate is None:
+        return
+    if all(fault.name not in {"gate-open", "gate-shut"} for fault in status.faults):
+        yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
 def _told(status: Status) -> Finding | None:
@@ -112,14 +127,23 @@ def _told(status: Status) -> Finding | None:
 def _headline(status: Status, told: Finding | None) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
+    if status.state == "different" and _escapes(status):
+        headline = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
     if told is not None:
         headline += told.sentence
     if status.command:
         headline += f"; {Remedy(_TO.get(status.state, ''), status.command)}"
     if status.state == "installed" and status.code != FINE:
-        wrong = what_is_wrong(status.findings, status.check) or "something else is wrong; see below"
-        return f"ATTENTION: this host matches {_PATH}, but {wrong}"
+        wrong = what_is_wrong(status.findings, status.check)
+        if not wrong and status.to_start:
+            wrong = refused_sentence(status.to_start)
+        return f"ATTENTION: this host matches {_PATH}, but {wrong or 'see below'}"
     return headline
+
+
+def _escapes(status: Status) -> bool:
+    """Whether addresses escape now."""
+    return status.check is not None and bool(status.check.report.escapes)
 
 
 def _without_again(finding: Finding) -> Finding:
@@ -131,7 +155,7 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     """Why this unit does not start, and what to type."""
     if not status.units:
         yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
-    elif any(state.state == "was refused" for state in status.units):
+    elif not status.to_start and any(state.state == "was refused" for state in status.units):
         remedy = Remedy("when the cause is gone", f"systemctl start {unit}")
         yield f"{unit} was refused; {remedy}"
 
@@ -144,6 +168,9 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if status.guard:
         mode = f"mode {status.mode}; " if status.mode else ""
         yield f"  {mode}the guard {status.guard}"
+        yield from (f"    {error}" for error in status.guard_errors)
+    if status.guard == "is masked":
+        yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
     if status.last_check not in {"", "ok"}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 

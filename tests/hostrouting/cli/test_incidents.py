@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hostrouting.boot.health import AGAIN
+from hostrouting.errors import BackendError
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import Said, say
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of, ours
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours
 
 KUBELET = "kubelet.service"
 DROP_IN = LAYOUT.drop_in_path(KUBELET)
@@ -197,3 +198,175 @@ def test_routes_that_were_typed_are_not_deleted_where_the_run_must_fail_then() -
     )
     assert apply_installed(host, "--allow-removal").code == 1
     assert not ours(host)
+
+
+# A VPN has a better default route.
+
+
+def with_vpn(host: FakeHost) -> None:
+    """A VPN starts, and adds a default route that comes first."""
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    host.kernel.add_address("tun0", "10.8.0.6/24")
+    host.kernel.ip_route(
+        "add", Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=4, metric=50)
+    )
+
+
+def type_pipeline(host: FakeHost, line: str) -> Said:
+    """Type `hostrouting repair … | hostrouting apply …`."""
+    repair, _, application = line.partition(" | ")
+    printed = say(*repair.split()[1:], host=host)
+    return say(*application.split()[1:], "--wait", "0", host=host, stdin=printed.out.encode())
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
+    """The page has the line to paste, which works, and says in its headline what is wrong."""
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    if lost:
+        lose_routes(host)
+    status = say("status", host=host)
+    assert "something else is wrong" not in status.out
+    [line] = {line.partition(": ")[2] for line in status.lines if "--dev eth0 |" in line}
+    assert line == f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
+    assert any("--dev tun0 |" in line for line in status.lines)
+    assert "NAME" not in status.out
+    assert type_pipeline(host, line).code == 0
+    assert say("status", host=host).code == 0
+
+
+def test_the_headline_says_that_an_undecided_check_holds_no_unit() -> None:
+    """STRICT does not hold units back while the verdict is undecided, and the first line says so."""
+    host = node(config(), plain_vm)
+    with_vpn(host)
+    [headline, *_] = say("status", host=host).lines
+    assert "the verdict is undecided, so units start" in headline
+
+
+def test_the_headline_says_that_units_will_not_start_after_the_next_boot() -> None:
+    """A route that would wait then holds units back."""
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    [headline, *_] = say("status", host=host).lines
+    assert "after the next boot, units cannot start" in headline
+
+
+# config.json is broken.
+
+
+def garble(host: FakeHost) -> None:
+    """A comma too many."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
+
+
+def test_a_broken_file_is_to_be_corrected_first() -> None:
+    """Then comes a good file, and last what gives something up; the CIDRs are those of the check."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    garble(host)
+    status = say("status", host=host)
+    first, second, third, last = (line.strip() for line in status.lines[1:5])
+    assert first == f"correct {LAYOUT.config_path}, then: hostrouting status"
+    assert second.endswith("hostrouting apply --config COPY --allow-removal")
+    assert f"hostrouting repair {CIDR} --config -" in third
+    assert "the routes go" in last
+    assert "CIDR " not in status.out.replace(CIDR, "")
+
+
+def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
+    """The scripts say what is checked, and go on with that."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    garble(host)
+    lose_routes(host)
+    status = say("status", host=host)
+    assert status.code == 1
+    assert "the gate still checks kubelet.service" in status.out
+    assert "mode STRICT; the guard runs" in status.out
+    assert any(line.startswith("OVERLAP: ") for line in status.lines)
+    metrics = say("status", "--metrics", host=host).out
+    assert 'hostrouting_verdict{family="ipv4",verdict="overlap"} 1' in metrics
+    assert "hostrouting_config_usable 0" in metrics
+
+
+def test_the_verdict_is_unknown_where_nothing_answers() -> None:
+    """An alert on a verdict that is not ok fires there, too."""
+    host = node(config(*REPAIR))
+    host.faults.fail("snapshot", BackendError("no answer", kind="timeout"), nth=1)
+    host.faults.fail("snapshot", BackendError("no answer", kind="timeout"), nth=2)
+    metrics = say("status", "--metrics", host=host).out
+    assert 'hostrouting_verdict{family="ipv4",verdict="ok"} 0' in metrics
+    assert 'hostrouting_verdict{family="ipv4",verdict="unknown"} 1' in metrics
+
+
+# The pipe.
+
+
+def test_an_empty_pipe_points_to_the_command_before_it() -> None:
+    """The last line of a failed `repair | apply` teaches nobody to write JSON."""
+    said = apply(node(config()), "")
+    assert said.code == 2
+    assert "the command before the pipe" in said.err
+    assert "double quotes" not in said.err
+
+
+# Units.
+
+
+def test_a_refused_unit_is_to_be_started_when_nothing_escapes_any_more() -> None:
+    """Neither the headline nor the exit code says that all is well."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    status = say("status", host=host)
+    assert status.code == 1
+    assert status.lines[0].startswith("ATTENTION: ")
+    assert "as root: systemctl start kubelet.service" in status.lines[0]
+    assert "as root: systemctl start kubelet.service" in apply_installed(host).out
+
+
+def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
+    """The gate would refuse it again."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    refuse(host)
+    assert "systemctl start" not in say("status", host=host).out
+
+
+def test_a_unit_may_be_typed_without_its_suffix() -> None:
+    """As systemctl takes it."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    assert say("status", "kubelet", host=host) == say("status", KUBELET, host=host)
+
+
+# The guard.
+
+GUARDS = {
+    "does not run": {"ActiveState": "inactive", "LoadState": "loaded"},
+    "has failed": {"ActiveState": "failed", "LoadState": "loaded", "InvocationID": "2a"},
+    "is masked": {"ActiveState": "inactive", "LoadState": "masked"},
+    "is being restarted": {"ActiveState": "activating", "SubState": "auto-restart"},
+}
+
+
+@pytest.mark.parametrize("state", GUARDS)
+def test_a_guard_that_does_not_run(state: str) -> None:
+    """Each reason has its own words; and what a failed guard has logged."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).properties[LAYOUT.guard_unit] = GUARDS[state]
+    manager_of(host).errors["2a"] = ("guard.sh: fork failed",)
+    status = say("status", host=host)
+    assert status.code == 1
+    assert f"the guard {state}" in status.out
+    assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
+    assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def test_the_headline_names_escaping_addresses_first() -> None:
+    """A file or a guard that differs is less urgent."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    manager_of(host).states[LAYOUT.guard_unit] = "inactive"
+    lose_routes(host)
+    assert (
+        say("status", host=host).lines[0].startswith("DIFFERENT: addresses escape, and this host")
+    )

@@ -326,12 +326,13 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     page = say("check", CIDR, host=host)
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
     at = page.lines.index(f"FILE: {warning['sentence']}")
-    restore = "cp COPY /etc/hostrouting/config.json"
     repair = f"hostrouting repair {CIDR}"
     anew = f"echo {{}} | {repair} --config - | hostrouting apply --config - --allow-removal"
-    restored, given_up, _ = page.lines[at + 1 :]
-    assert restored.endswith(f", as root: {restore} && {repair} | hostrouting apply --config -")
-    assert given_up.startswith("  without a copy, STRICT, the guard and all else that ")
+    *corrected, restored, given_up, _ = page.lines[at + 1 :]
+    is_there = host.files.look(HostLayout.config_path) is not None
+    assert corrected == [f"  correct {HostLayout.config_path}, then: hostrouting status"][:is_there]
+    assert restored.endswith(", as root: hostrouting apply --config COPY --allow-removal")
+    assert given_up.startswith("  without one, which gives up STRICT, the guard and all else ")
     assert given_up.endswith(f": {anew}")
     assert page.out.count(anew) == 1
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")

@@ -574,7 +574,7 @@ def test_unusable_config_json(text: str | None, rule: str) -> None:
                 run,
                 task(WANTED, host=host),
                 of=ConfigError,
-                match=f"{rule}.*to remove hostrouting, as root: hostrouting remove",
+                match=f"{rule}.*to remove hostrouting .*, as root: hostrouting remove",
             )
         assert host.files.writes == []
         run(make(host=host))
