@@ -56,9 +56,9 @@ def write_files(host: Host, plan: Plan) -> Effects:
         if plan.files:
             _remove_markers(host)  # 1
         if manager is not None:
-            stops = plan.for_systemd("stop", "restart")
+            stopped = [operation.object for operation in plan.for_systemd("stop", "restart")]
             for unit in UNITS:  # 2
-                if HostLayout.unit_path(unit) in units or unit in {stop.object for stop in stops}:
+                if unit in stopped or HostLayout.unit_path(unit) in units:
                     manager.stop(unit)
             told += plan.for_systemd("stop")
         _remove(host, units, done)  # 3
