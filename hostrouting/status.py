@@ -7,8 +7,7 @@ cannot be used, hide no other part.
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,7 +15,7 @@ from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, is_active, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
@@ -30,7 +29,7 @@ from hostrouting.tasks.configure import Configure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
@@ -51,14 +50,6 @@ _WITHOUT_APPLY = ("broken", "conflict", "not-configured", "escaping")
 Guard: TypeAlias = Literal["", "is not enabled", "runs", "does not run"]
 
 
-class BootCheck(NamedTuple):
-    """The last run of the unit that checks the host at boot."""
-
-    ended: float
-    """When it ended, in seconds since 1970."""
-    succeeded: bool
-
-
 @attrs.frozen
 class Status:
     """What the host has answered."""
@@ -75,7 +66,6 @@ class Status:
     """The gated units, or the one that was asked about."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
-    boot_check: BootCheck | None = None
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
 
@@ -91,6 +81,9 @@ class Status:
         """What to type as root, so that the host matches and nothing escapes; empty if that is not
         one command, or nothing is to be done.
         """
+        if self.state == "conflict":
+            has_repair = self.check is not None and bool(self.check.report.routes)
+            return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
         return AGAIN.command if self.state == "different" else ""
@@ -136,9 +129,9 @@ def find_status(host: Host, unit: str | None = None) -> Status:
             return otherwise
 
     none: tuple[Finding, ...] = ()
-    config = ask(lambda: read_installed(host), None)
-    is_broken = bool(unanswered)
-    if config is None and not is_broken:
+    config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
+    is_broken = config is None
+    if config == HostRoutingConfig():
         faults = none
         if host.backend is not None:
             faults = ask(lambda: tuple(find_typed(read_host(host))), none)
@@ -158,12 +151,10 @@ def find_status(host: Host, unit: str | None = None) -> Status:
 
     states: tuple[UnitState, ...] = ()
     guard: Guard = ""
-    boot_check: BootCheck | None = None
     manager = host.running_manager
     if manager is not None:
         states = ask(lambda: tuple(unit_states(manager, units)), states)
         guard = ask(lambda: _guard_of(host, manager), guard)
-        boot_check = ask(lambda: _boot_check_of(manager), boot_check)
     return Status(
         "broken" if is_broken else _state_of(plan),
         config,
@@ -172,7 +163,6 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults,
         tuple(state for state in states if unit in {None, state.unit}),
         guard,
-        boot_check,
         tuple(unanswered),
     )
 
@@ -190,8 +180,10 @@ def _state_of(plan: Plan | None) -> State:
         return "unanswered"
     if plan.routes.conflicts:
         return "conflict"
+    if plan.routes.waiting:
+        return "waiting"
     if plan.is_empty:
-        return "waiting" if plan.routes.waiting else "installed"
+        return "installed"
     if plan.report is None or not plan.report.routes:
         return "different"
     if any(finding.name == "route-not-configured" for finding in plan.findings):
@@ -203,14 +195,3 @@ def _guard_of(host: Host, manager: Manager) -> Guard:
     if host.files.look(HostLayout.guard_path) is None:
         return "is not enabled"
     return "runs" if is_active(manager, HostLayout.guard_unit) else "does not run"
-
-
-def _boot_check_of(manager: Manager) -> BootCheck | None:
-    """The last run of the check at boot, if there was one since the host booted."""
-    names = ("ExecMainExitTimestampMonotonic", "Result")
-    [properties] = manager.show(names, HostLayout.check_unit)
-    microseconds = properties[names[0]]
-    if microseconds in {"", "0"}:
-        return None
-    age = time.monotonic() - int(microseconds) / 1_000_000
-    return BootCheck(time.time() - age, properties["Result"] == "success")

@@ -1,8 +1,7 @@
 """hostrouting in a frozen program: as a zipapp, and by PyInstaller, which is told by the package
 itself what it cannot see in the code.
 
-The program that PyInstaller makes is tested where PyInstaller is installed, as it is by `make test`
-and in CI. Everywhere, its hooks are.
+PyInstaller works for a minute, so only CI makes a program with it. Its hooks are tested everywhere.
 """
 
 import os
@@ -69,6 +68,7 @@ def test_a_zipapp(tmp_path: Path) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.freezes
 @pytest.mark.skipif(find_spec("PyInstaller") is None, reason="it needs PyInstaller, from pip")
 def test_pyinstaller(tmp_path: Path) -> None:
     """`pyinstaller --onefile agent.py` makes an agent that works, without any other option."""

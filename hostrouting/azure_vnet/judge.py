@@ -25,13 +25,12 @@ import attrs
 from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
-from hostrouting.errors import ConfigError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_hop
-from hostrouting.text import first_of, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """One run deletes at most this many entries."""
-_SHOWN_FAULTS = 5
-"""A message names at most this many faults of a state file."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
@@ -88,11 +85,10 @@ def judge(
     """
     findings: list[Finding] = []
     findings += _active(facts.conflists)
-    pods: tuple[Endpoint, ...] = ()
-    try:
-        pods = read_state("{}" if facts.state is None else facts.state)
-    except ConfigError as error:
-        findings.append(_unreadable_state(error))
+    pods = read_state("{}" if facts.state is None else facts.state)
+    if pods is None:
+        findings.append(_unreadable_state())
+        pods = ()
     node = _node(facts, config, pods)
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
@@ -355,9 +351,8 @@ def _active(conflists: Mapping[str, str]) -> list[Finding]:
     return [Finding("azure-vnet", "error", sentence, path, remedy)]
 
 
-def _unreadable_state(error: ConfigError) -> Finding:
-    faults = "; ".join(first_of([str(fault) for fault in error.faults], _SHOWN_FAULTS))
-    sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {faults}"
+def _unreadable_state() -> Finding:
+    sentence = f"azure-vnet's state file {STATE_FILE} is truncated, or has a shape that is unknown"
     remedy = Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file")
     return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
 

@@ -17,7 +17,7 @@ from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import POD_BLOCK
-from hostrouting.check.sentences import DOUBTS, OWN_PODS
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
@@ -59,7 +59,6 @@ _SENTENCES = {
         "addresses; run: hostrouting check"
     ),
     "changing": "routes that change while Linux is asked about them",
-    "own-pods": OWN_PODS,
 }
 """What only the script says, by the name under which it does. It fills the {holes}."""
 _SHARED_DOUBTS = ("default-routes", "two-cnis", "doubtful-route", "other-packets")

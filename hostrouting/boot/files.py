@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
-from hostrouting.finding import Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import HostLayout
@@ -36,8 +36,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
     asks for nothing.
 
-    The configuration comes first, so that after a run was killed, the next run can read it; the
-    drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; then
+    each script before what runs it: the steps, the gate, the units; the drop-ins come last.
     """
     if is_nothing(config):
         return ()
@@ -45,13 +45,13 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     steps = dict(steps_of(config))
     services = [_UNIT_OF[step] for step in steps]
     files = [File(HostLayout.config_path, render_config(config))]
+    for step, (text, _) in steps.items():
+        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
         gate = scripts.render_gate_script(required, wanted)
         files.append(File(HostLayout.gate_path, gate, _SCRIPT))
-    for step, (text, _) in steps.items():
-        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
         services.append(HostLayout.guard_unit)
@@ -118,25 +118,24 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     ]
     leftovers = [leftover(path) for path in (*unit_paths, *others)]
     paths = [path for path in leftovers if is_ours(files, path)]
-    for drop_in in _possible_drop_ins(files):
+    for unit in _units_with_drop_ins(files):
+        drop_in = HostLayout.drop_in_path(unit)
         paths += [path for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
     for unit in units.UNITS:
         paths += _owned_unit(files, unit)
     paths += [path for path in others if is_ours(files, path)]
     if not paths:
         return ()
-    # Markers alone are not ours: the Go original has the same. A file that opens this gate would
-    # open the next one.
-    in_run = [path for path in (*HostLayout.markers, HostLayout.opening_path) if files.look(path)]
     *before, last = paths
-    return (*before, *in_run, last)
+    if files.look(HostLayout.opening_path):  # it would open the next gate
+        before.append(HostLayout.opening_path)
+    return (*before, last)
 
 
-def _possible_drop_ins(files: Files) -> Iterator[str]:
-    """The paths where the units of this host would have our drop-in."""
-    for name in files.names(HostLayout.unit_directory):
-        if name.endswith(".d"):
-            yield HostLayout.drop_in_path(name[:-2])
+def _units_with_drop_ins(files: Files) -> list[str]:
+    """The units that have drop-ins on this host, whoever wrote them."""
+    names = files.names(HostLayout.unit_directory)
+    return [name.removesuffix(".d") for name in names if name.endswith(".d")]
 
 
 def _owned_unit(files: Files, unit: str) -> Iterator[str]:
@@ -155,15 +154,23 @@ def _owned_unit(files: Files, unit: str) -> Iterator[str]:
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
     """The units that have a drop-in of ours; none if the folder cannot be read."""
-    units: list[str] = []
     try:
-        for name in files.names(HostLayout.unit_directory):
-            unit = name.removesuffix(".d")
-            if unit != name and is_ours(files, HostLayout.drop_in_path(unit)):
-                units.append(unit)
+        units = _units_with_drop_ins(files)
+        return tuple(unit for unit in units if is_ours(files, HostLayout.drop_in_path(unit)))
     except HostError:
         return ()
-    return tuple(units)
+
+
+def open_folders(files: Files) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs; gate.sh then runs no
+    step.
+    """
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        entry = files.look(folder)
+        if entry is not None and entry.is_open_to_others:
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
+            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
+            yield Finding("file", "error", sentence, folder, remedy)
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from hostrouting.boot.files import (
     WRITER,
     files_of,
     foreign_steps,
+    open_folders,
     steps_of,
     why_not_run,
     writer_of,
@@ -73,7 +74,9 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
     the gate.
     """
     files = host.files
-    yield from _of_folders(files, units)
+    for finding in open_folders(files):  # gate.sh then runs no step
+        effect = f", so {units} cannot start" if units else ""
+        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
     for path in foreign_steps(files):
         yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
@@ -91,51 +94,44 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
             f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         )
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
+    vital = [HostLayout.gate_path]
+    for step, (_, is_required) in steps_of(config):
+        if is_required:
+            vital.append(HostLayout.step_path(step))
     for file in files_of(config):
-        yield from _of_file(files, file, config, units, is_current=writer == WRITER)
+        held = units if file.path in vital else ""
+        if not files.look(file.path):
+            yield from _of_missing(file.path, held)
+        else:
+            yield from _of_file(files, file, held, is_current=writer == WRITER)
 
 
-def _of_file(
-    files: Files, file: File, config: HostRoutingConfig, units: str, *, is_current: bool
-) -> Iterator[Finding]:
-    """What is wrong with one file of ours. Only its absence is, or its emptiness, if another
-    release wrote it.
+def _of_missing(path: str, units: str) -> Iterator[Finding]:
+    """That a file of ours is missing, without which these units do not start."""
+    if path.endswith(DROP_IN):  # see _of_unit
+        return
+    sentence = f"{path} is missing"
+    if units:
+        sentence += f", so {units} cannot start"
+        yield Finding("gate-shut", "error", sentence, path, AGAIN)
+    else:
+        yield Finding("file", "error", sentence, path, AGAIN)
+
+
+def _of_file(files: Files, file: File, units: str, *, is_current: bool) -> Iterator[Finding]:
+    """What is wrong with one file of ours, which the gate runs before these units start. If another
+    release wrote it, only that it is empty.
     """
     path = file.path
-    steps = [
-        HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required
-    ]
-    if not files.look(path):
-        if path.endswith(DROP_IN):  # see _of_unit
-            return
-        sentence = f"{path} is missing"
-        if units and path in (HostLayout.gate_path, *steps):
-            sentence += f", so {units} cannot start"
-            yield Finding("gate-shut", "error", sentence, path, AGAIN)
-        else:
-            yield Finding("file", "error", sentence, path, AGAIN)
-        return
     why_not, _ = why_not_run(files, path)
     is_wrong = files.read(path) == ""
     if is_current:
         is_wrong = file.differs(files)
-    if units and path in steps and why_not:
+    if units and path != HostLayout.gate_path and why_not:
         sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     elif is_wrong:
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
-
-
-def _of_folders(files: Files, units: str) -> Iterator[Finding]:
-    """Folders in which others than root could replace the steps: gate.sh then runs none."""
-    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
-        entry = files.look(folder)
-        if entry is not None and entry.is_open_to_others:
-            sentence = f"users other than root can write to {folder}, and root runs what is there"
-            if units:
-                sentence += f", so {units} cannot start"
-            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
-            yield Finding("gate-shut", "error", sentence, folder, remedy)
 
 
 def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:

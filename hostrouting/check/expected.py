@@ -60,10 +60,8 @@ class Leading(NamedTuple):
 
     devs: frozenset[str]
     """The devices whose default routes count."""
-    every: list[Route]
-    """All of them, also two halves beside a default route, in the order of the lookup."""
     routes: tuple[Route, ...]
-    """Without these halves, which are a capture."""
+    """In the order of the lookup, without two halves beside a default route: they are a capture."""
     used: Route | None
     """The first that Linux uses."""
 
@@ -98,7 +96,7 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
     defaults = _without_captures(every)
     used = next((default.route for default in defaults if default.is_used), None)
     routes = tuple(default.route for default in defaults)
-    return Leading(devs, [default.route for default in every], routes, used)
+    return Leading(devs, routes, used)
 
 
 def find_defaults(fib: Fib) -> Iterator[Default]:
@@ -214,5 +212,5 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     if leading.used is None or len(leading.devs) < 2:
         return _NONE
     if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
-        return leading.devs & devs_of(leading.every)
+        return leading.devs & devs_of(leading.routes)
     return _NONE

@@ -46,7 +46,7 @@ from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinio
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
@@ -64,7 +64,11 @@ if TYPE_CHECKING:
     from hostrouting.model.rule import Rule
 
 _KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
-"""Protocols whose routes without a gateway are right: their makers know who is on the link."""
+"""Protocols whose routes without a gateway are right: their makers know who is on the link.
+
+systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
+hand.
+"""
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 _FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
@@ -77,9 +81,13 @@ class Taken(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which they may leave."""
-    is_wide: bool
-    """Whether the route is for more than one address."""
     packets: Packets
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the route is for more than one address."""
+        prefix = self.route.prefix
+        return prefix.length < width_of(prefix.family)
 
 
 class Judge:
@@ -95,7 +103,7 @@ class Judge:
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
-        self._opinions: dict[tuple[int, Packets], tuple[Route, Opinion]] = {}
+        self._opinions: dict[tuple[int, str], tuple[Route, Opinion]] = {}
         """By the identity of a route, which is kept alive: to hash a route takes longer than to
         judge most of them.
         """
@@ -106,10 +114,9 @@ class Judge:
         if route is None:
             return _without_a_route(decision)
         # Own addresses cut a route into many ranges, and each of them asks.
-        key = (id(route), packets)
+        key = (id(route), packets.value)
         if key not in self._opinions:
-            is_wide = route.prefix.length < self.fib.width
-            taken = Taken(route, self.possible_devs(decision), is_wide, packets)
+            taken = Taken(route, self.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 

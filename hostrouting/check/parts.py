@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import judge_outcome
 from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
@@ -111,23 +111,21 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
 
     Own addresses, which have none, belong to the range around them: else they would only split it.
     """
-    ranges: list[tuple[T | None, int, int]] = []
-    is_only_own = False
-    """Whether the last range has only own addresses so far, and takes the label that follows."""
+    own = object()
+    ranges: list[tuple[Any, int, int]] = []
     end = -1
     """The address after the last range."""
     for part in parts:
-        value = label(part)
-        is_own = value is None and part.is_own
-        if end == part.first and is_only_own:
-            _, first, _ = ranges[-1]
-            ranges[-1] = (value, first, part.last)
-            is_only_own = is_own
-        elif end == part.first and (is_own or value == ranges[-1][0]):
-            value, first, _ = ranges[-1]
-            ranges[-1] = (value, first, part.last)
-        else:
-            ranges.append((value, part.first, part.last))
-            is_only_own = is_own
+        value: object = label(part)
+        if value is None and part.is_own:
+            value = own
+        first = part.first
+        if end == part.first:
+            before = ranges[-1][0]
+            if value is own or before is own or before == value:
+                first = ranges.pop()[1]
+            if value is own:
+                value = before
+        ranges.append((value, first, part.last))
         end = part.last + 1
-    return [(value, first, last) for value, first, last in ranges if value is not None]
+    return [labelled for labelled in ranges if labelled[0] is not None and labelled[0] is not own]

@@ -83,8 +83,11 @@ class Opinion(NamedTuple):
 
 def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
     """The opinion of the first rule that has one; the last always has."""
-    opinions = (rule(*subject) for rule in rules)
-    return next(opinion for opinion in opinions if opinion is not None)
+    for rule in rules:
+        opinion = rule(*subject)
+        if opinion is not None:
+            return opinion
+    raise LookupError(subject)
 
 
 OWN = Opinion(Grade.FINE, "own")
@@ -347,14 +350,16 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how.
 
-    What the host's own packets suffer comes first; that of pods' packets is said where only they
-    escape.
+    What plain packets suffer comes first, then connections, then pods' packets: only the first that
+    is there is said.
     """
-    escapes = [escape for escape in report.escapes if escape.packet == PLAIN]
-    whose = ""
-    if not escapes:
-        escapes = list(report.escapes)
+    by_kind: dict[str, list[Escape]] = {"": [], ", for connections,": []}
+    for escape in report.escapes:
         whose = ", for packets of pods,"
+        if escape.packet.iif == "lo":
+            whose = "" if escape.packet == PLAIN else ", for connections,"
+        by_kind.setdefault(whose, []).append(escape)
+    whose, escapes = next((whose, several) for whose, several in by_kind.items() if several)
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     ways: list[str] = []

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
-from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Remedy
+from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name, Remedy
 from hostrouting.install.restoring import TO_KEEP, repair_pipeline
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.install.host_check import HostCheck
@@ -24,6 +25,14 @@ MANAGED = (
     "hostrouting manages this host, and removes routes of its own that its configuration does not "
     "have."
 )
+_WRONG: dict[Name, str] = {
+    "gate-open": "units can start unchecked",
+    "gate-shut": "units cannot start",
+    "unit-not-gated": "a unit that runs pods is not gated",
+    "no-default-route": "there is no default route",
+    **dict.fromkeys(ESCAPES, "addresses escape"),
+}
+"""What is wrong, by the name of a finding."""
 _COSTS = ("unsafe", "repair-cost")
 _SHOWN_BEFORE = (*ESCAPES, *_COSTS, "action")
 
@@ -74,6 +83,14 @@ def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterat
         yield from consent_lines(check.managed)
         yield f"Permanently, {who}{part}{note}:"
     yield f"  {repair_pipeline(options, check.managed)}"
+
+
+def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
+    """What is wrong on a host that matches its configuration; empty if there is no word for it."""
+    names = {finding.name for finding in findings}
+    if check is not None:
+        names |= {finding.name for finding in check.findings}
+    return spoken([*dict.fromkeys(words for name, words in _WRONG.items() if name in names)])
 
 
 def consent_lines(managed: Managed) -> Iterator[str]:

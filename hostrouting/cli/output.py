@@ -20,7 +20,7 @@ from hostrouting.finding import AS_ROOT
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.finding import Finding
+    from hostrouting.finding import Finding, Remedy
 
 _SHOWN = 20  # lines of one kind; the JSON contains all
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was
@@ -105,8 +105,15 @@ def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[s
             lines.append(finding.line_for(who))
         else:
             lines.append(finding._replace(remedy=None).line)
-            lines += [f"  {way.text_for(who)}" for way in finding.remedy.ways()]
+            lines += way_lines(finding.remedy, who)
     yield from capped(lines)
+
+
+def way_lines(remedy: Remedy | None, who: str = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
+    """Each way out on a line of its own; `who` as in Remedy."""
+    if remedy is not None:
+        for way in remedy.ways():
+            yield f"{' ' * indent}{way.text_for(who)}"
 
 
 def _print(text: str, stream: TextIO | None) -> None:

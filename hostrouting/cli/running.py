@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import capped, error_document, finding_lines
-from hostrouting.codes import code_of, worst_code
-from hostrouting.errors import RouteOverlapError
+from hostrouting.cli.output import capped, error_document, finding_lines, way_lines
+from hostrouting.codes import exit_code
+from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
@@ -24,13 +24,13 @@ _ON_THE_PAGE = {"verdict", "finding"}
 
 def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     """What would be changed, and what there is to tell about it; `who` as in Remedy."""
-    steps = (*plan.routes.conflicts, *plan.routes.changes)
-    yield from _block([step.line_for(who) for step in steps])
-    yield from _block(plan.operations)
+    steps: list[str] = []
+    for step in (*plan.routes.conflicts, *plan.routes.changes):
+        steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
+    yield from capped(steps)
+    yield from _block([*plan.systemd, *plan.operations])
     yield from _block([f"write {path}" for path in plan.files.writes])
     yield from _block([f"remove {path}" for path in plan.files.removes])
-    if plan.needs_reload:
-        yield "  systemctl daemon-reload"
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code; after a signal, 128 plus its number."""
-        return worst_code(*map(code_of, self.errors)) or self.report.exit_code
+        return exit_code(self.report)
 
     @property
     def has_changed(self) -> bool:
@@ -86,9 +86,7 @@ class Run(NamedTuple):
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif self.errors:
             for error in self.errors:
-                first, *others = _words_of(error).splitlines()
-                yield f"FAILED: {first}"
-                yield from (f"  {line}" for line in others)
+                yield from _failure_lines(error)
         else:
             yield f"STOPPED: {self.report.reason}; not everything was done"
         if not self.has_changed:
@@ -123,13 +121,26 @@ class Run(NamedTuple):
         return document
 
 
-def _words_of(error: BaseException) -> str:
+def _failure_lines(error: BaseException) -> Iterator[str]:
+    """Why the run failed; what is wrong with several things, or has several ways out, is told one
+    by one.
+    """
+    if isinstance(error, RouteConflict | RequirementError):
+        for finding in error.findings:
+            yield f"FAILED: {finding.sentence}"
+            yield from way_lines(finding.remedy)
+        if error.consequence:
+            yield f"  {error.consequence}"
+        return
+    words = str(error) or type(error).__name__
     if isinstance(error, RouteOverlapError) and error.check is not None:
         # The page of its check follows. Do not say that no unit starts: the boot script does not
         # judge the packets of pods.
-        verdict = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
-        return f"{verdict}; the gate checks again before each start of a gated unit"
-    return str(error) or type(error).__name__
+        words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
+        words += "; the gate checks again before each start of a gated unit"
+    first, *others = words.splitlines()
+    yield f"FAILED: {first}"
+    yield from (f"  {line}" for line in others)
 
 
 def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:

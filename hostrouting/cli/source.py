@@ -96,7 +96,7 @@ def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingCon
         return HostRoutingConfig()
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
 
-    return read_installed(host) or HostRoutingConfig()
+    return read_installed(host)
 
 
 def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -15,20 +15,30 @@ between two neighbouring borders (a cell) have the same decision, so one lookup 
 prefix says what happens to every address of the prefix.
 
 Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
-this host sends (`PLAIN`), or all that it forwards from a block of sources and an incoming device.
-One of each kind is the plain packet: it has no mark, user 0 and, if this host sends it, no device
-or source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no
-`from` matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
-conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
+this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
+from a block of sources and an incoming device. One of each kind is the plain packet: it has no
+mark, user 0 and, if this host sends it, no device or source that it is bound to. (IPv4 compares the
+`from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packets of a kind, a rule
+selects every one, none, or those that meet its conditions, such as a mark. So one pass over the
+rules follows all packets of a kind at once:
 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
-that are told apart from the plain packet at some rule. No outcome is missed, because each capture
-adds one. Some may be the outcome of no packet at all, because conditions of different rules can
-exclude each other; that errs on the safe side.
+that differ from the plain packet at some rule. There are four ways to differ, by the rule:
+
+- `fwmark 0x1`: the plain packet goes on, and those with the mark take the rule;
+- `not fwmark 0x1`: the plain packet takes the rule, and those with the mark go on;
+- `fwmark 0x0/0x1`: the plain packet takes the rule, and those with the mark go on;
+- `not fwmark 0x0/0x1`: the plain packet goes on, and those with the mark take the rule.
+
+In the first two, the packets of the outcome meet the conditions of the rule (`meets_conditions`),
+and it is known that they have the mark 1. In the others, they do not, and only that is known.
+
+No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
+because conditions of different rules can exclude each other; that errs on the safe side.
 
 What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
 route would decide, the kind of the decision is not-judged, because nobody knows here whether the
@@ -56,7 +66,9 @@ class Packet(NamedTuple):
     """
 
     source: Prefix | None = None
-    """For forwarded packets: a block of sources that no `from` selector cuts."""
+    """A block of sources that no `from` selector cuts: of what this host forwards from the device,
+    or the address that Linux has chosen for a connection of this host.
+    """
     iif: str = "lo"
 
 
@@ -89,14 +101,12 @@ some sources.
 
 
 class Outcome(NamedTuple):
-    """Where packets to the same destination end that are told apart from the plain packet at this
-    rule.
-    """
+    """Where packets end that differ from the plain packet to the same destination at this rule."""
 
     rule: Rule
     decision: Decision
     meets_conditions: bool
-    """Whether these packets meet the conditions of the rule, or are those that do not."""
+    """Whether these packets meet the conditions of the rule, before its `not`."""
 
 
 class Cell(NamedTuple):
@@ -230,8 +240,10 @@ NONE = Selection((), meets_conditions=False, has_plain=False)
 FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods.
 
-The packets of `PLAIN` all come from lo, so the rule selects none of them. But nobody may have named
-the kinds that are forwarded, so for such a rule, and no other, `PLAIN` also stands for these.
+The packets of `PLAIN` all come from lo, so the rule selects none of them, and neither does a rule
+for another device (`iif cni0`). But nobody may have named the kinds that are forwarded, so `PLAIN`
+stands for these, too, where a rule selects them. They are not followed further: not behind a rule
+for all packets that come from lo.
 """
 
 
@@ -284,6 +296,8 @@ def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
         return value == packet.iif
     if name == "oif":
         return False
+    if name == "uidrange" and packet.iif != "lo":
+        return value.startswith("0-")  # Linux forwards as user 0
     return None
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
+
+T = TypeVar("T", bound="Effects")
 
 
 def each_once(paths: Iterable[str]) -> tuple[str, ...]:
@@ -71,11 +73,13 @@ class Effects:
             "operations": [operation._asdict() for operation in self.operations],
         }
 
-    def __add__(self, other: Effects) -> Effects:
-        return Effects(
-            self.changes + other.changes,
-            self.files + other.files,
-            self.operations + other.operations,
+    def __add__(self, other: T) -> T:
+        """What both have changed; what else the other has is kept."""
+        return attrs.evolve(
+            other,
+            changes=self.changes + other.changes,
+            files=self.files + other.files,
+            operations=self.operations + other.operations,
         )
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 
-def read_installed(host: Host) -> HostRoutingConfig | None:
-    """The configuration that is installed on this host; None if nothing is.
+def read_installed(host: Host) -> HostRoutingConfig:
+    """The configuration that is installed on this host, which asks for nothing if none is.
 
     Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty
     configuration would be wrong then: a run would remove all that is installed.
@@ -25,7 +25,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     if text is None:
         ours = owned_paths(host.files)
         if not ours:
-            return None
+            return HostRoutingConfig()
         # Another run may have installed it since: it writes config.json first.
         text = host.files.read(path)
         if text is None:
@@ -39,11 +39,9 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
-    """The installed configuration, an empty one if nothing is installed, or None if it cannot be
-    read.
-    """
+    """The same, but None if it cannot be read."""
     try:
-        return read_installed(host) or HostRoutingConfig()
+        return read_installed(host)
     except HostRoutingError:
         return None
 

@@ -27,11 +27,11 @@ class Plan:
     """What a task would do to files, routes and the rest of the host, and the check afterwards."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
-    needs_reload: bool = False
-    """Whether one of our files has changed or gone since systemd last read it."""
+    systemd: tuple[Operation, ...] = ()
+    """What systemd has to do: `reload` its files, and `start`, `stop` or `restart` the guard."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
-    """Changes that concern neither routes nor files."""
+    """Other changes of the kernel."""
     findings: tuple[Finding, ...] = ()
     """What there is to tell about the host as it is; an error makes the run fail."""
     report: CheckReport | None = None
@@ -44,20 +44,20 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        changes_routes = self.routes.changes or self.routes.conflicts
-        return not (self.changes_files or self.operations or changes_routes)
-
-    @property
-    def changes_files(self) -> bool:
-        """Whether files would change, or systemd has not read how they are."""
-        return bool(self.files) or self.needs_reload
+        """Whether there is nothing to do."""
+        return not (self.files or self.systemd or self.changes_kernel)
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once nothing is missing
-        any more.
+        """Whether routes or other state of the kernel would change, now or as soon as nothing is
+        missing or in the way any more.
         """
-        return bool(self.operations or self.routes.changes or self.routes.waiting)
+        routes = self.routes
+        return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
+
+    def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
+        """What systemd has to do of this."""
+        return tuple(operation for operation in self.systemd if operation.verb in verbs)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -114,7 +114,7 @@ class Plan:
                 {"action": step.action, "route": str(step.route), "reason": step.why}
                 for step in self.routes.steps
             ],
-            "operations": [operation._asdict() for operation in self.operations],
+            "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
@@ -122,15 +122,11 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines: list[str] = []
-        if self.routes.steps or self.routes.waiting:
-            lines.append(str(self.routes))
-        lines += [str(operation) for operation in self.operations]
+        lines = [str(step) for step in self.routes.steps]
+        lines += [str(operation) for operation in (*self.systemd, *self.operations)]
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
-        if self.needs_reload:
-            lines.append("systemctl daemon-reload")
-        if not lines:
+        if self.is_empty:
             lines.append("nothing to do")
         lines += [str(finding) for finding in self.findings]
         if self.report is not None:

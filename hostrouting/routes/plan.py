@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import AS_ROOT, Finding, Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
@@ -103,12 +103,12 @@ class Step(NamedTuple):
     @property
     def why(self) -> str:
         """The reason and the remedy."""
-        return self._why_for(AS_ROOT)
+        return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
 
-    def _why_for(self, who: str) -> str:
-        if self.remedy is None:
-            return self.reason
-        return f"{self.reason}; {self.remedy.text_for(who)}"
+    @property
+    def line(self) -> str:
+        """The step with its reason."""
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
 
     @property
     def finding(self) -> Finding:
@@ -118,12 +118,8 @@ class Step(NamedTuple):
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
-    def line_for(self, who: str) -> str:
-        """The step in one line; `who` as in Remedy."""
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self._why_for(who)}"
-
     def __str__(self) -> str:
-        return self.line_for(AS_ROOT)
+        return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
 
 
 def _is_of_an_address(route: Route) -> bool:

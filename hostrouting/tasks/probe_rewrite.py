@@ -49,7 +49,7 @@ class RewriteProbeSource(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         is_wanted = wanted.config.probe_rewrite.enabled
-        was_wanted = wanted.former.probe_rewrite.enabled
+        was_wanted = wanted.former is not None and wanted.former.probe_rewrite.enabled
         if not self.host.has_program("nft"):
             # If the table is wanted, `find_requirements` says it.
             stays = was_wanted and not is_wanted

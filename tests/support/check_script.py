@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.model.snapshot import Link, Snapshot
     from tests.support.namespace import Namespace
 
-__all__ = ["Checked", "EnginesCheck", "check", "command", "showing"]
+__all__ = ["Checked", "EnginesCheck", "check", "command", "dressed", "showing"]
 
 _STATE = "aks-flex-node"
 _LINE = re.compile(  # the dash between two addresses is \u2013
@@ -75,6 +75,15 @@ def showing(links: Mapping[str, tuple[int, str]]) -> str:
 [[ " $* " != *" -force "* ]] || exec ip "$@"
 ip "$@" 2>&1 | sed -uE '{";".join(edits)}'
 exit $PIPESTATUS"""
+
+
+def dressed(snapshot: Snapshot, kinds: Mapping[str, tuple[int, str]]) -> Snapshot:
+    """The snapshot of such a host, in which each device has the link type and the kind that it stands in for."""
+    links: list[Link] = []
+    for link in snapshot.links:
+        number, kind = kinds.get(link.name, (link.type, link.kind))
+        links.append(link._replace(type=number, kind=kind))
+    return snapshot._replace(links=tuple(links))
 
 
 class Checked:

@@ -307,10 +307,9 @@ def foreign(system: System) -> list[str]:
 
     A nexthop object has a new number each time: these are left out.
     """
-    lines = system.must("ip", "-4", "-N", "route", "show", "table", "all").splitlines()
-    routes = [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
-    rules = [system.must("ip", family, "rule") for family in ("-4", "-6")]
-    return [*routes, *rules]
+    listed = system.must("sh", "-ec", "ip -4 -N route show table all; ip -4 rule; ip -6 rule")
+    lines = listed.splitlines()
+    return [re.sub(r" nhid \d+", "", line) for line in lines if " proto 213 " not in line]
 
 
 def ours(system: System) -> list[str]:

@@ -14,7 +14,8 @@
 #   NO-DEFAULT-ROUTE  there is no default route, and the configuration expects no device
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
-# By hand, without waiting, with each step: bash -x FILE by-hand 0
+# By hand, without waiting, with what each step prints (it writes the marker, too), as root:
+#   bash FILE by-hand 0 steps
 #
 # Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of
 # its addresses escapes if its packets leave through another device than the expected ones, which
@@ -31,9 +32,12 @@
 #
 # To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
-# hostrouting/boot/check_settings.py. Only what is read or decided is changed here.
+# hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
+# can stand in the text of a program of awk: it would end it. Parameters that begin with its_ would
+# hide a variable of awk that all functions share.
 #
-# Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
+# Arguments: the unit that this is for, which only `ps` shows; how many seconds to wait for what may
+# still come (60); and `steps`, to print what each step prints.
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
 # verdict because a program failed; in any mode, 1 if it is told to stop; otherwise 0.
 
@@ -47,6 +51,7 @@ umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
 cidrs=()           # the settings about expected CIDRs
+prints_steps=${3-}
 
 main() {
   local line
@@ -111,6 +116,9 @@ examine() {
 # Runs a step and keeps its output. If it fails, the reason is the first of its errors.
 run() { # STEP...
   if output=$("$@"); then
+    if [[ $prints_steps ]]; then
+      lines "--- $1" "$output" >&2
+    fi
     return 0
   fi
   failure='no verdict: ip, awk or sort was killed, or is missing'
@@ -262,7 +270,8 @@ say() { # LEVEL LINE...
 
 # Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
 leave_marker() { # NAME LINE...
-  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$ name text
+  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
+  local name text left=''
   for name in ok detected undecided; do
     if [[ $name != "$1" && -e $path.$name ]]; then
       rm -f "$path.$name" || return
@@ -271,13 +280,16 @@ leave_marker() { # NAME LINE...
   if [[ ! $1 ]]; then
     return 0
   fi
-  text=$(lines "${@:2}")
-  if [[ -f $path.$1 && ! -L $path.$1 && $(<"$path.$1") == "$text" ]]; then
+  printf -v text '%s\n' "${@:2}"
+  if [[ -f $path.$1 && ! -L $path.$1 ]]; then
+    IFS='' read -r -d '' left <"$path.$1" # the whole file
+  fi
+  if [[ $left == "$text" ]]; then
     return 0
   fi
   mkdir -p "${setting[state]}" || return
   set -o noclobber # another program's link is never written through
-  if lines "$text" >"$new" && mv -fT "$new" "$path.$1"; then
+  if printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$1"; then
     return 0
   fi
   rm -f "$new"
@@ -579,8 +591,16 @@ function note_rule() {
   if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
     once("doubt " not_judged("rule " text))
   note_lookup()
-  if (action ~ REFUSES && selects != "none") note_refusal(action, "default", "-", "rule " text)
+  if (action ~ REFUSES && selects != "none") note_refusing_rule()
   note_rule_for_others()
+}
+# Keeps it like a route that no CNI has.
+function note_refusing_rule() {
+  type = action
+  prefix = "default"
+  is_kept = 0
+  refusal[++refusals] = kept()
+  route_text[routes] = "[rule " text "]"
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -601,6 +621,7 @@ function take_rule_apart(   i, word, value) {
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
+  sub(/^ /, "", selectors)
 }
 BEGIN { HAVE_A_VALUE = "^(lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$" }
 function note_word(word, value) {
@@ -617,15 +638,19 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# What tells the packets of a rule from plain ones; of several selectors, the one that says most.
-function others_of_rule(   word, count_of_words) {
+# Whether the rule tells some packets from plain ones. Sets the selector by which it does (of
+# several, the one that says most; "else" if none of these), and its value.
+function selects_others(   word, count_of_words) {
+  their_word = "else"
   for (word in selected) if (word != "to" && word " " selected[word] != "iif lo") count_of_words++
-  if (!count_of_words) return ""
-  if ("iif" in selected && selected["iif"] != "lo") return is_inverted ? "" : "iif " selected["iif"]
-  if ("fwmark" in selected && count_of_words == 1) return "fwmark -"
-  if (is_inverted) return "else -"
-  if ("from" in selected) return "from " selected["from"]
-  return "oif" in selected ? "oif " selected["oif"] : "else -"
+  if ("iif" in selected && selected["iif"] != "lo") {
+    if (is_inverted) return 0
+    their_word = "iif"
+  } else if ("fwmark" in selected && count_of_words == 1) their_word = "fwmark"
+  else if (!is_inverted && "from" in selected) their_word = "from"
+  else if (!is_inverted && "oif" in selected) their_word = "oif"
+  if (their_word != "else") their_value = selected[their_word]
+  return count_of_words > 0
 }
 function are_plain_packets_met(   word) {
   for (word in selected)
@@ -722,15 +747,36 @@ function read_route(line,   n, word, i) {
   return field["expires"] !~ /^-/ # or it is over
 }
 function note_route() {
+  is_kept = 0
   if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
-  if (type ~ REFUSES) note_refusal(type, prefix, protocol, text)
+  if (type ~ REFUSES) refusal[++refusals] = kept()
   note_default_route()
-  note_network()
-  note_what_is_near()
-  note_route_for_others()
+  if (gateway == "-") note_what_is_near()
+  if (table in is_for_others) note_route_for_others()
   routes_by[object]++
   is_listed[type, prefix, metric] # Linux may answer that a local route is in table main
 }
+# The number under which this route is kept.
+function kept() {
+  if (is_kept) return routes
+  is_kept = 1
+  routes++
+  route_type[routes] = type
+  route_prefix[routes] = prefix
+  route_first[routes] = first
+  route_last[routes] = last
+  route_table[routes] = table
+  route_protocol[routes] = protocol
+  route_metric[routes] = metric
+  route_preference[routes] = preference
+  route_gateway[routes] = gateway
+  route_unclear[routes] = unclear
+  route_devices[routes] = devices
+  route_text[routes] = "[" text "]"
+  return routes
+}
+# Whether a route that is kept is for all of these addresses.
+function is_around(r, low, high) { return route_first[r] <= low && high <= route_last[r] }
 function note_address(dev) {
   addresses++
   address_dev[addresses] = dev
@@ -799,21 +845,16 @@ function note_default_route() {
     return
   }
   if (gateway != "-") behind_router = union(behind_router, devices)
-  defaults++
-  default_table[defaults] = table
-  default_protocol[defaults] = protocol
-  default_metric[defaults] = metric
-  default_preference[defaults] = preference
-  default_devices[defaults] = devices
+  default_route[++defaults] = kept()
 }
 
 function find_expected(   used) {
   if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
   used = first_default(LEADING, 0)
-  uplink = of_class(LEADING, default_devices[used])
+  uplink = of_class(LEADING, route_devices[used])
   if (!used) {
     used = first_default("dummy", 0)
-    uplink = of_class("dummy", default_devices[used])
+    uplink = of_class("dummy", route_devices[used])
   }
   if (first_default(LEADING "|dummy", 1)) is_hidden = 1
   if (named != NONE) expect_named()
@@ -822,14 +863,15 @@ function find_expected(   used) {
   note_equal_routes()
   say_what_is_awaited()
 }
-# The number of the first default route by a device of these classes; 0 if there is none. With
-# `all`, default routes that a lookup passes over count, too.
-function first_default(classes, all,   i, d) {
+# The first default route by a device of these classes; 0 if there is none. With `all`, default
+# routes that a lookup passes over count, too.
+function first_default(classes, all,   i, d, r) {
   for (i = 1; i <= lookups; i++) {
     if (passes_over[i] && !all) continue
     for (d = 1; d <= defaults; d++) {
-      if (default_table[d] != looked_up[i]) continue
-      if (of_class(classes, default_devices[d]) != NONE) return d
+      r = default_route[d]
+      if (route_table[r] != looked_up[i]) continue
+      if (of_class(classes, route_devices[r]) != NONE) return r
     }
   }
   return 0
@@ -843,7 +885,7 @@ function of_class(classes, list,   n, dev, i, those) {
 
 function expect_named() {
   expected = named
-  if (of_class(TUNNELS, named) != NONE) below_tunnel = default_devices[first_default(CARDS, 1)]
+  if (of_class(TUNNELS, named) != NONE) below_tunnel = route_devices[first_default(CARDS, 1)]
 }
 function expect_uplink(used) {
   doubt_equal_routes(used)
@@ -851,19 +893,20 @@ function expect_uplink(used) {
   expected = union(uplink, doubtful)
 }
 # Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function doubt_equal_routes(used,   d, all) {
-  all = default_devices[used]
-  if (default_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
+function doubt_equal_routes(used,   d, r, all) {
+  all = route_devices[used]
+  if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
   for (d = 1; d <= defaults; d++) {
-    if (default_table[d] != default_table[used]) continue
-    if (default_metric[d] == default_metric[used]) all = union(all, default_devices[d])
+    r = default_route[d]
+    if (route_table[r] != route_table[used]) continue
+    if (route_metric[r] == route_metric[used]) all = union(all, route_devices[r])
   }
-  if (all != default_devices[used]) doubtful = of_class(LEADING, all)
+  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
 # What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
 # or without one, any card.
 function doubt_tunnel(   hidden, cards) {
-  hidden = of_class(CARDS, default_devices[first_default(CARDS, 1)])
+  hidden = of_class(CARDS, route_devices[first_default(CARDS, 1)])
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
   if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
   else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
@@ -889,11 +932,12 @@ function say_what_is_awaited(   n, dev, i) {
   if (uplink == NONE && !is_hidden) print "awaited an IPv" family " default route"
 }
 # Equal default routes are one route by all of their devices.
-function note_equal_routes(   d, rank) {
+function note_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
-    rank = default_table[d] SUBSEP default_metric[d] SUBSEP default_preference[d]
+    r = default_route[d]
+    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
     if (!(rank in equal_devices)) equal_devices[rank] = NONE
-    equal_devices[rank] = union(equal_devices[rank], default_devices[d])
+    equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
 }
 '
@@ -915,15 +959,6 @@ function note_cni(dev, cni, use) {
 function is_of_cni(dev, is_single, is_selected) {
   if (is_selected && uses[dev] ~ /\/marked\//) return 1
   return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
-}
-function leads_to_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
-
-function note_network() {
-  if (protocol != "kernel" || gateway != "-" || first == last) return
-  networks++
-  network_first[networks] = first
-  network_last[networks] = last
-  network_dev[networks] = substr(devices, 2, length(devices) - 2)
 }
 
 # A device for one CNI, where there are pods of another, may be left over.
@@ -953,11 +988,11 @@ function with_spaces(word) {
 
 # What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
 # CNI has a route inside the network of an expected card, or of a bridge for pods.
-function sign_of_leftover(dev, low, high,   i) {
+function sign_of_leftover(dev, low, high,   i, its_dev) {
   for (i = 1; i <= networks && low != high; i++) {
-    if (network_dev[i] == dev || low < network_first[i] || network_last[i] < high) continue
-    if (has(expected, network_dev[i]) || uses[network_dev[i]] ~ /\/bridge\//)
-      return "the network of " network_dev[i]
+    its_dev = spoken(route_devices[network[i]], "")
+    if (its_dev == dev || !is_around(network[i], low, high)) continue
+    if (has(expected, its_dev) || uses[its_dev] ~ /\/bridge\//) return "the network of " its_dev
   }
   return dev in rival_of ? rival_of[dev] : ""
 }
@@ -968,43 +1003,27 @@ function sign_of_leftover(dev, low, high,   i) {
 # refusal is as the table of CNIs says, and what proves it is there. It is "perhaps" if there is
 # only a trace of the CNI, or a pod of any CNI inside; or else "nobody".
 judge_refusals='
-function note_refusal(its_type, its_prefix, its_protocol, its_text) {
-  refusals++
-  refusal_type[refusals] = its_type
-  refusal_prefix[refusals] = its_prefix
-  refusal_protocol[refusals] = its_protocol
-  refusal_text[refusals] = "[" its_text "]"
-  refusal_first[refusals] = first
-  refusal_last[refusals] = last
-  refusal_table[refusals] = table
-}
-# Keeps routes without a gateway: they lead to pods of this node, or to neighbours.
+# Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
-  if (gateway != "-") return
-  near++
-  near_type[near] = type
-  near_prefix[near] = prefix
-  near_first[near] = first
-  near_last[near] = last
-  near_table[near] = table
-  near_devices[near] = devices
+  near[++nears] = kept()
+  if (protocol == "kernel" && first != last) network[++networks] = kept()
 }
 
-function judge_refusals(   r) {
-  for (r = 1; r <= refusals; r++) refusal_owner[r] = owner_of_refusal(r)
+function judge_refusals(   i) {
+  for (i = 1; i <= refusals; i++) owner[refusal[i]] = owner_of_refusal(refusal[i])
 }
 function owner_of_refusal(r,   size, i) {
-  if (refusal_prefix[r] == "default") return "nobody"
-  if (overlaps("service", refusal_first[r], refusal_last[r])) return "nobody"
+  if (route_prefix[r] == "default") return "nobody"
+  if (overlaps("service", route_first[r], route_last[r])) return "nobody"
   find_pods_inside(r)
-  size = length_of(refusal_prefix[r])
+  size = length_of(route_prefix[r])
   for (i = 1; i <= known; i++) {
-    if (known_type[i] != refusal_type[r] || known_protocol[i] != refusal_protocol[r]) continue
+    if (known_type[i] != route_type[r] || known_protocol[i] != route_protocol[r]) continue
     if (size < known_shortest[i] || known_longest[i] < size) continue
     if (is_proven(i)) return "cni"
     if (known_proof[i] == "first") continue # it is of another node, or of nobody
     if (known_cni[i] in runs) return "perhaps"
-    if (known_trace[i] == "protocol" && is_common(refusal_protocol[r])) return "perhaps"
+    if (known_trace[i] == "protocol" && is_common(route_protocol[r])) return "perhaps"
   }
   return is_pod_inside && size >= pod_block ? "perhaps" : "nobody"
 }
@@ -1020,22 +1039,23 @@ function is_proven(i) {
 }
 # Sets the CNIs whose devices have routes or addresses inside a refused range, or an address at its
 # first one, and whether one of these is of a single pod.
-function find_pods_inside(r,   i) {
+function find_pods_inside(r,   i, k) {
   cnis_inside = ""
   cnis_at_first = ""
   is_pod_inside = 0
-  for (i = 1; i <= near; i++) {
-    if (near_table[i] != refusal_table[r]) continue
-    if (near_first[i] == refusal_first[r] && near_last[i] == refusal_last[r]) continue
-    note_inside(r, near_first[i], near_last[i], near_devices[i])
+  for (i = 1; i <= nears; i++) {
+    k = near[i]
+    if (route_table[k] != route_table[r]) continue
+    if (route_first[k] == route_first[r] && route_last[k] == route_last[r]) continue
+    note_inside(r, route_first[k], route_last[k], route_devices[k])
   }
   for (i = 1; i <= addresses; i++) {
     note_inside(r, address_hex[i], address_hex[i], "/" address_dev[i] "/")
-    if (address_hex[i] == refusal_first[r]) cnis_at_first = cnis_at_first cnis_of[address_dev[i]]
+    if (address_hex[i] == route_first[r]) cnis_at_first = cnis_at_first cnis_of[address_dev[i]]
   }
 }
 function note_inside(r, low, high, list,   n, dev, i) {
-  if (low < refusal_first[r] || refusal_last[r] < high) return
+  if (!is_around(r, low, high)) return
   n = split(list, dev, "/")
   for (i = 2; i < n; i++) {
     if (has(expected, dev[i]) || cnis_of[dev[i]] == "") continue
@@ -1099,14 +1119,14 @@ function grade_of_error(its_error) {
 }
 
 # Linux does not say which route or rule refuses, so each that may be it is looked at.
-function grade_of_refusal(its_type,   r, by, owners, may_be_repaired) {
+function grade_of_refusal(its_type,   i, r, by, owners, may_be_repaired) {
   may_be_repaired = 1
-  for (r = 1; r <= refusals; r++) {
-    if (refusal_type[r] != its_type) continue
-    if (place < refusal_first[r] || refusal_last[r] < place) continue
-    owners = owners refusal_owner[r] " "
-    by = listed(by, " or ", refusal_text[r])
-    if (refusal_table[r] != "main" || refusal_first[r] == refusal_last[r]) may_be_repaired = 0
+  for (i = 1; i <= refusals; i++) {
+    r = refusal[i]
+    if (route_type[r] != its_type || !is_around(r, place, place)) continue
+    owners = owners owner[r] " "
+    by = listed(by, " or ", route_text[r])
+    if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
   if (owners ~ /^(cni )+$/) return "fine"
   if (owners ~ /cni|perhaps/)
@@ -1166,7 +1186,7 @@ function may_lack_its_gateway(dev,   i) {
   if (gateway != "-" || !has(behind_router, dev) || is_allowed(dev)) return 0
   if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
   for (i = 1; i <= networks; i++)
-    if (network_dev[i] == dev && network_first[i] <= first && last <= network_last[i]) return 0
+    if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
   return 1
 }
 function doubt_gateway(dev,   its_reason) {
@@ -1182,26 +1202,19 @@ function escape_by(escaping,   its_sentence) {
 # The grade of packets that leave by a device, through a route with these ends. `is_selected` says
 # that a mark, or the device on which the packets of pods arrive, has selected them.
 function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
-  if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
+  if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, is_selected)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
   if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
+    return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
   for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return 1
   return 0
-}
-function in_order(list,   n, dev, i, least) {
-  n = split(list, dev, "/")
-  if (n == 2) return NONE
-  least = dev[2]
-  for (i = 3; i < n; i++) if (dev[i] "" < least "") least = dev[i]
-  return "/" least in_order(without(list, "/" least "/"))
 }
 '
 
@@ -1210,64 +1223,50 @@ function in_order(list,   n, dev, i, least) {
 # where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
-function note_rule_for_others(   word, its_selectors) {
-  split(others_of_rule(), word, " ")
-  its_selectors = substr(selectors, 2)
-  if (word[1] == "" || its_selectors in is_intended) return
-  others++
-  other_rule[others] = "rule " text
-  other_word[others] = word[1]
-  other_value[others] = word[2]
-  other_action[others] = action
-  other_table[others] = table
-  other_first[others] = first
-  other_last[others] = last
-  other_takes_plain[others] = selects != "none"
-  other_is_for_all[others] = prefix == "default" && !is_inverted
-  selectors_of[other_rule[others]] = its_selectors
+function note_rule_for_others() {
+  if (!selects_others() || selectors in is_intended) return
+  other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
 # Keeps the routes of tables that such rules look up.
 function note_route_for_others() {
-  if (!(table in is_for_others)) return
   has_routes[table]
   if (prefix == "default" && type != "throw") is_whole[table]
-  kept++
-  kept_table[kept] = table
-  kept_type[kept] = type
-  kept_first[kept] = first
-  kept_last[kept] = last
-  kept_gateway[kept] = gateway
-  kept_unclear[kept] = unclear
-  kept_devices[kept] = devices
+  for_others[++routes_for_others] = kept()
 }
 
-function judge_other_packets(   n, c) {
+function judge_other_packets(   n) {
   for (n = 1; n <= others; n++) {
-    if (selectors_of[other_rule[n]] in is_decided) continue
-    if (decides_for_all(n)) is_decided[selectors_of[other_rule[n]]]
-    find_their_devices(n)
-    if (!are_of_the_cluster(n)) continue
-    for (c = 1; c <= count["cidr"]; c++) {
-      if (other_last[n] < first_of["cidr", c] || last_of["cidr", c] < other_first[n]) continue
-      if (!are_led_right(n, first_of["cidr", c], last_of["cidr", c]))
-        note_doubt("other-packets", other_rule[n], c, first_of["cidr", c], last_of["cidr", c])
-    }
+    $0 = other_rule[n]
+    read_rule()
+    if (selectors in is_decided) continue
+    if (is_last_for_its_packets()) is_decided[selectors]
+    if (selects_others()) judge_rule(first, last)
   }
 }
 # Whether no packet with these selectors goes on to the next rule.
-function decides_for_all(n) {
-  if (!other_is_for_all[n]) return 0
-  return other_action[n] ~ REFUSES || (other_action[n] == "lookup" && other_table[n] in is_whole)
+function is_last_for_its_packets() {
+  if (prefix != "default" || is_inverted) return 0
+  return action ~ REFUSES || (action == "lookup" && table in is_whole)
+}
+function judge_rule(low, high,   c) {
+  find_their_devices()
+  if (!are_of_the_cluster()) return
+  for (c = 1; c <= count["cidr"]; c++) {
+    if (high < first_of["cidr", c] || last_of["cidr", c] < low) continue
+    if (are_led_right(first_of["cidr", c], last_of["cidr", c])) continue
+    selectors_of["rule " text] = selectors
+    note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
+  }
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
 # the block, but no device of a CNI. Connections to the pods of this node may have the address of
 # such a device.
-function find_their_devices(n,   i) {
+function find_their_devices(   i) {
   their_devices = NONE
   are_for_pods = 0
-  if (other_word[n] != "from") return
-  read_prefix(other_value[n])
+  if (their_word != "from") return
+  read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
@@ -1275,42 +1274,42 @@ function find_their_devices(n,   i) {
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
-function are_of_the_cluster(n) {
-  if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  if (other_word[n] != "from" || other_takes_plain[n]) return 1
+function are_of_the_cluster() {
+  if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
+  if (their_word != "from" || selects != "none") return 1
   return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
-function are_led_right(n, low, high,   r, around) {
-  if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
-  if (other_action[n] ~ REFUSES) return 0
-  if (is_first_for_plain(other_table[n]) || !(other_table[n] in has_routes)) return 1
-  if (other_word[n] == "from" && may_hide_pods()) return 0
-  for (r = 1; r <= kept; r++) {
-    if (kept_table[r] != other_table[n] || kept_last[r] < low || high < kept_first[r]) continue
-    if (low < kept_first[r] || kept_last[r] < high) {
-      if (!leads_right(n, r)) return 0
-    } else if (!around || kept_first[around] < kept_first[r] || kept_last[r] < kept_last[around])
-      around = r
+function are_led_right(low, high,   i, r, around) {
+  if (selects != "none") return their_word == "fwmark" # it is for plain ones; the others go on
+  if (action ~ REFUSES) return 0
+  if (is_first_for_plain(table) || !(table in has_routes)) return 1
+  if (their_word == "from" && may_hide_pods()) return 0
+  for (i = 1; i <= routes_for_others; i++) {
+    r = for_others[i]
+    if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (!is_around(r, low, high)) {
+      if (!leads_right(r)) return 0
+    } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
   }
-  return !around || leads_right(n, around)
+  return !around || leads_right(around)
 }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
 function may_hide_pods() {
   return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
 }
-function leads_right(n, r,   is_selected, dev, i) {
-  is_selected = other_word[n] ~ /^(fwmark|iif)$/
-  if (kept_type[r] == "throw") return 1
-  if (kept_type[r] == "local") # a proxy takes marked packets in
-    return other_word[n] == "fwmark" || kept_first[r] == kept_last[r]
-  if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
-  if (other_word[n] == "oif") return 1 # a socket bound to a device passes over routes by others
-  if (kept_devices[r] == their_devices) return 1
-  for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0
+function leads_right(r,   is_selected, dev, i) {
+  is_selected = their_word ~ /^(fwmark|iif)$/
+  if (route_type[r] == "throw") return 1
+  if (route_type[r] == "local") # a proxy takes marked packets in
+    return their_word == "fwmark" || route_first[r] == route_last[r]
+  if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
+  if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
+  if (route_devices[r] == their_devices) return 1
+  for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
+    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], is_selected)) return 0
   return 1
 }
 function is_fine(dev, low, high, its_gateway, is_selected) {
@@ -1364,23 +1363,10 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   range = range_of(low, high)
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
-  if (its_name == "default-routes") note_pods_in(d, low, high)
-}
-# Notes which pods of this node have addresses in the range.
-function note_pods_in(d, low, high,   i, dev) {
-  for (i = 1; i <= near; i++) {
-    if (near_type[i] != "unicast" || near_last[i] < low || high < near_first[i]) continue
-    split(near_devices[i], dev, "/")
-    if (!leads_to_pods(dev[2]) || (d, i) in is_noted_pod) continue
-    is_noted_pod[d, i]
-    pods[d] = listed(pods[d], ", ", near_prefix[i])
-  }
 }
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
     reason = doubt_reason[d]
-    if (pods[d] != "")
-      reason = filled(filled(sentence["own-pods"], "{reason}", reason), "{pods}", pods[d])
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
     its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])

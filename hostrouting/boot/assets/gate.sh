@@ -70,7 +70,7 @@ shopt -s nullglob
 # --- What is done, in order -----------------------------------------------------------------------
 
 main() {
-  local step steps
+  local step steps missing=()
   read_clock
   began=$now
   if [[ $mode == start && -e $opening ]]; then
@@ -81,7 +81,12 @@ main() {
   if [[ $only_step ]]; then
     steps=("$etc/gate.d/$only_step.sh")
   else
-    steps=("$etc"/gate.d/*.sh)
+    for step in "${required[@]}" "${wanted[@]}"; do
+      if [[ ! -e $etc/gate.d/$step.sh ]]; then
+        missing+=("$etc/gate.d/$step.sh")
+      fi
+    done
+    steps=("${missing[@]}" "$etc"/gate.d/*.sh) # what is missing is said before a step waits
   fi
   read_access "$etc" "$etc/gate.d" "${steps[@]}"
   exit_if_others_write
@@ -89,9 +94,6 @@ main() {
   # routes of the host.
   if [[ $mode == start && ! /proc/self/ns/net -ef /proc/1/ns/net ]]; then
     enter_host_network=(nsenter --target 1 --net --)
-  fi
-  if [[ ! $only_step ]]; then
-    report_missing_steps
   fi
   for step in "${steps[@]}"; do
     run_step "$step"
@@ -295,15 +297,6 @@ find_fault() { # PATH IS_OURS
 }
 
 # --- The steps ------------------------------------------------------------------------------------
-
-report_missing_steps() {
-  local name
-  for name in "${required[@]}" "${wanted[@]}"; do
-    if [[ ! -e $etc/gate.d/$name.sh ]]; then
-      step_failed "$name" "$etc/gate.d/$name.sh is missing; $advice_apply"
-    fi
-  done
-}
 
 run_step() { # PATH
   local name is_ours='' step_began status

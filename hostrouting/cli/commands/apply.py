@@ -15,7 +15,7 @@ from contextlib import suppress
 import phases
 from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import check_lines
+from hostrouting.cli.check import check_lines, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task
@@ -30,7 +30,6 @@ from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.restoring import with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import spoken
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate", "--confirm")
 
@@ -51,7 +50,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
-    done = _done(report, findings, is_whole=not routes.left_out)
+    done = "this host matches the configuration"
+    if routes.left_out:
+        done += ", except for the route for replies to probes"
+    wrong = what_is_wrong(findings, check)
+    if wrong:
+        done += f", but {wrong}"
     lines = [*outcome.lines(done, done), *finding_lines(findings)]
     if outcome.has_changed and not outcome.report.ok:
         lines.append("To see how this host is now, and what to type: hostrouting status")
@@ -73,21 +77,6 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
     with controlling_terminal() as terminal:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         return run_task(confirmed, host, undo_on_failure=True)
-
-
-def _done(report: CheckReport | None, findings: list[Finding], *, is_whole: bool) -> str:
-    """What is true after a run that did not fail, and what the run could not change."""
-    done = "this host matches the configuration"
-    if not is_whole:
-        done += ", except for the route for replies to probes"
-    reservations: list[str] = []
-    if any(finding.name == "gate-open" for finding in findings):
-        reservations.append("the gate is open")
-    if report is not None and report.escapes:
-        reservations.append("addresses escape")
-    if reservations:
-        done += f", but {spoken(reservations)}"
-    return done
 
 
 def _report_of(outcome: Run) -> CheckReport | None:

@@ -16,18 +16,17 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.boot.health import AGAIN
-from hostrouting.cli.check import check_lines
+from hostrouting.cli.check import check_lines, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
-from hostrouting.cli.output import Answer, finding_lines
+from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
-from hostrouting.finding import ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import TO_KEEP
 from hostrouting.status import State, Status, find_status
-from hostrouting.text import spoken
 
 ARGUMENTS = ("unit", "--metrics")
 
@@ -48,16 +47,12 @@ _HEADLINES: dict[State, str] = {
 }
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
-_TO: dict[State, str] = {"escaping": "to repair that, too", "not-configured": TO_KEEP}
-"""What the command of the headline is for, where that has to be said."""
-_BUT: dict[Name, str] = {
-    "gate-open": "units can start unchecked",
-    "gate-shut": "units cannot start",
-    "unit-not-gated": "a unit that runs pods is not gated",
-    "no-default-route": "there is no default route",
-    **dict.fromkeys(ESCAPES, "addresses escape"),
+_TO: dict[State, str] = {
+    "conflict": "to go around it",
+    "escaping": "to repair that, too",
+    "not-configured": TO_KEEP,
 }
-"""What is wrong on a host that matches its configuration, by the name of the finding."""
+"""What the command of the headline is for, where that has to be said."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -91,8 +86,8 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     yield _headline(status, told)
     if told is not None:
         findings.remove(told)
-        if told.remedy is not None and not status.command:
-            yield from (f"  {way}" for way in told.remedy.ways())
+        if not status.command:
+            yield from way_lines(told.remedy)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
@@ -118,16 +113,9 @@ def _headline(status: Status, told: Finding | None) -> str:
     if status.command:
         headline += f"; {Remedy(_TO.get(status.state, ''), status.command)}"
     if status.state == "installed" and status.code != FINE:
-        return f"ATTENTION: this host matches {_PATH}, but {_reservations(status)}"
+        wrong = what_is_wrong(status.findings, status.check) or "something else is wrong; see below"
+        return f"ATTENTION: this host matches {_PATH}, but {wrong}"
     return headline
-
-
-def _reservations(status: Status) -> str:
-    names = [finding.name for finding in status.findings]
-    if status.check is not None:
-        names += [finding.name for finding in status.check.findings]
-    wrong = dict.fromkeys(words for name, words in _BUT.items() if name in names)
-    return spoken([*wrong]) or "something else is wrong; see below"
 
 
 def _without_again(finding: Finding) -> Finding:
@@ -160,7 +148,7 @@ def _verdict_lines(status: Status) -> Iterator[str]:
     """
     if status.check is None:
         return
-    if status.plan.is_empty:
+    if status.state in {"installed", "waiting"}:
         yield from check_lines(status.check)
         return
     yield from map(str, status.check.report.families)

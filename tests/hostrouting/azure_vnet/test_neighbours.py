@@ -36,6 +36,8 @@ VIEW = LinkLayerView(
     learned=(("0a:00:00:00:00:99", "pod0"),),
 )
 """A bridge of which a pod's veth is a port, and two neighbours."""
+NO_NEIGHBOURS = [f"neigh flush all{nud}" for nud in ("", " nud permanent", " nud noarp")]
+"""Without a state, entries with these two stay."""
 RTM_GETNEIGH = 30
 _ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -61,7 +63,7 @@ def hosts() -> Iterator[tuple[Namespace, Namespace]]:
 def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
     """The node with its two neighbours; the test runs there."""
     node, _ = hosts
-    node.batch(["neigh flush all", "neigh flush all nud permanent"])
+    node.batch(NO_NEIGHBOURS)
     node.batch(
         f"neigh replace {entry.ip} lladdr {entry.mac} dev azure0 nud permanent{' extern_learn' * (not entry.permanent)}"
         for entry in VIEW.neighbours
@@ -136,13 +138,7 @@ class TestOnLinux:
         """Any entries, devices and learned addresses are those that `ip` and `bridge` list; proxies
         are not among them.
         """
-        node.batch(
-            [
-                "neigh flush all",
-                "neigh flush all nud permanent",
-                "neigh replace proxy 10.2.0.9 dev other",
-            ]
-        )
+        node.batch([*NO_NEIGHBOURS, "neigh replace proxy 10.2.0.9 dev other"])
         node.batch(
             f"neigh replace {ip} dev {dev} lladdr {mac} nud {nud}"
             for ip, (dev, mac, nud) in entries.items()

@@ -107,6 +107,16 @@ class TestWhatItSaysAndLeaves:
             "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
         }
 
+    def test_by_hand(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With a third argument, it also prints what each step prints, in the order of the steps."""
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check(FABRIC)))
+        done = namespace.run(*command(script, "by-hand", "0", "steps"))
+        steps = re.findall("^--- (.*)$", done.stderr, re.MULTILINE)
+        assert steps == ["list", "find_places", "ask", "list", "judge"]
+        assert "route get fibmatch 172.16.0.0 " in done.stderr
+        assert done.stderr.endswith("<3>check-route-overlap: overlap\n")
+
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that shells and patterns care
         about.
@@ -577,17 +587,25 @@ exit $status"""
             assert usual <= len(asked.read_text().splitlines()) <= usual + 2
 
 
+PROGRAMS = [
+    (render_check_script, "$addresses$ranges$finding"),
+    (render_check_script, "$addresses$ranges$settings$judging"),
+    (render_static_routes_script, "$planner"),
+]
+
+
 @pytest.mark.needs("gawk")
-def test_no_local_variable_hides_another() -> None:
+@pytest.mark.parametrize(("render", "program"), PROGRAMS)
+def test_no_local_variable_hides_another(
+    render: Callable[[HostRoutingConfig], str], program: str
+) -> None:
     """In each program of awk, a parameter has a name that no other variable has."""
-    script = render_check_script(check(FABRIC)).removesuffix('main "$@"\n')
-    for program in ("$addresses$ranges$finding", "$addresses$ranges$settings$judging"):
-        arguments = f'-v family=4 "{program}" "${{configuration[@]}}"'
-        command_line = f"{script}\ngawk --lint {arguments} </dev/null"
-        done = subprocess.run(
-            ["bash", "-c", command_line], capture_output=True, text=True, check=True
-        )
-        assert "shadows global variable" not in done.stderr
+    script = render(check(FABRIC)).rpartition("\nmain ")[0]
+    arguments = f'"{program}" "${{configuration[@]}}"'
+    command_line = f"{script}\ngawk --lint {arguments} </dev/null"
+    done = subprocess.run(["bash", "-c", command_line], capture_output=True, text=True, check=False)
+    assert "warning: " in done.stderr  # gawk has read it
+    assert "shadows global variable" not in done.stderr
 
 
 def test_thousands_of_routes(namespace: Namespace, tmp_path: Path) -> None:

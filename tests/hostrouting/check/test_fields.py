@@ -48,7 +48,7 @@ from hostrouting.model.prefix import ip_at
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from tests.support.check_script import Checked, EnginesCheck, showing
+from tests.support.check_script import Checked, EnginesCheck, dressed, showing
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.sections import expect
@@ -174,26 +174,18 @@ class Field:
                 namespace.batch([line.removeprefix("-6 ") for line in of_ipv6], family=6)
             yield namespace
 
-    def dressed(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the kinds of the devices."""
-        given = (
-            (link, self.kinds.get(link.name, (link.type, link.kind))) for link in snapshot.links
-        )
-        return snapshot._replace(
-            links=tuple(link._replace(type=number, kind=kind) for link, (number, kind) in given)
-        )
-
 
 class Dressed:
     """A backend whose snapshots have the kinds of a node's devices; all else is the kernel's."""
 
     def __init__(self, backend: RouteBackend, field: Field) -> None:
         """Take both."""
-        self._backend, self._field = backend, field
+        self._backend = backend
+        self._kinds = field.kinds
 
     def snapshot(self, **options: Any) -> Snapshot:
         """See RouteBackend."""
-        return self._field.dressed(self._backend.snapshot(**options))
+        return dressed(self._backend.snapshot(**options), self._kinds)
 
     def __getattr__(self, name: str) -> Any:
         """See RouteBackend."""
@@ -339,13 +331,13 @@ def test_a_node(name: str, tmp_path: Path) -> None:
     """
     field = Field.read(name)
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
-        dressed = cast("RouteBackend", Dressed(backend, field))
+        as_meant = cast("RouteBackend", Dressed(backend, field))
         linux_agrees(field, namespace)
-        report = check_kernel(dressed, field.configuration)
+        report = check_kernel(as_meant, field.configuration)
         assert "kernel-differs" not in {
             doubt.name for family in report.families for doubt in family.doubts
         }
-        snapshot = dressed.snapshot()
+        snapshot = as_meant.snapshot()
         checked = Checked(
             namespace, field.configuration, tmp_path, tools={"ip": showing(field.kinds)}
         )

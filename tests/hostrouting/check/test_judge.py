@@ -678,9 +678,7 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
 
 
 def test_a_repair_that_is_not_proven() -> None:
-    """What a route takes, but does not make fine, or only at the cost of other packets, has a
-    reason of its own.
-    """
+    """What a route takes, but does not make fine, has a reason of its own."""
     marked = Rule(family=4, priority=50, table=100, fwmark=1, fwmask=1)
     [unsafe] = (
         checked(node(Route.to(CIDR, dev="ib0"), ELSEWHERE, rules=(marked,)))
@@ -688,31 +686,6 @@ def test_a_repair_that_is_not_proven() -> None:
         .repair.unrepairable
     )
     assert unsafe.reason == "not-proven"
-    # A route of ours has no `src`. So Linux would choose another source than before, which a rule
-    # sends elsewhere.
-    rules = (
-        Rule(family=4, priority=90, table=400, src=Prefix.parse("10.8.0.4/32")),
-        Rule(family=4, priority=100, table=TABLE_MAIN, suppress_prefixlength=0),
-        Rule(family=4, priority=200, table=100, dst=Prefix.parse("172.16.5.0/24")),
-        Rule(family=4, priority=300, table=300),
-    )
-    sourced = Route.to(CIDR, dev="eth0", gateway="10.0.0.1", table=300)._replace(
-        prefsrc=as_ip("10.8.0.1")
-    )
-    wg1 = Link(name="wg1", index=10, kind="wireguard", type=65534)
-    ways = (
-        ELSEWHERE,
-        sourced,
-        Route.to("0.0.0.0/0", dev="wg1", table=400),
-        Route.to("10.9.0.0/24", dev="ib0"),
-    )
-    host = node(*ways, rules=rules, links=(IB0, wg1))
-    host = host._replace(addresses=(Address(as_ip("10.8.0.4"), 32, "wg1"),))
-    repair = checked(host, CIDR, "10.9.0.0/16").families[0].repair
-    assert (repair.routes, [unsafe.reason for unsafe in repair.unrepairable]) == (
-        (),
-        ["not-proven", "not-proven", "earlier-rule"],  # the last for connections by the uplink
-    )
 
 
 def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -869,5 +842,15 @@ def test_a_rule_for_connections_that_is_intended() -> None:
     """An entry of intendedRules is about connections, too, which take the rule or not."""
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
     host = node(ELSEWHERE, rules=(rule,))
-    assert checked(host).verdict == "overlap"
+    said = "OVERLAP: all of 172.16.0.0/16, for connections, leaves through ib0; expected: eth0"
+    assert str(checked(host)) == said
     assert checked(host, intended_rules=["from 10.0.0.4"]).verdict == "ok"
+
+
+@pytest.mark.parametrize(("users", "verdict"), [("1000-60000", "ok"), ("0-0", "overlap")])
+def test_the_user_of_what_is_forwarded(users: str, verdict: str) -> None:
+    """Linux forwards packets as user 0: those of pods never take the rule of another user."""
+    pods = Rule(family=4, priority=50, table=TABLE_MAIN, iif="lo")
+    rule = Rule(family=4, priority=100, table=100, others=(("uidrange", users),))
+    host = node(ELSEWHERE, rules=(pods, rule))
+    assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -448,7 +449,7 @@ def test_apply_where_nothing_holds_units_back() -> None:
     check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
     for first in ("DONE", "NOTHING TO DO"):
         page = say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
-        escape = "the gate is open and addresses escape"
+        escape = "units can start unchecked and addresses escape"
         assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
         assert "GATE-OPEN: systemd does not run here" in page.out
 
@@ -854,9 +855,7 @@ def test_status_says_what_it_can() -> None:
 
 @pytest.mark.parametrize("cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []])
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
-    """Also the marker of a check that is not made any more; one that the next check writes again is
-    not named.
-    """
+    """The marker of a check is not one of them: it goes with the configuration that it is about."""
     host = FakeHost(kernel=plain_vm())
     installed = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}, "manageForeign": "keep"}
     wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
@@ -867,7 +866,7 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
     files = say("apply", *typed, host=host, stdin=json.dumps(wanted).encode()).json["files"]
     assert (files["write"], files["remove"]) == (plan["writes"], plan["removes"])
     gone = before - {*host.files.texts, *host.files.links}
-    assert {*files["remove"]} == gone
+    assert {*files["remove"]} == gone - {HostLayout.ok_path}
     assert (HostLayout.ok_path in gone) is (not cidrs)
 
 
@@ -887,6 +886,19 @@ def test_what_apply_would_not_mend() -> None:
     )
     said = say("status", host=held)
     assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)
+
+
+def test_a_stopped_run() -> None:
+    """After Ctrl-C the page says what was changed until then, and where to look for what to type."""
+    host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
+    host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
+    waiting = {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8"}]}}
+    said = say("apply", "--config", "-", host=host, stdin=json.dumps(waiting).encode())
+    assert said.code == 130
+    first, second, third, *_, last = said.lines
+    assert first == "STOPPED: SIGINT; not everything was done"
+    assert (second, third) == ("What this run has changed:", f"  wrote {HostLayout.config_path}")
+    assert last == "To see how this host is now, and what to type: hostrouting status"
 
 
 def test_a_plan_for_another_host(tmp_path: Path) -> None:

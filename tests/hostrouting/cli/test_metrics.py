@@ -104,19 +104,17 @@ def test_what_is_wrong(host: Callable[[], FakeHost], sample: str, value: float) 
     assert read(host())[sample] == value
 
 
-def test_the_check_at_boot() -> None:
-    """When it ended and whether it succeeded, from systemd; no line if it has not run."""
-    host = applied()()
-    assert not [name for name in read(host) if "boot_check" in name]
-    ended = time.monotonic() - 100
-    manager_of(host).properties[LAYOUT.check_unit] = {
-        "ExecMainExitTimestampMonotonic": str(int(ended * 1_000_000)),
-        "Result": "exit-code",
-    }
-    values = read(host)
-    assert values["hostrouting_boot_check_success"] == 0
-    age = time.time() - values["hostrouting_boot_check_timestamp_seconds"]
-    assert round(age) in range(100, 160)
+def test_when_the_gate_last_ran() -> None:
+    """At the last start of any gated unit, from systemd; no line if none has started."""
+    host = applied(change=refused)()
+    assert "hostrouting_gate_timestamp_seconds" not in read(host)
+    for unit, age in (("kube0", 400), ("kube1", 100)):
+        began = str(int((time.monotonic() - age) * 1_000_000))
+        properties = manager_of(host).properties[f"systemd-nspawn@{unit}.service"]
+        properties["InactiveExitTimestampMonotonic"] = began
+        properties["ExecCondition"] = f"{{ argv[]={LAYOUT.gate_path} ; status=255 }}"
+    past = time.time() - read(host)["hostrouting_gate_timestamp_seconds"]
+    assert round(past) in range(100, 160)
 
 
 def test_a_part_that_does_not_answer() -> None:

@@ -7,7 +7,6 @@ To write them anew, after a look at the difference: pytest --snapshot-update.
 import json
 import re
 import shutil
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -185,13 +184,6 @@ def broken(host: FakeHost) -> None:
     refused(host)
 
 
-def interrupted() -> FakeHost:
-    """A host without a default route, whose operator presses Ctrl-C while apply waits for one."""
-    host = FakeHost(kernel=FakeKernel())
-    host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
-    return host
-
-
 class SilentManager(FakeManager):
     """A systemd that does not answer."""
 
@@ -327,7 +319,6 @@ CASES: dict[
     ),
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), config()),
-    "apply: stopped while it waits": ("apply --config FILE", interrupted, config("9.0.0.0/8")),
     "apply: a program is missing": (
         APPLY,
         lambda: attrs.evolve(of(h200)(), missing=["nsenter"]),

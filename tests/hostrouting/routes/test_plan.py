@@ -1,6 +1,7 @@
 """hostrouting.routes.plan: the ordered steps from what is to what is wanted."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -29,101 +30,124 @@ from tests.support.own_routes import (
 )
 from tests.support.sections import static
 
+ORDER = ["conflict", "keep", "add", "delete"]
+
 
 @given(hosts(), wishes(), st.data())
 @settings(max_examples=scaled(200))
 def test_what_every_plan_is(
     there: list[Route], desired: list[StaticRoute], data: st.DataObject
 ) -> None:
-    """A plan changes only our routes, adds before it deletes, and once applied has nothing to do;
-    in whatever order.
+    """A plan adds before it deletes, changes only our routes, and leaves none of ours without a
+    reason; the order of the configuration does not matter.
     """
     kernel = fake()
     put(kernel, there)
     snapshot = kernel.snapshot()
     plan = plan_static_routes(configured(*desired), snapshot)
     after = plan.apply_to(snapshot)
-    again = plan_static_routes(configured(*desired), after)
-    assert (again.changes, again.waiting) == ((), plan.waiting)
-    assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
-    assert set(plan.steps) == set(
-        plan_static_routes(configured(*data.draw(st.permutations(desired))), snapshot).steps
-    )
+
     actions = [step.action for step in plan.steps]
-    assert actions == sorted(actions, key=["conflict", "keep", "add", "delete"].index)
-    assert {step.route.protocol for step in plan.changes} <= {OURS}
-    assert all(
-        len(step.route.next_hops) == 1 for step in plan.changes if step.route.prefix.family == IPV6
-    )
-    theirs, still = (
-        Counter(route for route in host.routes if route.protocol != OURS)
-        for host in (snapshot, after)
-    )
-    assert theirs == still
-    settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
-        waiting.route.key for waiting in plan.waiting
-    }
+    assert actions == sorted(actions, key=ORDER.index)
+    for change in plan.changes:
+        assert change.route.protocol == OURS
+        assert change.route.prefix.family == IPV4 or len(change.route.next_hops) == 1
+    assert Counter(of_others(after)) == Counter(of_others(snapshot))
+    settled = {step.route.key for step in plan.steps if step.action != "delete"}
+    settled |= {waiting.route.key for waiting in plan.waiting}
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
+    in_another_order = configured(*data.draw(st.permutations(desired)))
+    assert set(plan_static_routes(in_another_order, snapshot).steps) == set(plan.steps)
 
-DEV, A, B, C = (3,), (0,), (1,), (2,)
 
-
-@pytest.mark.parametrize(
-    ("family", "there", "wanted", "steps"),
-    [
-        (IPV4, [], A, ["add 0"]),
-        (IPV4, [(A, OURS)], A, ["keep 0"]),
-        (IPV4, [(A, FOREIGN)], A, ["keep 0"]),
-        (IPV4, [(B, FOREIGN)], A, ["conflict 0"]),
-        (IPV4, [(B, OURS)], A, ["add 0", "delete 1"]),
-        (IPV4, [(B, OURS), (C, OURS)], A, ["add 0", "delete 2", "delete 1"]),
-        (IPV4, [(B, OURS), (A, OURS)], A, ["keep 0", "delete 1"]),
-        (IPV4, [(B, OURS), (C, FOREIGN)], A, ["conflict 0"]),
-        (IPV4, [(B, OURS), (A, FOREIGN)], A, ["keep 0", "delete 1"]),
-        (IPV4, [(A, OURS), (B, FOREIGN)], A, ["keep 0"]),
-        (IPV4, [(B, FOREIGN), (A, OURS)], A, ["conflict 0"]),
-        (IPV4, [(B, FOREIGN), (A, OURS)], None, ["delete 0"]),
-        (IPV6, [((1, 0), OURS)], (0, 1), ["keep 0", "keep 1"]),
-        (IPV6, [(A, OURS)], (0, 1), ["keep 0", "add 1"]),
-        (IPV6, [((0, 2), OURS)], (0, 1), ["keep 0", "add 1", "delete 2"]),
-        (IPV6, [((2, 0), OURS), (DEV, OURS)], (0, 1), ["keep 0", "add 1", "delete 3", "delete 2"]),
-        (IPV6, [((0, 1), OURS)], A, ["keep 0", "delete 1"]),
-        (IPV6, [((1, 0), FOREIGN)], (0, 1), ["keep 0", "keep 1"]),
-        (IPV6, [((0, 1), OURS)], None, ["delete 1", "delete 0"]),
-        (IPV6, [((0, 1), FOREIGN)], A, ["conflict 0"]),
-        (IPV6, [(A, FOREIGN)], (0, 1), ["conflict 01"]),
-        (IPV6, [(A, FOREIGN), (DEV, FOREIGN)], A, ["keep 0"]),
-        (IPV6, [(DEV, OURS)], A, ["add 0", "delete 3"]),
-        (IPV6, [(DEV, OURS), (B, FOREIGN)], A, ["conflict 0"]),
-        (IPV6, [(DEV, OURS), (B, OURS)], A, ["add 0", "delete 1", "delete 3"]),
-    ],
-    ids=str,
-)
-def test_what_holds_a_key(
-    family: int,
-    there: list[tuple[tuple[int, ...], int]],
-    wanted: tuple[int, ...] | None,
-    steps: list[str],
+@given(hosts(), wishes())
+@settings(max_examples=scaled(200))
+def test_once_applied_a_plan_has_nothing_to_do(
+    there: list[Route], desired: list[StaticRoute]
 ) -> None:
-    """Each way in which a key can be held: by ours, by another program's, by several; and the next
-    hops of IPv6.
-    """
-    hops, prefix = HOPS[family], PREFIXES[family][0]
-
-    def made(numbers: tuple[int, ...], protocol: int) -> Route:
-        return entry(prefix, hops[numbers[0]], protocol=protocol)._replace(
-            next_hops=tuple(hops[number] for number in numbers)
-        )
-
+    """What waited, and what was a conflict, still is."""
     kernel = fake()
-    default = [] if wanted is None else [made(wanted, 9)._replace(prefix=Prefix(family, 0, 0))]
-    host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
-    plan = plan_static_routes(configured(*([] if wanted is None else [static(str(prefix))])), host)
-    assert [
-        f"{step.action} {''.join(str(hops.index(hop)) for hop in step.route.next_hops)}"
-        for step in plan.steps
-    ] == steps
+    put(kernel, there)
+    snapshot = kernel.snapshot()
+    plan = plan_static_routes(configured(*desired), snapshot)
+    again = plan_static_routes(configured(*desired), plan.apply_to(snapshot))
+    assert again.changes == ()
+    assert again.waiting == plan.waiting
+    assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
+
+
+def of_others(snapshot: Snapshot) -> list[Route]:
+    """The routes that are not ours."""
+    return [route for route in snapshot.routes if route.protocol != OURS]
+
+
+# Each way in which a key can be held: the family; the routes that are there, with the letter of each
+# next hop and the owner; the next hops of the default route, which are those of the wanted route; and
+# the steps.
+HELD = """\
+4  -                    A   add A
+4  A:ours               A   keep A
+4  A:foreign            A   keep A
+4  B:foreign            A   conflict A
+4  B:ours               A   add A, delete B
+4  B:ours C:ours        A   add A, delete C, delete B
+4  B:ours A:ours        A   keep A, delete B
+4  B:ours C:foreign     A   conflict A
+4  B:ours A:foreign     A   keep A, delete B
+4  A:ours B:foreign     A   keep A
+4  B:foreign A:ours     A   conflict A
+4  B:foreign A:ours     -   delete A
+6  BA:ours              AB  keep A, keep B
+6  A:ours               AB  keep A, add B
+6  AC:ours              AB  keep A, add B, delete C
+6  CA:ours D:ours       AB  keep A, add B, delete D, delete C
+6  AB:ours              A   keep A, delete B
+6  BA:foreign           AB  keep A, keep B
+6  AB:ours              -   delete B, delete A
+6  AB:foreign           A   conflict A
+6  A:foreign            AB  conflict AB
+6  A:foreign D:foreign  A   keep A
+6  D:ours               A   add A, delete D
+6  D:ours B:foreign     A   conflict A
+6  D:ours B:ours        A   add A, delete B, delete D
+"""
+LETTERS = "ABCD"  # of the next hops; D is a device without a gateway
+OWNERS = {"ours": OURS, "foreign": FOREIGN}
+
+
+def route_by(letters: str, family: int, protocol: int) -> Route:
+    """A route to the wanted destination with these next hops."""
+    hops = [HOPS[family][LETTERS.index(letter)] for letter in letters]
+    route = entry(PREFIXES[family][0], hops[0], protocol=protocol)
+    return route._replace(next_hops=tuple(hops))
+
+
+def in_letters(route: Route) -> str:
+    """The next hops of the route."""
+    hops = HOPS[route.prefix.family]
+    return "".join(LETTERS[hops.index(hop)] for hop in route.next_hops)
+
+
+@pytest.mark.parametrize("row", HELD.splitlines())
+def test_what_holds_a_key(row: str) -> None:
+    """By ours, by another program's, by several; in IPv6, each next hop has its own step."""
+    number, held, wanted, steps = re.split(r"  +", row)
+    family = int(number)
+    there: list[Route] = []
+    desired: list[StaticRoute] = []
+    if wanted != "-":
+        right = route_by(wanted, family, protocol=9)
+        there.append(right._replace(prefix=Prefix(family, 0, 0)))
+        desired.append(static(str(right.prefix)))
+    if held != "-":
+        for letters, owner in (word.split(":") for word in held.split()):
+            there.append(route_by(letters, family, OWNERS[owner]))
+
+    host = fake().snapshot().with_routes(there)
+    plan = plan_static_routes(configured(*desired), host)
+
+    assert ", ".join(f"{step.action} {in_letters(step.route)}" for step in plan.steps) == steps
 
 
 def test_what_an_operator_reads(snapshot: object) -> None:

@@ -179,8 +179,8 @@ class TestNft:
         """
         host = FakeHost()
         host.nftables.meanwhile(
-            lambda: host.nftables.tables.pop(TABLE), nth=4
-        )  # after two looks and the load
+            lambda: host.nftables.tables.pop(TABLE), nth=5
+        )  # after three looks and the load
         error = failure_of(apply, host, of=HostError, match="another program is changing it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]
