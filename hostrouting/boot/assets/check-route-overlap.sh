@@ -33,8 +33,8 @@
 # To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
 # hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
-# can stand in the text of a program of awk: it would end it. Parameters that begin with its_ would
-# hide a variable of awk that all functions share.
+# can stand in the text of a program of awk: it would end it. All functions of awk share their
+# variables; a parameter is called its_name where `name` is such a variable.
 #
 # Arguments: the unit that this is for, which only `ps` shows; how many seconds to wait for what may
 # still come (60); and `steps`, to print what each step prints.
@@ -464,14 +464,14 @@ function protocol_to_ask() {
 #
 # or "errors" and a reason, if an answer is missing.
 #
-# While the lists are read, the functions note_... keep what is needed when all is known. Then the
-# parts decide, in this order:
+# While the lists are read, the functions note_... keep what is needed when all is known. Then, at
+# the END of read_lists, functions of the parts below decide:
 #   judge_devices    which devices are expected
 #   judge_leftovers  which devices CNIs may have left behind
 #   judge_refusals   whose the routes and rules are that refuse packets
 #   judge_answers    what is right at each place
+#   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
-#   judge_ranges     the findings: ranges about which the same is said
 read_lists='
 held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
