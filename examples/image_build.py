@@ -24,7 +24,7 @@ CONFIG = HostRoutingConfig.from_mapping(SECTIONS)
 
 def build(image: Path) -> None:
     """Configure the image, and list the files in it."""
-    task = Configure(CONFIG, host=Host.offline(str(image)))
+    task = Configure(CONFIG, host=Host.offline(image))
     phases.execute(task)
     for path in sorted((image / "etc").rglob("*")):
         inside = f"/{path.relative_to(image)}"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
         RouteConflict as RouteConflict,
         RouteOverlapError as RouteOverlapError,
     )
-    from hostrouting.finding import Finding as Finding
+    from hostrouting.finding import Finding as Finding, Remedy as Remedy
     from hostrouting.host import Host as Host, HostLayout as HostLayout
     from hostrouting.host.effects import Effects as Effects
     from hostrouting.install.plan import Plan as Plan
@@ -90,7 +90,7 @@ The configuration, whose sections are frozen values, checked when they are made
 Errors, all of them HostRoutingError, and findings
     errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError
     errors                   RouteOverlapError NotReady HostError BackendError
-    finding                  Finding
+    finding                  Finding Remedy
     codes                    exit_code
 The check, of a kernel or of a snapshot
     check                    check_kernel check_snapshot CheckReport check_findings check_document

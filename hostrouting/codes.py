@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     import phases
 
 FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
-_UNANSWERED = {"no-answer", "timeout", "executor-lost"}  # kinds of a HostError
 
 
 def exit_code(report: "phases.Step") -> int:
@@ -41,5 +40,5 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, errors.ConfigError):
         return BAD_INPUT
     is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
-    is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.kind in _UNANSWERED
+    is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.has_no_answer
     return CANNOT_DECIDE if is_late or is_open else PROBLEM

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.finding import Finding, Name
+from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_of
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
@@ -32,8 +32,11 @@ _RETRIED = {
     "unit-failed",
     "not-in-force",
     "no-such-rule",
+    "device-down",
+    "gateway-not-on-link",
+    "no-such-device",
+    "executor-lost",
 }
-_RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
 
 
@@ -57,6 +60,11 @@ class HostRoutingError(Exception):
         super().__init__(message or "; ".join(map(str, self.findings)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
+
+    @property
+    def has_no_answer(self) -> bool:
+        """Whether nobody answered, so that what was asked for may have been done, or not."""
+        return self.kind in {"no-answer", "timeout", "executor-lost"}
 
     def _is_a(self, name: Name, target: str = "") -> None:
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
@@ -83,19 +91,13 @@ class HostRoutingError(Exception):
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
         changed.
         """
-        facts = {
-            name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}
-        }
-        facts |= {
-            name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")
-        }
-        facts |= {"findings": [finding.to_mapping() for finding in self.findings]}
-        return {
-            "error": type(self).__name__,
-            "kind": self.kind,
-            "canRetry": facts.pop("can_retry"),
-            **facts,
-        }
+        mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
+        mapping["canRetry"] = self.can_retry
+        for name, fact in vars(self).items():
+            if name not in {"kind", "can_retry", "findings", "report"}:
+                mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
+        mapping["findings"] = [finding.to_mapping() for finding in self.findings]
+        return mapping
 
 
 class Fault(NamedTuple):
@@ -119,22 +121,39 @@ class Fault(NamedTuple):
 class ConfigError(HostRoutingError, ValueError):
     """A configuration or a saved snapshot cannot be used; `faults` lists every reason. Nothing was
     changed.
+
+    With a `remedy` for all of them, the error is also a finding. A `headline` replaces the first
+    line.
     """
 
-    def __init__(self, faults: Iterable[Fault], source: str = "", *, headline: str = "") -> None:
-        self.faults, self.source = tuple(faults), source
-        where, count = source or "the configuration", len(self.faults)
-        shown = (
-            [fault._replace(remedy="") for fault in self.faults] if headline else self.faults
-        )  # it has the remedy
-        message = "\n".join(
-            [headline or f"{where} has {count} faults:", *(f"  {fault}" for fault in shown)]
-        )
-        if count == 1 and not headline:
-            (fault,) = self.faults
-            colon = ":" if fault.path or fault.value else ""
-            message = f"{where}{colon} {fault}" if source or not fault.path else str(fault)
-        super().__init__(message)
+    def __init__(
+        self,
+        faults: Iterable[Fault],
+        source: str = "",
+        *,
+        headline: str = "",
+        remedy: Remedy | None = None,
+    ) -> None:
+        self.faults = tuple(faults)
+        self.source = source
+        first, *others = self._lines(headline)
+        findings: list[Finding] = []
+        if remedy is not None:
+            sentence = f"{first} {'; '.join(others)}".strip()
+            findings.append(Finding("file", "error", sentence, source, remedy))
+            others += map(str, remedy.ways())
+        super().__init__("\n  ".join([first, *others]), findings=findings)
+
+    def _lines(self, headline: str) -> list[str]:
+        """The only fault; or the headline, and then each."""
+        where = self.source or "the configuration"
+        if headline or len(self.faults) > 1:
+            return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
+        [fault] = self.faults
+        if fault.path and not self.source:
+            return [str(fault)]
+        colon = ":" if fault.path or fault.value else ""
+        return [f"{where}{colon} {fault}"]
 
     def to_mapping(self) -> dict[str, object]:
         """See HostRoutingError."""
@@ -218,15 +237,23 @@ class HostError(HostRoutingError):
         output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
-        self.what, self.target, self.errno, self.output, self.lines = (
-            what,
-            target or what,
-            errno,
-            output,
-            tuple(lines),
-        )
+        self.what = what
+        self.target = target or what
+        self.errno = errno
+        self.output = output
+        self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
         self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the program is not installed, or its part of the kernel is not loaded."""
+        return self.kind in {"missing", "not-loaded"}
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it answered, and did nothing."""
+        return self.kind == "refused"
 
 
 class BackendError(HostRoutingError):

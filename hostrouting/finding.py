@@ -5,7 +5,7 @@ The sentences are written where the thing is found, or in `check.sentences`. doc
 explains each name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -34,6 +34,45 @@ Name: TypeAlias = Literal[
 NAMES: tuple[Name, ...] = get_args(Name)
 
 
+AS_ROOT = "as root"
+"""Who types a command on this host."""
+
+
+class Remedy(NamedTuple):
+    """What to do about a finding: words, or a command, after the words that say when or what for.
+
+    The text says who types the command when it is printed: a snapshot may be of another host.
+    """
+
+    words: str = ""
+    command: str = ""
+    needs_root: bool = True
+    """Whether only root can run the command."""
+    otherwise: "Remedy | None" = None
+    """Another way."""
+
+    def ways(self) -> Iterator["Remedy"]:
+        """The first way, and then the others."""
+        yield self._replace(otherwise=None)
+        if self.otherwise is not None:
+            yield from self.otherwise.ways()
+
+    def text_for(self, who: str) -> str:
+        """The remedy in words; `who` says who types what needs root, and on which host."""
+        text = self.words
+        if self.command:
+            before = [self.words] if self.words else []
+            if self.needs_root:
+                before.append(who)
+            text = f"{', '.join(before)}: {self.command}"
+        if self.otherwise is None:
+            return text
+        return f"{text}; or, {self.otherwise.text_for(who)}"
+
+    def __str__(self) -> str:
+        return self.text_for(AS_ROOT)
+
+
 class Finding(NamedTuple):
     """One message for an operator."""
 
@@ -44,8 +83,8 @@ class Finding(NamedTuple):
     """The thing, what is wrong with it, and why."""
     target: str = ""
     """What the finding is about: a range, route, file, unit, program or device."""
-    remedy: str = ""
-    """What to do about it: one command or clause."""
+    remedy: Remedy | None = None
+    """What to do about it, if anything can be done."""
     facts: Mapping[str, Any] = {}
     """The facts for programs, as JSON values; docs/findings.md lists them by name."""
     can_retry: bool = False
@@ -55,28 +94,47 @@ class Finding(NamedTuple):
         """The log level for this finding. An error is usually raised; the code that catches it logs
         it.
         """
-        return (
-            20 if self.severity == "note" else 30
-        )  # INFO and WARNING of logging, which takes long to load
+        # INFO and WARNING of logging, which takes long to load.
+        return 20 if self.severity == "note" else 30
 
     @property
     def line(self) -> str:
         """The finding as one line of a log or a marker file; it begins with the name."""
-        return f"{self.name.upper()}: {self}"
+        return self.line_for(AS_ROOT)
+
+    def line_for(self, who: str) -> str:
+        """The same; `who` as in Remedy."""
+        return f"{self.name.upper()}: {self.text_for(who)}"
+
+    def text_for(self, who: str) -> str:
+        """The sentence with the remedy; `who` as in Remedy."""
+        if self.remedy is None:
+            return self.sentence
+        return f"{self.sentence}; {self.remedy.text_for(who)}"
 
     def to_mapping(self) -> dict[str, Any]:
         """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
-        values = {
-            name: getattr(self, name)
-            for name in ("name", "severity", "target", "sentence", "remedy")
+        remedy = ""
+        commands: list[str] = []
+        if self.remedy is not None:
+            remedy = str(self.remedy)
+            commands = [way.command for way in self.remedy.ways() if way.command]
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "target": self.target,
+            "sentence": self.sentence,
+            "remedy": remedy,
+            "commands": commands,
+            "facts": dict(self.facts),
+            "canRetry": self.can_retry,
         }
-        return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
 
     def __hash__(self) -> int:  # the facts are a dict, which has no hash
         return hash(self.sentence)
 
     def __str__(self) -> str:
-        return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence
+        return self.text_for(AS_ROOT)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -18,26 +18,29 @@ def counted(count: int, noun: str) -> str:
 def in_plural(predicate: str) -> str:
     """The predicate of several things: `leave through eth0` for `leaves through eth0`."""
     verb, _, rest = predicate.partition(" ")
-    return " ".join(({"is": "are", "has": "have"}.get(verb, verb.removesuffix("s")), rest))
+    plural = {"is": "are", "has": "have"}.get(verb, verb.removesuffix("s"))
+    return f"{plural} {rest}"
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase, with `last` before the last one; the first `most` are named, the
     others counted.
     """
-    shown = list(words[:most]) + ([f"{len(words) - most:,} more"] if len(words) > most else [])
-    return (
-        shown[0]
-        if len(shown) == 1
-        else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
-        if shown
-        else ""
-    )
+    if not words:
+        return ""
+    *others, final = words
+    if len(words) > most:
+        others = list(words[:most])
+        final = f"{len(words) - most:,} more"
+    return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
     """The first texts, and a text that counts the others."""
-    return [*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])]
+    shown = list(texts[:most])
+    if len(texts) > most:
+        shown.append(f"and {len(texts) - most:,} more")
+    return shown
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -45,26 +48,28 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     none.
     """
     word = word.lower()  # wrong case is the most common mistake, and other JSON readers accept it
-    edits = {key: _edits(word, key.lower()) for key in known if abs(len(word) - len(key)) <= 2}
-    # In a short word two edits say little, unless two letters have changed places.
-    near = (
-        key
-        for key in edits
-        if edits[key] <= (2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1)
-    )
-    return min(near, key=edits.__getitem__, default=None)
+    edits: dict[str, int] = {}
+    for key in known:
+        if abs(len(word) - len(key)) > 2:
+            continue
+        # In a short word two edits say little, unless two letters have changed places.
+        most = 2 if len(key) > 5 or sorted(key.lower()) == sorted(word) else 1
+        distance = _edits(word, key.lower())
+        if distance <= most:
+            edits[key] = distance
+    return min(edits, key=edits.__getitem__, default=None)
 
 
 def _edits(word: str, other: str) -> int:
     """How many letters must be added, removed or replaced to turn this word into the other one."""
     row = list(range(len(other) + 1))
     for count, letter in enumerate(word, 1):
-        corner, row[0] = row[0], count
+        corner = row[0]
+        row[0] = count
         for place, wanted in enumerate(other, 1):
-            corner, row[place] = (
-                row[place],
-                min(row[place] + 1, row[place - 1] + 1, corner + (letter != wanted)),
-            )
+            replaced = corner + (letter != wanted)
+            corner = row[place]
+            row[place] = min(corner + 1, row[place - 1] + 1, replaced)
     return row[-1]
 
 
@@ -72,14 +77,14 @@ def show(value: object) -> str:
     """The value as one short printable line: text from a file must not control the terminal."""
     from json import dumps  # noqa: PLC0415  only a fault needs it
 
-    value = str(value) if type(value).__module__ == "ipaddress" else value
+    if type(value).__module__ == "ipaddress":
+        value = str(value)
     if isinstance(value, Mapping):
         return "an object" if value else "{}"
     if isinstance(value, list) or type(value) is tuple:
         return "a list" if value else "[]"
-    if (
-        isinstance(value, int) and value.bit_length() > SHOWN * 3
-    ):  # Python refuses to print 4,300 digits
+    # Python refuses to print 4,300 digits.
+    if isinstance(value, int) and value.bit_length() > SHOWN * 3:
         return f"an integer of {value.bit_length()} bits"
     if value is not None and not isinstance(value, str | int | float):
         return f"a Python {type(value).__name__}"

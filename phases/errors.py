@@ -7,11 +7,11 @@
             ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
-            ├── UnknownTask          only=, skip= or ctx.find() names a task that is not there
+            ├── UnknownTask          a name in only=, skip= or find() that no task has
             └── InvalidTask          an object was used as a task and is not one
 
 `str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if
-an error of a task cannot: `phases.step` says what takes its place. TaskFailed is defined there,
+an error of a task cannot: `phases.values` makes what takes its place. TaskFailed is defined there,
 because it consists of steps.
 """
 
@@ -49,33 +49,8 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
-    """only= or skip= names a task that is not in the tree, or ctx.find() one that has not run."""
+    """only= or skip= names a task that is not in the tree, or find() one that is not in the run."""
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong
     """An object was passed as a task and is not one; the message says what is missing."""
-
-
-def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then its message."""
-    kind = type(error).__name__
-    message = " ".join(printable(error).split())
-    if not message:
-        return kind
-    return f"{kind}: {message}"
-
-
-def printable(value: object) -> str:
-    """str(value), safe for any terminal: control characters, and what no encoding has, are escaped,
-    and nothing is raised.
-    """
-    try:
-        return "".join(map(_escaped, str(value)))
-    except Exception:  # noqa: BLE001  a log or a report may contain any object
-        return f"<{type(value).__name__} that cannot be printed>"
-
-
-def _escaped(char: str) -> str:
-    if char == "\n" or char.isprintable():
-        return char
-    return ascii(char)[1:-1]

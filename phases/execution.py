@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from functools import partial
 from inspect import iscoroutine
-from typing import TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 from phases.context import Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
@@ -26,9 +27,10 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
     logged.
 
-    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is. Running tasks
-    are stopped and waited for, but if the thread is inside this package at that moment, an observer
-    can miss the end of a step. A program that must stop cleanly calls `run`.
+    No signal is handled: Ctrl-C raises KeyboardInterrupt wherever the main thread is, also in an
+    observer. After one Ctrl-C, running tasks are stopped and waited for; but if the main thread is
+    inside this package at that moment, an observer can miss the end of a step. A program that must
+    stop cleanly calls `run`.
 
     With the context of a running task, the task becomes a step inside that task's step; if
     run(skip=…) leaves it out, the result is a Skip. In a running event loop, use `await
@@ -49,30 +51,44 @@ def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
 
 
 def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
-    """Call the method that the step is for (do, plan or undo): that of the task or, if it has none,
-    that of each task inside it. A task that the run leaves out is not called.
+    """Call the method that the step is for: do, plan or undo. A task that the run leaves out, or
+    that has no such method, is not called.
     """
-    method = getattr(task, step.action, None)
-    subtasks = ()
-    if method is None:
-        subtasks = getattr(task, "subtasks", ())
-
+    method: Method | None = None
     reason = ctx.why_left_out(step.path)
-    if not reason and method is None and not subtasks:
+    if not reason:
+        method = _method_of(task, step)
         reason = f"offers no {step.action}"
-    if reason:
+    if method is None:
         record_unstarted(step, ctx, reason)
         return Skip(reason)
-
-    if step.action == "plan":
-        step.reason = getattr(task, "plan_note", "")
-    if method is None:
-        return record(step, lambda inner: _call_each(subtasks, inner, step.action), ctx)
     return record(step, method, ctx)
 
 
-def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
-    """Call every plan, or every undo from the last to the first, even after a failure."""
+def _method_of(task: AnyTask, step: Step) -> Method | None:
+    """The method of the task or, if it has none, one that calls those of the tasks inside it. None
+    if there are no such tasks.
+    """
+    try:
+        if step.action == "plan":
+            step.reason = getattr(task, "plan_note", "")
+        method = getattr(task, step.action, None)
+        subtasks = () if method else getattr(task, "subtasks", ())
+    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step will fail with it
+        return partial(_raise, error)
+    if subtasks:
+        return partial(_call_each, subtasks, step.action)
+    return cast("Method | None", method)
+
+
+def _raise(error: BaseException, _ctx: Context) -> NoReturn:
+    raise error
+
+
+def _call_each(tasks: Sequence[AnyTask], action: str, ctx: Context) -> None:
+    """Call every plan, or every undo from the last to the first. The others are still called if
+    one fails, or exits.
+    """
     if action == "undo":
         tasks = tasks[::-1]
     errors: list[BaseException] = []
@@ -86,7 +102,10 @@ def _call_each(tasks: Sequence[AnyTask], ctx: Context, action: str) -> None:
 
 
 def record(step: Step, method: Method, ctx: Context) -> object:
-    """Call the method as this step: exactly one start and one end, whatever happens."""
+    """Call the method as this step: exactly one start and one end, whatever happens.
+
+    Every Exception leaves it as a TaskFailed with the failures of the step.
+    """
     try:
         ctx.check()
     except Cancelled as cancelled:
@@ -98,12 +117,13 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
-        _require_that_it_ran(step, result)
+        reject_coroutine(result, f"{step.name}: {step.action}")
         _record_result(step, result)
     except BaseException as error:
-        _record_error(step, error)
-        if isinstance(error, Exception) and step.failure is error:
-            raise TaskFailed((step,)) from error
+        record_error(step, error)
+        is_passed_on = isinstance(error, TaskFailed) and error.failures == step.failures
+        if isinstance(error, Exception) and not is_passed_on:
+            raise TaskFailed(step.failures) from error
         raise
     else:
         return result
@@ -112,12 +132,12 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         ctx.notify(step)
 
 
-def _require_that_it_ran(step: Step, result: object) -> None:
+def reject_coroutine(result: object, function: str) -> None:
+    """Raise InvalidTask if what the function returned is a coroutine."""
     if iscoroutine(result):
         result.close()
         raise InvalidTask(
-            f"{step.name}: {step.action} returned a coroutine, which nothing runs; "
-            "call asyncio.run in it"
+            f"{function} returned a coroutine, which nothing runs; call asyncio.run in it"
         )
 
 
@@ -129,22 +149,42 @@ def _record_result(step: Step, result: object) -> None:
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason
         return
-    reason: object = None
+    would_fail: object = None
     if step.action == "plan":
-        reason = getattr(result, "would_fail", "")
+        would_fail = getattr(result, "would_fail", "")
     step.result = result
-    if isinstance(reason, str) and reason:
-        raise WouldFail(reason)
+    if isinstance(would_fail, str) and would_fail:
+        raise WouldFail(would_fail)
     step.status = Status.OK
 
 
-def _record_error(step: Step, error: BaseException) -> None:
-    step.error = error
+def record_error(step: Step, error: BaseException) -> None:
+    """Keep what the method raised, and where that began.
+
+    The step may have failures already: those of an undo of what ran in it. Then it has failed even
+    if it was cancelled.
+    """
     if isinstance(error, Cancelled):
-        step.status = Status.CANCELLED
         step.reason = error.reason
     else:
-        step.status = Status.FAILED
+        origins = _origins(step, error)
+        if origins == (step,):
+            step.own_error = error
+        step.failures = (*origins, *step.failures)
+    step.error = error
+    step.status = Status.FAILED if step.failures else Status.CANCELLED
+
+
+def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
+    """The steps of this run in which the error of the step began."""
+    # A TaskFailed of another run is an error like any other: its steps are not in this report.
+    if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
+        return error.failures
+    # A group passes on SystemExit as it is, and a task may raise the `error` of a TaskFailed.
+    for inner in reversed(list(step.walk())):
+        if inner.error is error:
+            return inner.failures
+    return (step,)
 
 
 def record_unstarted(
@@ -170,5 +210,5 @@ def raise_together(errors: Sequence[BaseException]) -> None:
             raise error
     if failures:
         raise TaskFailed(failures)
-    for cancelled in errors:
-        raise cancelled
+    if errors:
+        raise errors[0]

@@ -11,10 +11,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from phases.context import Context, in_range
-from phases.errors import describe_error
-from phases.execution import new_step, raise_together, record_unstarted, run_step
-from phases.step import TaskFailed, seconds_in_words
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, valid_task, wrapped
+from phases.errors import Cancelled, InvalidTask
+from phases.execution import (
+    new_step,
+    raise_together,
+    record_unstarted,
+    reject_coroutine,
+    run_step,
+)
+from phases.step import TaskFailed
+from phases.tasks import AnyTask, FunctionTask, Skip, Task, fault_of_method, valid_task, wrapped
+from phases.values import Results, describe_error, seconds_in_words
 
 if TYPE_CHECKING:
     import threading
@@ -41,7 +48,7 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, 
                     record_unstarted(unreached, ctx, f"not reached after {task.name}")
                 raise
             results.append(result)
-        return tuple(results)
+        return Results(results)
 
     return FunctionTask(name, do, subtasks=tasks)
 
@@ -57,13 +64,12 @@ def parallel(
     takes, and then raises one TaskFailed with all failures. Each task runs in a copy of the
     caller's contextvars.
     """
-    most: float = len(tasks)
     if at_once is not None:
-        most = in_range(at_once, "parallel: at_once", least=1, whole=True)
+        in_range(at_once, "parallel: at_once", least=1, whole=True)
 
     def do(ctx: Context) -> tuple[object, ...]:
         with ctx.within() as part:
-            return _ParallelRun(tasks, part, most).run()
+            return _ParallelRun(tasks, part, at_once or len(tasks)).run()
 
     return FunctionTask(name, do, subtasks=tasks)
 
@@ -71,20 +77,21 @@ def parallel(
 class _ParallelRun:
     """One run of a parallel group.
 
-    Threads are started until every task has been taken, and each takes tasks until none is left. So
-    slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's
-    thread runs no task and only waits, because signals are delivered to it.
+    Threads are started until every task has been taken. Each thread takes the next task whenever it
+    has ended one, so slow tasks all run at once, and a thousand trivial ones need only a few
+    threads. The caller's thread runs no task and only waits, because signals are delivered to it.
     """
 
-    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> None:
+    def __init__(self, tasks: tuple[AnyTask, ...], ctx: Context, at_once: int) -> None:
         self._ctx = ctx
-        self._most = most
+        self._at_once = at_once
         self._variables = contextvars.copy_context()
         self._count = len(tasks)
         self._untaken = deque(
-            (place, task, new_step(task, ctx)) for place, task in enumerate(tasks)
+            (index, task, new_step(task, ctx)) for index, task in enumerate(tasks)
         )
         self._results: dict[int, object] = {}
+        """Of the tasks that have ended; None for one that raised."""
         self._errors: list[BaseException] = []
         self._threads: list[threading.Thread] = []
 
@@ -102,14 +109,14 @@ class _ParallelRun:
         for thread in self._threads:
             thread.join()
         raise_together(self._errors)
-        return tuple(self._results[place] for place in range(self._count))
+        return Results(self._results[index] for index in range(self._count))
 
     def _all_have_ended(self) -> bool:
         return len(self._results) == self._count
 
     def _start_threads(self) -> None:
         group = "/".join(self._ctx.path)
-        while self._untaken and len(self._threads) < self._most:
+        while self._untaken and len(self._threads) < self._at_once:
             name = f"phases:{group}#{len(self._threads) + 1}"
             thread = self._ctx.clock.start(self._take_tasks, name=name)
             self._threads.append(thread)
@@ -117,7 +124,7 @@ class _ParallelRun:
     def _take_tasks(self) -> None:
         while True:
             try:
-                place, task, step = self._untaken.popleft()
+                index, task, step = self._untaken.popleft()
             except IndexError:  # perhaps another thread has taken the last one just now
                 return
             result: object = None
@@ -126,16 +133,19 @@ class _ParallelRun:
                 result = variables.run(run_step, task, step, self._ctx)
             except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                 self._stop(error)
-            self._results[place] = result
+            self._results[index] = result
             if self._all_have_ended():
                 self._ctx.clock.wake()
 
     def _stop(self, error: BaseException) -> None:
         """Cancel the tasks that run, because of this error of one of them."""
         self._errors.append(error)
-        reason = getattr(error, "reason", "") or describe_error(error)
         if isinstance(error, TaskFailed):
             reason = f"{error.failures[0].name} failed"
+        elif isinstance(error, Cancelled):
+            reason = error.reason
+        else:
+            reason = describe_error(error)
         self._ctx.scopes[0].cancel(reason)
 
 
@@ -157,8 +167,8 @@ def retry(
 
     Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is
     false. If a group failed, all of its failures must qualify. Cancelled is never retried. If the
-    deadline comes before the next attempt, the failure is raised at once instead of after a useless
-    wait.
+    run has been stopped meanwhile, or the deadline comes before the next attempt, the failure is
+    raised at once instead of after a useless wait.
     """
     limit = ""
     if attempts is not None:
@@ -175,18 +185,17 @@ def retry(
         raise TypeError(f"retry: on is {on!r:.80}; {rule}") from error
 
     def do(ctx: Context) -> T:
-        wait = min(delay, longest)
+        longest_wait = min(delay, longest)
         attempt = 1
         while True:
             try:
                 return task.do(ctx)
             except Exception as error:
-                if attempt == attempts or not _may_pass(error, on):
+                if attempt == attempts or not _worth_retrying(error, on):
                     raise
-                ctx.check()
-                pause = wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
+                wait = longest_wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
                 left = ctx.remaining()
-                if left is not None and left <= pause:
+                if left is not None and left <= wait:
                     raise
                 ctx.log.warning(
                     "%s: attempt %s%s failed: %s; again in %s",
@@ -194,10 +203,10 @@ def retry(
                     attempt,
                     limit,
                     describe_error(error),
-                    seconds_in_words(pause),
+                    seconds_in_words(wait),
                 )
-            ctx.sleep(pause)
-            wait = min(wait * factor, longest)
+            ctx.sleep(wait)
+            longest_wait = min(longest_wait * factor, longest)
             attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1
@@ -205,12 +214,12 @@ def retry(
     return wrapped(task, do)
 
 
-def _may_pass(error: BaseException | None, on: ErrorTypes) -> bool:
+def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
     """Whether another attempt may succeed after this error; after a group's, if it may after each
     failure.
     """
     if isinstance(error, TaskFailed):
-        return all(_may_pass(step.error, on) for step in error.failures)
+        return all(_worth_retrying(step.error, on) for step in error.failures)
     return isinstance(error, on) and bool(getattr(error, "can_retry", True))
 
 
@@ -237,8 +246,14 @@ def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> Function
             return wrapped(task, valid_task(task).do)
         return wrapped(task, lambda _ctx: is_false, plan=lambda _ctx: is_false)
 
+    fault = fault_of_method("condition", condition)
+    if fault:
+        raise InvalidTask(f"when: {fault}")
+
     def do(ctx: Context) -> T | Skip:
-        if condition(ctx):
+        is_true = condition(ctx)
+        reject_coroutine(is_true, f"{task.name}: its condition")
+        if is_true:
             return task.do(ctx)
         return is_false
 

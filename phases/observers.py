@@ -13,8 +13,8 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
-from phases.errors import describe_error
-from phases.step import Status, Step, seconds_in_words
+from phases.step import Status, Step
+from phases.values import describe_error, seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,8 +76,8 @@ class LogObserver:
         if step.action != "do":
             name = f"{name} ({step.action})"
         level, words = _event(step)
-        extra = {FIELDS: {**step.fields, **facts}}
-        raised = step.failure if self.logger.isEnabledFor(logging.DEBUG) else None
+        extra = {FIELDS: {**step.result_fields, **facts}}
+        raised = step.own_error if self.logger.isEnabledFor(logging.DEBUG) else None
         self.logger.log(level, "%s %s", name, words, extra=extra, exc_info=raised)
 
 
@@ -87,8 +87,8 @@ def _event(step: Step) -> tuple[int, str]:
         return logging.INFO, "started"
 
     why = step.reason
-    if step.failure is not None:
-        why = describe_error(step.failure)
+    if step.own_error is not None:
+        why = describe_error(step.own_error)
     if step.start is None:
         return logging.DEBUG, f"not started: {why}"
 
@@ -97,7 +97,7 @@ def _event(step: Step) -> tuple[int, str]:
         words += f": {why}"
     if step.ok:
         return logging.INFO, words
-    if step.failure is not None:
+    if step.own_error is not None:
         return logging.ERROR, words
     return logging.WARNING, words
 

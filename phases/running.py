@@ -1,11 +1,10 @@
 """Run a task as the work of a program, ask it for its plan, or undo it: each returns a report.
 
-SIGINT and SIGTERM cancel a run, which then ends as after any other cancellation. Python calls a
-handler in the main thread, between any two of its instructions: possibly while the thread holds a
-lock, but not during a system call that began just before the signal. So the tasks run in a thread
-of their own. The main thread waits for a SimpleQueue, into which a handler may put something at any
-time, and also wakes regularly. If the program's own handler for another signal raised there, the
-main thread would leave the tasks behind, so the error is kept until the tasks have ended.
+SIGINT and SIGTERM cancel a run, which then ends as after any other cancellation. Python calls the
+handler of a signal in the main thread, between two of its instructions: the thread may hold a lock
+just then. So the tasks run in a thread of their own. The main thread only waits for a SimpleQueue,
+into which a handler may put something at any time. If one of the program's own handlers raised
+there, the main thread would leave the tasks behind, so that error is kept until they have ended.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from phases.context import Clock, Context, call_and_log_error
-from phases.execution import new_step, raise_together, run_step
-from phases.observers import LOGGER, LogObserver, live_tree, logger_of
+from phases.context import Clock, Context
+from phases.execution import new_step, record_error, run_step
+from phases.observers import LOGGER, live_tree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, FunctionTask, Names, Path, selection, valid_task, valid_tree
 
@@ -59,27 +58,19 @@ def run(
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
     if ctx is None:
-        logger = logger_of(logger)
-        if observers is None:
-            observers = _default_observers(logger)
         ctx = Context(clock=clock, logger=logger, observers=observers)
+        tree = live_tree(ctx.logger)
+        if observers is None and tree is not None:
+            ctx.observers = (*ctx.observers, tree)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
-    ctx = _select(task, ctx, only=only, skip=skip)
+    ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
         return _report(_undone_on_failure(task), ctx, action="do")
     return _report(task, ctx, action="do")
 
 
-def _default_observers(logger: logging.Logger) -> list[Observer]:
-    observers: list[Observer] = [LogObserver(logger)]
-    tree = live_tree(logger)
-    if tree is not None:
-        observers.append(tree)
-    return observers
-
-
-def _select(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
+def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
     """The context of a run of the selected tasks. What a run around it leaves out stays out."""
     if only is None and skip is None:
         return ctx
@@ -103,18 +94,19 @@ def plan(
     other tasks are still called.
     """
     ctx = ctx or Context(observers=())
-    return _report(task, _select(task, ctx, only=only, skip=skip), action="plan")
+    return _report(task, _only_selected(task, ctx, only=only, skip=skip), action="plan")
 
 
 def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
     """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; the failures are in the report. If a group has an
-    undo, it is called instead of the undos of its tasks. All of it is shielded: signals wait for
-    its end.
+    undo, it is called instead of the undos of its tasks. All of it is shielded: a signal is in the
+    report, and stops nothing.
 
     With the report of a run of this task (`of`), only what ran in that run is undone: each task
-    that began and did not return a Skip. Tasks are found by their paths.
+    that began and did not return a Skip, or failed before it did, and the groups around it. Tasks
+    are found by their paths.
     """
     ctx = ctx or Context()
     if of is not None:
@@ -122,18 +114,24 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
         if (of.action, of.name) != ("do", name):
             reported = f"the {of.action} of {of.name!r}"
             raise ValueError(f"undo: of is the report of {reported}, not of the do of {name!r}")
-        ctx = _select_what_ran(of, ctx).derive(root=of)
+        # The report is also where ctx.find() looks for the results of the run.
+        ctx = _only_what_ran(of, ctx).derive(root=of)
     with ctx.shielded() as safe:
         return _report(task, safe, action="undo")
 
 
-def _select_what_ran(report: Step, ctx: Context) -> Context:
-    """The context of an undo of just what ran in the run of this report."""
+def _only_what_ran(report: Step, ctx: Context) -> Context:
+    """The context of an undo of just what ran in the run of this report: of each task that may have
+    changed something, and of the groups around it, without which it is not reached.
+    """
     root = len(report.path) - 1
     ran: set[Path] = set()
     for step in report.walk():
-        if step.action == "do" and step.start is not None and step.status is not Status.SKIPPED:
-            ran.add(step.path[root:])
+        # An attempt that failed may have left something, even if the next one had nothing to do.
+        had_nothing_to_do = step.status is Status.SKIPPED and step.attempts == 1
+        if step.action == "do" and step.start is not None and not had_nothing_to_do:
+            path = step.path[root:]
+            ran.update(path[:end] for end in range(1, len(path) + 1))
 
     above = len(ctx.path)
 
@@ -151,22 +149,22 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     def do(ctx: Context) -> object:
         try:
             return task.do(ctx)
-        except BaseException as error:
-            assert ctx.step is not None  # noqa: S101  a task runs inside its step
-            what_ran = _select_what_ran(ctx.step, ctx)
-            try:
-                with what_ran.shielded() as safe:
-                    step = new_step(task, safe, action="undo")
-                    run_step(task, step, safe)
-            except BaseException as undo_error:  # noqa: BLE001  raised together with the first
-                raise_together([error, undo_error])
+        except BaseException:
+            step = ctx.step
+            assert step is not None  # noqa: S101  a task runs inside its step
+            # The steps of the undo are inside this one, so their paths begin with its name twice.
+            with _only_what_ran(step, ctx).shielded() as safe:
+                undo_step = new_step(task, safe, action="undo")
+                with suppress(BaseException):  # it is in the step
+                    run_step(task, undo_step, safe)
+            step.failures = undo_step.failures
             raise
 
     return FunctionTask(valid_tree(task).name, do)
 
 
 def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:
-    """The step of a whole run, whatever the run has raised.
+    """Run the task, and return its step. What the run raises is in the step, and not raised.
 
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
@@ -176,10 +174,8 @@ def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:
         try:
             run_step(task, root, ctx)
         except BaseException as error:  # noqa: BLE001  it is in the report
-            if root.status is Status.RUNNING:
-                # It was raised outside the task: by the clock, or by a property of the task.
-                root.status = Status.FAILED
-                root.error = error
+            if root.status is Status.RUNNING:  # the clock raised it
+                record_error(root, error)
 
     if threading.current_thread() is threading.main_thread():
         _cancel_on_signals(work, root, ctx)
@@ -195,33 +191,43 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
     """
     events: SimpleQueue[int] = SimpleQueue()
 
-    def note(number: int) -> None:
+    def on_signal(number: int) -> None:
         root.signal = root.signal or number
         events.put(number)
 
     def work_to_the_end() -> None:
-        work()
-        events.put(_END)
+        try:
+            work()
+        finally:
+            events.put(_END)
 
     # The thread has the caller's context variables.
     variables = contextvars.copy_context()
     thread = threading.Thread(target=variables.run, args=(work_to_the_end,), name="phases")
-    with _noting_signals(note):
+    with _handling_signals(on_signal):
         thread.start()
         for number in iter(lambda: _next(events), _END):
-            name = signal.Signals(number).name
+            name = _name_of(number)
             ctx.cancel(name)
-            call_and_log_error(ctx.logger, _log_what_is_awaited, name, root, ctx)
+            with suppress(BaseException):  # a log that cannot be written stops nothing
+                _log_what_is_awaited(name, root, ctx)
         thread.join()
 
 
 def _next(events: SimpleQueue[int]) -> int:
-    """The next event. The wait is short: a handler waits until a system call has ended that began
-    just before its signal.
+    """The next event. The wait is short: if a signal comes just before the thread blocks, Python
+    calls its handler when the wait is over.
     """
     while True:
         with suppress(Empty):
             return events.get(timeout=0.25)
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals have none
+        return f"signal {number}"
 
 
 def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:
@@ -234,9 +240,9 @@ def _keeps_the_run_going(step: Step) -> bool:
 
 
 @contextmanager
-def _noting_signals(note: Callable[[int], None]) -> Iterator[None]:
-    """In the block, note SIGINT and SIGTERM, and each signal whose own handler raises; that error
-    is raised at the end.
+def _handling_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
+    """In the block, call back for SIGINT and SIGTERM, and for each signal whose own handler raises;
+    that error is raised at the end.
 
     A signal that the parent process ignored (nohup) stays ignored.
     """
@@ -247,24 +253,27 @@ def _noting_signals(note: Callable[[int], None]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         if is_over:
             handlers[number](number, frame)
-            return
-        if number not in _STOPPING:
-            try:
-                handlers[number](number, frame)
-            except BaseException as error:  # noqa: BLE001  raised at the end of the block
-                raised.append(error)
-            else:
-                return
-        note(number)
+        elif number in _STOPPING:
+            on_signal(number)
+        else:
+            call_own_handler(number, frame)
+
+    def call_own_handler(number: int, frame: FrameType | None) -> None:
+        try:
+            handlers[number](number, frame)
+        except BaseException as error:  # noqa: BLE001  raised at the end of the block
+            raised.append(error)
+            on_signal(number)
 
     try:
         for number in handlers:
             signal.signal(number, handle)
         yield
     finally:
+        # As soon as one of the program's own handlers is restored, it may raise, and then this loop
+        # ends early. So the defaults are restored first, while `handle` still does what it did. The
+        # own handlers come last: from the first of them on, `handle` does no more than call them.
         for number, handler in handlers.items():
-            # A handler may raise as soon as it is restored, and then those that follow never are:
-            # from now on, `handle` does as they do.
             is_over = callable(handler)
             signal.signal(number, handler)
     if raised:
@@ -272,8 +281,8 @@ def _noting_signals(note: Callable[[int], None]) -> Iterator[None]:
 
 
 def _replaced_handlers() -> dict[int, Any]:
-    """The handlers of SIGINT and SIGTERM, and those that the program has in Python. The first are
-    those that cannot be called: the default, which ends the process.
+    """The handlers of SIGINT and SIGTERM, and those that the program has in Python. Those that end
+    the process by default come first: `_handling_signals` says why.
     """
     defaults: dict[int, Any] = {}
     callables: dict[int, Any] = {}

@@ -1,32 +1,36 @@
 """Step: what happened to one task in a run. Observers get each step at its start and end; the root
 is the report. TaskFailed is the error that has the steps that failed.
 
-A report can be pickled and copied, whatever tasks leave in it. If a result cannot be pickled, its
-JSON value takes its place. If an error cannot be, or would come back as a different one, a
-PhasesError that describes it takes its place. Python never pickles tracebacks, so the JSON of a
-report that was pickled has none.
+A report can be pickled and copied, whatever tasks leave in it. A result that cannot be pickled is
+replaced by its JSON value. An error is replaced by a PhasesError that describes it if it cannot be
+pickled, or would be another error afterwards. Python never pickles tracebacks, so a report that was
+pickled has none in its JSON.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-import math
-import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.errors import PhasesError, describe_error, printable
+from phases.errors import PhasesError, UnknownTask
+from phases.values import (
+    Results,
+    as_data,
+    describe_error,
+    portable_error,
+    portable_result,
+    printable,
+    seconds_in_words,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-
-T = TypeVar("T")
 
 SCHEMA = "phases/report/1"
 """The name and the version of a report's JSON."""
@@ -63,6 +67,12 @@ class Step:
     result: object = None
     error: BaseException | None = None
     """What the task raised; for a group, the TaskFailed with the failures of its tasks."""
+    own_error: BaseException | None = None
+    """The error if it began here; None if the task passed on that of a step inside this one."""
+    failures: tuple[Step, ...] = attrs.field(default=(), repr=False)
+    """The steps that made this one fail, in the order in which they failed; itself if the error
+    began here.
+    """
     reason: str = ""
     """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
     attempts: int = 1
@@ -81,7 +91,7 @@ class Step:
 
     @property
     def ok(self) -> bool:
-        """Whether every task that was selected has done its work."""
+        """Whether nothing failed, and nothing was cancelled."""
         return self.status in {Status.OK, Status.SKIPPED}
 
     @property
@@ -96,30 +106,7 @@ class Step:
         return 1
 
     @property
-    def failures(self) -> tuple[Step, ...]:
-        """The steps that made this one fail, in the order in which they failed; itself if it raised
-        the error.
-        """
-        if self.status is not Status.FAILED:
-            return ()
-        if isinstance(self.error, TaskFailed) and self.error.failures[0].run == self.run:
-            return self.error.failures
-        for child in self.children:
-            if child.error is self.error:
-                return child.failures
-        return (self,)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The error that this step raised; None if it did not fail, or passed on the error of a
-        step inside it.
-        """
-        if self.failures == (self,):
-            return self.error
-        return None
-
-    @property
-    def fields(self) -> Mapping[str, object]:
+    def result_fields(self) -> Mapping[str, object]:
         """The log fields of its result. A result that cannot describe itself does not fail its
         task.
         """
@@ -134,7 +121,7 @@ class Step:
     @property
     def facts(self) -> dict[str, object]:
         """The facts for the log lines and the report's JSON, without the result."""
-        failure = self.failure
+        error = self.own_error
         return {
             "run": self.run,
             "task": "/".join(self.path),
@@ -146,15 +133,18 @@ class Step:
             "attempts": self.attempts,
             "attempt": self.attempt,
             "reason": self.reason or None,
-            "error": None if failure is None else describe_error(failure),
+            "error": None if error is None else describe_error(error),
         }
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
-        error = _portable_error(self.error)
-        if error is not self.error and self.failures and self.failure is None:
-            error = TaskFailed(self.failures)  # it passed on the error of a step inside it
-        return {**vars(self), "result": _portable_result(self.result), "error": error}
+        state = {**vars(self), "result": portable_result(self.result)}
+        # A TaskFailed only has steps, and each of them sees to its own error.
+        if self.error is not None and not isinstance(self.error, TaskFailed):
+            state["error"] = portable_error(self.error)
+        if self.own_error is not None:
+            state["own_error"] = state["error"]
+        return state
 
     def __copy__(self) -> Step:
         """A shallow copy: it stays in this process, so it needs no stand-ins."""
@@ -167,15 +157,10 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The last step with this name (`routes`, or `network/routes`); without one, a KeyError
+        """The last step with this name (`routes`, or `network/routes`); without one, UnknownTask
         names all steps.
         """
-        steps = list(self.walk())
-        last = last_named(name, steps)
-        if last is None:
-            known = ", ".join("/".join(step.path) for step in steps)
-            raise KeyError(f"there is no step {name!r}; the steps are {known}")
-        return last
+        return last_named(name, list(self.walk()), f"there is no step {name!r}; the steps are")
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -188,29 +173,30 @@ class Step:
             line = f"{label:{width}}  "
             if self.action != "plan":
                 line += f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
-            first, *others = step.note.splitlines() or [""]
+            first, *others = step._note.splitlines() or [""]
             lines.append((line + first).rstrip())
             lines.extend(f"{indent}  {other}" for other in others)
         return _for_standard_output("\n".join(lines))
 
     @property
-    def note(self) -> str:
-        """Details of how the step ended; for a plan, the lines of the plan."""
+    def _note(self) -> str:
+        """Details of how the step ended; in a dry run, also its plan."""
         parts: list[str] = []
         if self.attempt > 1:
             parts.append(f"attempt {self.attempt}")
         if self.attempts > 1:
             parts.append(f"{self.attempts} attempts")
-        if self.failure is not None:
-            parts.append(describe_error(self.failure))
+        if self.own_error is not None:
+            parts.append(describe_error(self.own_error))
         if self.reason:
             parts.append(self.reason)
         if self.action != "plan":
-            parts.extend(f"{key}={as_data(value)}" for key, value in self.fields.items())
+            parts.extend(f"{key}={as_data(value)}" for key, value in self.result_fields.items())
         elif self.result is not None:
             plan = printable(self.result)
-            # What has several lines begins on a line of its own.
-            parts.append(f"\n{plan}" if "\n" in plan else plan)
+            if "\n" in plan:
+                return f"{printable(', '.join(parts))}\n{plan}"
+            parts.append(plan)
         return printable(", ".join(filter(None, parts)))
 
     def to_json(self) -> str:
@@ -224,15 +210,15 @@ class Step:
         return {"schema": SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
-        error = self.failure
+        error = self.own_error
         lines = () if error is None else traceback.format_exception(error)
-        repeats_its_children = self.children and isinstance(self.result, tuple)
+        is_group = isinstance(self.result, Results)
         return {
             **self.facts,
             "details": as_data(error) if hasattr(error, "to_mapping") else None,
             "traceback": "".join(lines) or None,
-            "fields": as_data(self.fields),
-            "result": None if repeats_its_children else as_data(self.result),
+            "fields": as_data(self.result_fields),
+            "result": None if is_group else as_data(self.result),
             "children": [child._values() for child in self.children],
         }
 
@@ -241,7 +227,7 @@ Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
 A step that is passed over only has an end. What an observer raises is logged, and the run
-continues. An observer must not wait for another step.
+continues; only Ctrl-C ends it. An observer must not wait for another step.
 """
 
 
@@ -266,13 +252,15 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
-def last_named(name: str, steps: Sequence[Step]) -> Step | None:
-    """The last of the steps with this name (`routes`, or `network/routes`), if there is one."""
-    for step in reversed(steps):
-        path = "/".join(step.path)
+def last_named(name: str, steps: Sequence[Step], otherwise: str) -> Step:
+    """The last of the steps with this name (`routes`, or `network/routes`). Without one, raises
+    UnknownTask with these words and the names of all steps.
+    """
+    paths = ["/".join(step.path) for step in steps]
+    for path, step in zip(reversed(paths), reversed(steps), strict=True):
         if f"/{path}".endswith(f"/{name}"):
             return step
-    return None
+    raise UnknownTask(f"{otherwise}: {', '.join(paths) or 'none'}")
 
 
 def _failure_in_words(step: Step) -> str:
@@ -280,18 +268,6 @@ def _failure_in_words(step: Step) -> str:
     if step.error is not None:
         words += f": {describe_error(step.error)}"
     return f"{words} (in {'/'.join(step.path)})"
-
-
-def seconds_in_words(seconds: float | None) -> str:
-    """A duration in words: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
-    if seconds is None:
-        return ""
-    if seconds < 0.999_5:
-        return f"{seconds * 1e3:.0f} ms"
-    if seconds < 59.995:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s"
 
 
 def _drawn(step: Step, before: str = "", below: str = "") -> Iterator[tuple[str, str, Step]]:
@@ -316,62 +292,4 @@ def _for_standard_output(text: str) -> str:
     whatever the locale is.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        drawn = text.translate(str.maketrans("├│└─", "||`-"))
-        return drawn.encode(encoding, "backslashreplace").decode(encoding)
-    return text
-
-
-def as_data(value: object) -> object:
-    """The value in JSON types. An object becomes the result of its `to_mapping()` or
-    `log_fields()`, or its text.
-    """
-    try:
-        for name in ("to_mapping", "log_fields"):
-            describe = getattr(value, name, None)
-            if callable(describe) and not isinstance(value, type):
-                return as_data(describe())
-        if isinstance(value, Mapping):
-            return {str(key): as_data(member) for key, member in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [as_data(member) for member in value]
-    except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
-        return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    return printable(value)
-
-
-def _portable_result(result: object) -> object:
-    """The result if another process can have it, or else its JSON value."""
-    try:
-        _as_received(result)
-    except Exception:  # noqa: BLE001  code of others runs
-        return as_data(result)
-    return result
-
-
-def _portable_error(error: BaseException | None) -> BaseException | None:
-    """The error if another process can have it, or else a PhasesError that describes it."""
-    if error is None or isinstance(error, TaskFailed):  # its errors are in steps of their own
-        return error
-    sent = describe_error(error)
-    try:
-        received = describe_error(_as_received(error))
-    except Exception as refused:  # noqa: BLE001  code of others runs
-        why = describe_error(refused)
-    else:
-        if received == sent:
-            return error
-        why = f"it would become {received}"
-    return PhasesError(f"{sent} (this error could not be pickled: {why})")
-
-
-def _as_received(value: T) -> T:
-    """What another process would receive. What can be pickled may still not be made again."""
-    received: T = pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
-    return received
+    return text.encode(encoding, "backslashreplace").decode(encoding)

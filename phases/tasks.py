@@ -142,7 +142,7 @@ def _fault(candidate: object) -> str:
             "instance of a class"
         )
     for verb in ("do", "plan", "undo"):
-        fault = _fault_of_method(verb, getattr(candidate, verb, None))
+        fault = fault_of_method(verb, getattr(candidate, verb, None))
         if fault:
             return fault
     name = getattr(candidate, "name", None)
@@ -157,15 +157,14 @@ def _fault(candidate: object) -> str:
     return ""
 
 
-def _fault_of_method(verb: str, method: object) -> str:
+def fault_of_method(verb: str, method: object) -> str:
+    """What is wrong with a function of the context that a task has; empty if nothing is."""
     if method is None:
         return ""
     if not callable(method):
         return f"its {verb} is {method!r:.80}; it must be a function of the context"
     if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
-        return (
-            "a function of it is async or a generator, so a call runs nothing; write a plain `def`"
-        )
+        return f"its {verb} is async or a generator, so a call runs nothing; write a plain `def`"
     if not _takes_a_context(method):
         return f"{verb} takes no context; write {verb}(ctx)"
     return ""

@@ -14,7 +14,7 @@ from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, h200, strategies
 from tests.support.cli import say
 from tests.support.programs import completed
 
@@ -158,3 +158,15 @@ def test_findings() -> None:
     )
     assert sorted(name for name, _ in sections) == sorted(NAMES)
     assert [name for name, text in sections if "\n> `" not in text] == []
+
+
+def test_strategies() -> None:
+    """docs/library.md lists every public strategy, and no other."""
+    public = {
+        name
+        for name, value in vars(strategies).items()
+        if getattr(value, "__module__", "") == strategies.__name__ and name[0].islower()
+    }
+    table = PAGES["docs/library.md"].partition("| strategy |")[2].partition("\n\n")[0]
+    listed = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    assert {*re.findall(r"`(\w+)\(", " ".join(listed))} == public

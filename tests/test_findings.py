@@ -1,8 +1,49 @@
-"""hostrouting.finding: findings in order, and as JSON; tests/hostrouting/cli shows their lines."""
+"""hostrouting.finding: findings in order, their remedies, and both as JSON; tests/hostrouting/cli
+shows their lines.
+"""
 
-from hostrouting.finding import Finding, worst_first
+import pytest
+
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.text import first_of
-from phases.step import as_data
+from phases.values import as_data
+
+DELETE = Remedy("if nothing needs it", "ip route del 10.0.0.0/8")
+
+
+@pytest.mark.parametrize(
+    ("remedy", "text"),
+    [
+        (Remedy("move it away"), "move it away"),
+        (Remedy(command="rm FILE"), "as root: rm FILE"),
+        (DELETE, "if nothing needs it, as root: ip route del 10.0.0.0/8"),
+        (Remedy("see", "systemctl cat X", needs_root=False), "see: systemctl cat X"),
+        (
+            Remedy("write another metric", otherwise=DELETE),
+            "write another metric; or, if nothing needs it, as root: ip route del 10.0.0.0/8",
+        ),
+    ],
+)
+def test_a_remedy_in_words(remedy: Remedy, text: str) -> None:
+    """Words come before the command; what needs root says so, and also where it is typed."""
+    assert str(remedy) == text
+    finding = Finding("route-conflict", "error", "it is held", remedy=remedy)
+    assert (str(finding), finding.line) == (
+        f"it is held; {text}",
+        f"ROUTE-CONFLICT: it is held; {text}",
+    )
+    elsewhere = "on that host as root"
+    assert finding.text_for(elsewhere) == f"it is held; {text.replace('as root', elsewhere)}"
+
+
+def test_commands_for_programs() -> None:
+    """The document of a finding has the remedy as text, and the command of each way that has one."""
+    ways = Remedy("write another metric", otherwise=Remedy(command="reboot", otherwise=DELETE))
+    document = Finding("route-conflict", "error", "it is held", remedy=ways).to_mapping()
+    assert document["remedy"] == str(ways)
+    assert document["commands"] == ["reboot", "ip route del 10.0.0.0/8"]
+    bare = Finding("allowed", "note", "it may").to_mapping()
+    assert (bare["remedy"], bare["commands"]) == ("", [])
 
 
 def test_the_order_of_findings() -> None:

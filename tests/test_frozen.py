@@ -1,19 +1,85 @@
-"""hostrouting in a frozen program: PyInstaller is told by the package itself what it cannot see in
-the code.
+"""hostrouting in a frozen program: as a zipapp, and by PyInstaller, which is told by the package
+itself what it cannot see in the code.
+
+PyInstaller works for a minute, so only CI makes a program with it. Its hooks are tested everywhere.
 """
 
+import os
 import runpy
+import shutil
+import sys
+import zipapp
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import attr
+import attrs
 import pytest
 
 from hostrouting.boot.scripts import asset
 from hostrouting.errors import HostError
+from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hostrouting"
+
+AGENT = """\
+import sys
+
+import phases
+from hostrouting import Configure, HostRoutingConfig
+from hostrouting.cli import main
+from hostrouting.testing import FakeHost, h200
+
+config = HostRoutingConfig.from_json('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}')
+host = FakeHost(kernel=h200())
+report = phases.run(Configure(config, host=host))
+print(report)
+sys.exit(main(["status"], host=host) if report.ok else 70)
+"""
+"""It needs the boot scripts, which are read, and a command, which is loaded by its name."""
+
+
+def answers(words: Sequence[str | Path]) -> None:
+    """The agent configures its host, and the command finds what escapes there."""
+    done = completed(words, cwd="/", env={"PATH": os.environ["PATH"]})
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "install-files            ok" in done.stdout
+    assert "172.16.0.0/16 leaves through ib0" in done.stdout
+
+
+@pytest.mark.linux
+def test_a_zipapp(tmp_path: Path) -> None:
+    """An agent in an archive, with what it needs, works with the standard library alone."""
+    packed = tmp_path / "agent"
+    for module in (
+        PACKAGE,
+        ROOT / "phases",
+        Path(attr.__file__).parent,
+        Path(attrs.__file__).parent,
+    ):
+        shutil.copytree(module, packed / module.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (packed / "__main__.py").write_text(AGENT)
+    zipapp.create_archive(packed, tmp_path / "agent.pyz")
+    answers([sys.executable, "-I", "-S", tmp_path / "agent.pyz"])
+
+
+@pytest.mark.linux
+@pytest.mark.freezes
+@pytest.mark.skipif(find_spec("PyInstaller") is None, reason="it needs PyInstaller, from pip")
+def test_pyinstaller(tmp_path: Path) -> None:
+    """`pyinstaller --onefile agent.py` makes an agent that works, without any other option."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    words = [sys.executable, "-m", "PyInstaller", "--onefile", "agent.py"]
+    cache = {"PYINSTALLER_CONFIG_DIR": str(tmp_path / "cache")}
+    done = completed(words, cwd=tmp_path, env=os.environ | cache)
+    if "PythonLibraryNotFoundError" in done.stderr:
+        pytest.skip("it needs the shared library of Python: on Debian, the package libpython3-dev")
+    assert done.returncode == 0, done.stderr
+    answers([tmp_path / "dist/agent"])
 
 
 def hook_for(module: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ would load are parsed as by Python 3.6, and this Python claims to be an older on
 """
 
 import ast
+import compileall
 import glob
 import os
 import re
@@ -95,13 +96,16 @@ def test_on_a_python_that_is_too_old(tmp_path: Path) -> None:
 
 
 def single_file(folder: Path) -> Path:
-    """hostrouting.pyz without what it depends on, made as the Makefile makes it."""
+    """hostrouting.pyz without what it depends on, made as the Makefile makes it: with compiled
+    files that another Python cannot read.
+    """
     packed = folder / "packed"
     for package in ("hostrouting", "phases"):
         shutil.copytree(
             ROOT / package, packed / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     shutil.copy(ROOT / "hostrouting/__main__.py", packed)
+    compileall.compile_dir(packed, quiet=1, legacy=True)
     zipapp.create_archive(packed, folder / "hostrouting.pyz")
     return folder / "hostrouting.pyz"
 

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
+import zipimport
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,17 @@ def built(folder: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(folder / "hostrouting.pyz")]
 
 
+def verdict(program: list[str]) -> str:
+    """What it answers about a snapshot."""
+    saved = h200().snapshot().to_json()
+    check = [*program, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]
+    done = subprocess.run(
+        check, input=saved, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    return str(json.loads(done.stdout)["verdict"])
+
+
 @pytest.mark.linux
 @pytest.mark.needs("make")
 def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -> None:
@@ -31,13 +44,43 @@ def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -
     assert (
         tmp_path / "hostrouting.pyz"
     ).stat().st_mode & 0o555 == 0o555  # any user may run a check
-    saved = h200().snapshot().to_json()
-    check = [*program, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]
-    done = subprocess.run(
-        check, input=saved, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (1, "")
-    assert json.loads(done.stdout)["verdict"] == "overlap"
+    assert verdict(program) == "overlap"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("make")
+def test_the_single_file_is_compiled(tmp_path: Path) -> None:
+    """The Python that built it reads no source; another one, which passes over what it cannot
+    read, does.
+    """
+    *interpreter, file = built(tmp_path)
+    other = tmp_path / "other.pyz"
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(other, "w") as changed:
+        names = archive.namelist()
+        for name in names:
+            content = archive.read(name)
+            if name.endswith(".pyc"):
+                content = b"\0\0\r\n" + content[4:]  # no version begins its files like this
+            changed.writestr(name, content)
+    sources = [name for name in names if name.endswith(".py")]
+    assert [name for name in sources if f"{name}c" not in names] == []
+    for path, suffix in ((file, ".pyc"), (str(other), ".py")):
+        inside = zipimport.zipimporter(f"{path}/hostrouting/cli")
+        assert inside.get_filename("parser").endswith(f"parser{suffix}")
+    assert verdict([*interpreter, str(other)]) == "overlap"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("make")
+def test_the_single_file_has_only_what_commands_load(tmp_path: Path) -> None:
+    """That is hostrouting without its test kits, phases and attrs."""
+    *_, file = built(tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        *("__main__.py", "__main__.pyc", "hostrouting", "phases", "attr", "attrs")
+    }
+    assert [name for name in names if "testing" in name or "pyroute2" in name] == []
 
 
 @pytest.mark.linux

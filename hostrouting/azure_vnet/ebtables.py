@@ -50,13 +50,11 @@ class Ebtables(Protocol):
 
         If some do not exist, the error names them (no-such-rule). If ebtables might delete
         different rules instead, the error names the texts that are unclear (ambiguous-rule). In
-        both cases nothing was changed. A deletion that is refused although every rule exists is
-        tried a few times, because another process was changing rules.
+        both cases nothing was changed.
         """
 
 
 _BACKENDS = ("ebtables-nft", "ebtables-legacy")
-_TRIES = 3
 _CHAIN = re.compile(r"Bridge chain: (\S+), entries: ")
 _MACS = re.compile(r" (?:! )?-[sd] (?:! )?\S+")
 
@@ -72,10 +70,15 @@ class EbtablesProgram:
     def list_rules(self) -> tuple[BridgeRule, ...]:
         listed: list[tuple[BridgeRule, ...]] = []
         unusable: list[HostError] = []
-        for program in _BACKENDS:
-            self._list_into(listed, unusable, program)
-        if not listed:
-            self._list_into(listed, unusable, "ebtables")  # one of the two, or the only one
+        for program in (*_BACKENDS, "ebtables"):
+            if program == "ebtables" and listed:
+                break  # it is one of the two; alone, it may be the only one
+            try:
+                listed.append(self._list(program))
+            except HostError as error:
+                if error.kind not in {"missing", "not-loaded"}:
+                    raise
+                unusable.append(error)
         if not listed:
             not_loaded = [error for error in unusable if error.kind == "not-loaded"]
             raise (not_loaded or unusable)[0]
@@ -84,37 +87,19 @@ class EbtablesProgram:
             raise _two_backends(filled)
         return filled[0] if filled else ()
 
-    def _list_into(
-        self, listed: list[tuple[BridgeRule, ...]], unusable: list[HostError], program: str
-    ) -> None:
-        try:
-            listed.append(self._list(program))
-        except HostError as error:
-            if error.kind not in {"missing", "not-loaded"}:
-                raise
-            unusable.append(error)
-
     def delete(self, texts: Sequence[str]) -> None:
         if not texts:
             return
         purpose = f"delete {counted(len(texts), 'rule')}"
         lines = ["*nat", *(f"-D {text}" for text in texts), ""]
-        for tries_left in reversed(range(_TRIES)):
-            before = self.list_rules()
-            require_deletable(before, texts)
-            restore = f"{before[0].program}-restore"
-            try:
-                ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
-            except HostError as error:
-                if error.kind == "refused" and tries_left:
-                    continue
-                raise
-            # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports
-            # success.
-            is_unchanged = not _counts(before) - _counts(self.list_rules())
-            if is_unchanged:
-                raise tool_error(ended, restore, purpose=purpose, what="ebtables")
-            return
+        before = self.list_rules()
+        require_deletable(before, texts)
+        restore = f"{before[0].program}-restore"
+        ended = self._tool(restore, "--noflush", text="\n".join(lines), purpose=purpose)
+        # ebtables 2.0.10 takes --noflush for the name of a file, does nothing, and reports success.
+        is_unchanged = not _counts(before) - _counts(self.list_rules())
+        if is_unchanged:
+            raise tool_error(ended, restore, purpose=purpose, what="ebtables")
 
     def _list(self, program: str) -> tuple[BridgeRule, ...]:
         save, purpose = f"{program}-save", "list its rules"
@@ -160,9 +145,12 @@ def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None
     missing = tuple((Counter(texts) - _counts(rules)).elements())
     if missing:
         others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        sentence = f"table nat has no rule {missing[0]!r}{others}, so nothing was deleted"
-        text = f"{sentence}; read the rules again"
-        raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
+        sentence = (
+            f"table nat no longer has the rule {missing[0]!r}{others}, so nothing was deleted"
+        )
+        raise HostError(
+            f"{sentence}; run this again", what="ebtables", kind="no-such-rule", lines=missing
+        )
     alike: dict[str, set[str]] = defaultdict(set)
     for rule in rules:
         alike[_without_macs(rule.text)].add(rule.text)

@@ -25,23 +25,20 @@ import attrs
 from hostrouting.azure_vnet.conflists import FOLDER, active_file
 from hostrouting.azure_vnet.rules import NO_MAC, VIRTUAL_MAC, PodRule, pod_rule
 from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
-from hostrouting.errors import ConfigError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_hop
-from hostrouting.text import first_of, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
     from hostrouting.config.settings import AzureVnetCleanupConfig
+    from hostrouting.model.snapshot import Link, Snapshot
 
 MOST = 1000
 """One run deletes at most this many entries."""
-_SHOWN_FAULTS = 5
-"""A message names at most this many faults of a state file."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages."""
@@ -88,11 +85,10 @@ def judge(
     """
     findings: list[Finding] = []
     findings += _active(facts.conflists)
-    pods: tuple[Endpoint, ...] = ()
-    try:
-        pods = read_state("{}" if facts.state is None else facts.state)
-    except ConfigError as error:
-        findings.append(_unreadable_state(error))
+    pods = read_state("{}" if facts.state is None else facts.state)
+    if pods is None:
+        findings.append(_unreadable_state())
+        pods = ()
     node = _node(facts, config, pods)
     entries = (*_judge_rules(node), *_judge_neighbours(node), *_judge_routes(node, facts.snapshot))
     if facts.rules is None and node.bridges:
@@ -268,14 +264,11 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         ip, (dev,) = route.prefix.ip, plain.devs
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
-        elif dev.startswith("azv"):
-            new_veth = Link(
-                name=dev, index=0, kind="veth"
-            )  # it appeared after the devices were read
+        elif dev.startswith("azv") and dev in node.links:
             macs = [node.peers[dev]] if dev in node.peers else []
-            fate, reason = _fate(node, ip, macs, [node.links.get(dev, new_veth)])
+            fate, reason = _fate(node, ip, macs, [node.links[dev]])
         else:
-            continue
+            continue  # perhaps of a new pod, whose device appeared after the devices were read
         yield CleanupEntry("route", str(plain), fate, reason, route)
 
 
@@ -303,22 +296,26 @@ def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tu
     """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of
     these ports.
     """
-    if protected := _why_protected(node, ip):
+    protected = _why_protected(node, ip)
+    if protected:
         return _KEEP, protected
     managed = f"another CNI manages {ip}"
     for mac in macs:
         if mac in node.alive:
             holder = node.alive[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
-    if pod := node.listed.get(ip):
+    pod = node.listed.get(ip)
+    if pod is not None:
         device = f"its device {pod.device} exists"
         return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    if opaque := [port.name for port in ports if _may_hide_macs(node, port)]:
+    opaque = [port.name for port in ports if _may_hide_macs(node, port)]
+    if opaque:
         where = f"the MAC addresses behind {spoken(opaque)} cannot be read"
         return _KEEP, f"its pod may be alive: {where}"
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
-    if pods := [port.name for port in ports if port.name in node.peers]:
+    pods = [port.name for port in ports if port.name in node.peers]
+    if pods:
         where = f"its MAC address is unknown, and pods are behind {spoken(pods)}"
         return _KEEP, f"its pod may be alive: {where}"
     return "delete", f"{managed}, and no pod is known to use it"
@@ -351,14 +348,13 @@ def _active(conflists: Mapping[str, str]) -> list[Finding]:
         return []
     path = f"{FOLDER}/{name}"
     sentence = f"{path} says that azure-vnet manages this node's pods"
-    remedy = "remove the file if another CNI manages the pods"
+    remedy = Remedy("remove the file if another CNI manages the pods")
     return [Finding("azure-vnet", "error", sentence, path, remedy)]
 
 
-def _unreadable_state(error: ConfigError) -> Finding:
-    faults = "; ".join(first_of([str(fault) for fault in error.faults], _SHOWN_FAULTS))
-    sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {faults}"
-    remedy = "wait until azure-vnet has written it; if azure-vnet is gone, remove the file"
+def _unreadable_state() -> Finding:
+    sentence = f"azure-vnet's state file {STATE_FILE} is truncated, or has a shape that is unknown"
+    remedy = Remedy("wait until azure-vnet has written it; if azure-vnet is gone, remove the file")
     return Finding("azure-vnet", "error", sentence, STATE_FILE, remedy)
 
 
@@ -366,7 +362,8 @@ def _no_ebtables() -> Finding:
     sentence = (
         "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
     )
-    return Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules")
+    remedy = Remedy("install it, or load its modules")
+    return Finding("requirement", "error", sentence, "ebtables", remedy)
 
 
 def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
@@ -375,7 +372,7 @@ def _pods_that_are_gone(node: _Node, pods: Iterable[Endpoint]) -> list[Finding]:
         return []
     names = [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in gone]
     sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(names)}"
-    remedy = (
+    remedy = Remedy(
         "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every "
         "10 s"
     )
@@ -398,7 +395,7 @@ def _too_many(entries: Iterable[CleanupEntry]) -> list[Finding]:
     if count <= MOST:
         return []
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-    remedy = (
+    remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
     )
     return [Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy)]

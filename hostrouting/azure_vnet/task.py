@@ -21,7 +21,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.task import IS_CONFIG, IS_HOST
+from hostrouting.install.arguments import IS_CONFIG, IS_HOST
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.text import first_of
@@ -100,9 +100,9 @@ class CleanStaleAzureVnet:
 
     In a dry run, the default, the task only reports. Otherwise it locks the host, makes the plan
     again and deletes what is in the plan, unless a finding is an error. First it writes a shell
-    script that restores everything. It deletes the rules in one batch, all or none: if another
-    process has deleted one of them, it makes the plan again, once. Then it deletes the neighbours,
-    each after it was read once more, and the routes, and checks that nothing has come back.
+    script that restores everything. It deletes the rules in one batch, all or none. Then it deletes
+    the neighbours, each after it was read once more, and the routes, and checks that nothing has
+    come back.
     """
 
     name = "clean-stale-azure-vnet"
@@ -169,7 +169,7 @@ class CleanStaleAzureVnet:
         try:
             return self.ebtables.list_rules()
         except HostError as error:
-            if error.kind in {"missing", "not-loaded"}:
+            if error.is_absent:
                 return None
             raise
 
@@ -182,23 +182,26 @@ class CleanStaleAzureVnet:
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""
-        undo_file = self._new_undo_file()
-        plan = self._delete_rules(ctx, undo_file)
+        plan = self.plan()
+        if plan.errors:
+            raise _error("nothing was deleted", plan.errors, kind="refused")
         if not plan.deletions:
             return CleanupResult(plan=plan)
-        run = _Run()
         for entry in plan.deletions:
-            if entry.kind == "rule":
-                run.deleted(entry)
-        with having_changed(files=[undo_file], operations=run.operations):
-            self._delete_neighbours(plan, run)
-            self._delete_routes(plan, run)
-            self._find_what_came_back(run)
-            if run.left:
-                count_of = f"{len(run.operations)} of {len(plan.deletions)} entries"
+            ctx.log.info("will delete %s", entry)
+        undo_file = self._new_undo_file()
+        self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
+        deleted = self._delete_rules(plan, undo_file)
+        left: list[str] = []
+        with having_changed(files=[undo_file], operations=map(_operation, deleted)):
+            self._delete_neighbours(plan, deleted, left)
+            self._delete_routes(plan, deleted, left)
+            self._find_what_came_back(deleted, left)
+            if left:
+                count_of = f"{len(deleted)} of {len(plan.deletions)} entries"
                 message = f"{count_of} were deleted, and are saved in {undo_file}; not deleted"
-                raise _error(message, run.left, kind="incomplete")
-        operations = tuple(run.operations)
+                raise _error(message, left, kind="incomplete")
+        operations = tuple(map(_operation, deleted))
         return CleanupResult(
             plan=plan, files=[undo_file], operations=operations, undo_file=undo_file
         )
@@ -207,47 +210,35 @@ class CleanStaleAzureVnet:
         paths = map(HostLayout.undo_file, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
-    def _delete_rules(
-        self, ctx: phases.Context, undo_file: str, *, is_last: bool = False
-    ) -> CleanupPlan:
-        """Plan, write the undo file and delete the rules; returns the plan that is being carried
-        out.
+    def _delete_rules(self, plan: CleanupPlan, undo_file: str) -> list[CleanupEntry]:
+        """Delete the rules of the plan, all or none; returns them. If none was deleted, the undo
+        file goes.
         """
-        plan = self.plan()
-        if plan.errors:
-            raise _error("nothing was deleted", plan.errors, kind="refused")
-        if not plan.deletions:
-            return plan
-        for entry in plan.deletions:
-            ctx.log.info("will delete %s", entry)
-        rules = [entry.spec for entry in plan.deletions if entry.kind == "rule"]
-        self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
+        rules = [entry for entry in plan.deletions if entry.kind == "rule"]
         try:
-            self.ebtables.delete(rules)
+            self.ebtables.delete([entry.spec for entry in rules])
         except HostError as error:
-            if error.kind == "timeout":  # the rules may be gone, or not
+            if error.has_no_answer:  # the rules may be gone, or not
                 with having_changed(files=[undo_file]):
                     raise
             self.host.files.remove(undo_file)
-            if error.kind != "no-such-rule":
-                raise
-            if is_last:
-                why = "because other processes were deleting rules at the same time"
-                message = f"nothing was deleted, {why}; still there"
-                raise _error(message, plan.deletions, kind="incomplete") from error
-            return self._delete_rules(ctx, undo_file, is_last=True)
-        return plan
+            raise
+        return rules
 
-    def _delete_neighbours(self, plan: CleanupPlan, run: _Run) -> None:
+    def _delete_neighbours(
+        self, plan: CleanupPlan, deleted: list[CleanupEntry], left: list[str]
+    ) -> None:
         for entry in plan.deletions:
             if not isinstance(entry.thing, Neighbour):
                 continue
             if self.link_layer.delete_neighbour(entry.thing):
-                run.deleted(entry)
+                deleted.append(entry)
             else:
-                run.left.append(f"{entry.spec} has changed since it was read, so it is not deleted")
+                left.append(f"{entry.spec} has changed since it was read, so it is not deleted")
 
-    def _delete_routes(self, plan: CleanupPlan, run: _Run) -> None:
+    def _delete_routes(
+        self, plan: CleanupPlan, deleted: list[CleanupEntry], left: list[str]
+    ) -> None:
         entries: dict[Route, CleanupEntry] = {}
         for entry in plan.deletions:
             if isinstance(entry.thing, Route):
@@ -256,28 +247,20 @@ class CleanStaleAzureVnet:
             outcomes = backend.change(RouteRequest("delete", route) for route in entries)
         for entry, outcome in zip(entries.values(), outcomes, strict=True):
             if outcome.error is None:
-                run.deleted(entry)
-            elif outcome.error.kind not in {"no-such-route", "no-such-device"}:
-                run.left.append(f"{entry.spec}: {outcome.error}")
+                deleted.append(entry)
+            elif not outcome.is_done:
+                left.append(f"{entry.spec}: {outcome.error}")
 
-    def _find_what_came_back(self, run: _Run) -> None:
+    def _find_what_came_back(self, deleted: list[CleanupEntry], left: list[str]) -> None:
         stale_again = {entry.spec for entry in self.plan().deletions}
-        for spec in sorted(stale_again & run.specs):
-            run.left.append(f"{spec} was added again: azure-vnet or another program is active")
+        back = sorted(stale_again.intersection(entry.spec for entry in deleted))
+        left += [
+            f"{spec} was added again: azure-vnet or another program is active" for spec in back
+        ]
 
 
-class _Run:
-    """What one clean-up has deleted so far, and what it could not delete."""
-
-    def __init__(self) -> None:
-        self.operations: list[Operation] = []
-        self.specs: set[str] = set()
-        self.left: list[str] = []
-        """What is left, each with the reason."""
-
-    def deleted(self, entry: CleanupEntry) -> None:
-        self.operations.append(Operation("delete", f"{entry.kind} {entry.spec}", entry.reason))
-        self.specs.add(entry.spec)
+def _operation(entry: CleanupEntry) -> Operation:
+    return Operation("delete", f"{entry.kind} {entry.spec}", entry.reason)
 
 
 def _error(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from hostrouting.host.fileset import File
 
 
-_THERE = ("/etc", "/etc/systemd", "/etc/systemd/system")
+_THERE = ("/", "/etc", "/etc/systemd", "/etc/systemd/system")
 """The folders that every host has; tar would change their modes to those in the archive."""
 
 
@@ -25,12 +26,12 @@ def tar_of(files: Iterable[File]) -> bytes:
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        folders: dict[str, None] = {}
+        there = set(_THERE)
         for file in files:
-            folders.update(dict.fromkeys(_folders_above(file.path)))
-        for folder in [folder for folder in folders if folder not in _THERE]:
-            tar.addfile(_root_owned(folder, 0o755, tarfile.DIRTYPE))
-        for file in files:
+            for folder in reversed(PurePosixPath(file.path).parents):
+                if str(folder) not in there:
+                    tar.addfile(_root_owned(str(folder), 0o755, tarfile.DIRTYPE))
+                    there.add(str(folder))
             if file.target:
                 link = _root_owned(file.path, 0o777, tarfile.SYMTYPE)
                 link.linkname = file.target
@@ -41,12 +42,6 @@ def tar_of(files: Iterable[File]) -> bytes:
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
-
-
-def _folders_above(path: str) -> list[str]:
-    """The folders of a path, the topmost first, without the root."""
-    parts = path.strip("/").split("/")[:-1]
-    return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
 def _root_owned(path: str, mode: int, kind: bytes) -> tarfile.TarInfo:

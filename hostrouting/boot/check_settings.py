@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.listed import class_settings, name_settings
+from hostrouting.check.judge import NO_GATEWAY
 from hostrouting.check.parts import EVERYWHERE
 from hostrouting.check.refusals import POD_BLOCK
-from hostrouting.check.sentences import DOUBTS, OWN_PODS
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
@@ -37,7 +38,7 @@ _UNCLEAR = {
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
-_NAME_DEVICES = DOUBTS["default-routes"][1]
+_NAME_DEVICES = DOUBTS["default-routes"][1].words
 _SENTENCES = {
     "OVERLAP": "routes via {devices} {route}, expected {expected}",
     "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
@@ -52,7 +53,12 @@ _SENTENCES = {
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{route} refuses them, perhaps for pods",
     "not-by-tcp": "TCP does not connect by {route}",
-    "own-pods": OWN_PODS,
+    "no-gateway": NO_GATEWAY,
+    "no-local-rule": (
+        "no IPv{family} rule looks up table local first, so this host may not answer on its own "
+        "addresses; run: hostrouting check"
+    ),
+    "changing": "routes that change while Linux is asked about them",
 }
 """What only the script says, by the name under which it does. It fills the {holes}."""
 _SHARED_DOUBTS = ("default-routes", "two-cnis", "doubtful-route", "other-packets")
@@ -73,7 +79,8 @@ def check_sentences() -> dict[str, str]:
     """All that the script says of routes, rules and devices, by name."""
     sentences = dict(_SENTENCES)
     for name in _SHARED_DOUBTS:
-        sentences[name] = "; ".join(DOUBTS[name])
+        sentence, remedy = DOUBTS[name]
+        sentences[name] = f"{sentence}; {remedy}"
     for word, reason in _UNCLEAR.items():
         sentences[f"unclear-{word}"] = reason
     return sentences

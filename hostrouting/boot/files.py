@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import HostLayout
@@ -35,8 +36,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
     asks for nothing.
 
-    The configuration comes first, so that after a run was killed, the next run can read it; the
-    drop-ins come last.
+    The configuration comes first, so that after a run was killed, the next run can read it; then
+    each script before what runs it: the steps, the gate, the units; the drop-ins come last.
     """
     if is_nothing(config):
         return ()
@@ -44,13 +45,13 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     steps = dict(steps_of(config))
     services = [_UNIT_OF[step] for step in steps]
     files = [File(HostLayout.config_path, render_config(config))]
+    for step, (text, _) in steps.items():
+        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
         gate = scripts.render_gate_script(required, wanted)
         files.append(File(HostLayout.gate_path, gate, _SCRIPT))
-    for step, (text, _) in steps.items():
-        files.append(File(HostLayout.step_path(step), text, _SCRIPT))
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
         services.append(HostLayout.guard_unit)
@@ -104,38 +105,32 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal: drop-ins first, config.json
-    last.
+    """Every path of ours that this host has, in the order of removal: what a writer that was killed
+    has left, drop-ins, units, each script after what runs it, and config.json last.
     """
+    drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
     unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
-    others = [
-        HostLayout.networkd_path,
-        HostLayout.guard_path,
-        HostLayout.gate_path,
-        *(HostLayout.step_path(step) for step in _UNIT_OF),
-        HostLayout.config_path,
-    ]
-    leftovers = [leftover(path) for path in (*unit_paths, *others)]
-    paths = [path for path in leftovers if is_ours(files, path)]
-    for drop_in in _possible_drop_ins(files):
-        paths += [path for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
+    steps = [HostLayout.step_path(step) for step in _UNIT_OF]
+    scripts = [HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps]
+    config_path = HostLayout.config_path
+    written = (*drop_ins, *unit_paths, *scripts, config_path)
+    paths = [path for path in map(leftover, written) if is_ours(files, path)]
+    paths += [path for path in drop_ins if is_ours(files, path)]
     for unit in units.UNITS:
         paths += _owned_unit(files, unit)
-    paths += [path for path in others if is_ours(files, path)]
-    if not paths:
-        return ()
-    # Markers alone are not ours: the Go original has the same. A file that opens this gate would
-    # open the next one.
-    in_run = [path for path in (*HostLayout.markers, HostLayout.opening_path) if files.look(path)]
-    *before, last = paths
-    return (*before, *in_run, last)
+    paths += [path for path in scripts if is_ours(files, path)]
+    has_config = files.look(config_path) is not None
+    if (paths or has_config) and files.look(HostLayout.opening_path):
+        paths.append(HostLayout.opening_path)  # it would open the next gate
+    if has_config:
+        paths.append(config_path)
+    return tuple(paths)
 
 
-def _possible_drop_ins(files: Files) -> Iterator[str]:
-    """The paths where the units of this host would have our drop-in."""
-    for name in files.names(HostLayout.unit_directory):
-        if name.endswith(".d"):
-            yield HostLayout.drop_in_path(name[:-2])
+def _units_with_drop_ins(files: Files) -> list[str]:
+    """The units that have drop-ins on this host, whoever wrote them."""
+    names = files.names(HostLayout.unit_directory)
+    return [name.removesuffix(".d") for name in names if name.endswith(".d")]
 
 
 def _owned_unit(files: Files, unit: str) -> Iterator[str]:
@@ -154,15 +149,23 @@ def _owned_unit(files: Files, unit: str) -> Iterator[str]:
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
     """The units that have a drop-in of ours; none if the folder cannot be read."""
-    units: list[str] = []
     try:
-        for name in files.names(HostLayout.unit_directory):
-            unit = name.removesuffix(".d")
-            if unit != name and is_ours(files, HostLayout.drop_in_path(unit)):
-                units.append(unit)
+        units = _units_with_drop_ins(files)
+        return tuple(unit for unit in units if is_ours(files, HostLayout.drop_in_path(unit)))
     except HostError:
         return ()
-    return tuple(units)
+
+
+def open_folders(files: Files) -> Iterator[Finding]:
+    """Folders of ours in which others than root can replace what root runs; gate.sh then runs no
+    step.
+    """
+    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
+        entry = files.look(folder)
+        if entry is not None and entry.is_open_to_others:
+            sentence = f"users other than root can write to {folder}, and root runs what is there"
+            remedy = Remedy(command=f"chown root {folder} && chmod 755 {folder}")
+            yield Finding("file", "error", sentence, folder, remedy)
 
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
@@ -176,18 +179,18 @@ def foreign_steps(files: Files) -> tuple[str, ...]:
     return tuple(foreign)
 
 
-def why_not_run(files: Files, step: str) -> tuple[str, str]:
-    """Why gate.sh does not run this step, and the remedy; both are empty if it does."""
+def why_not_run(files: Files, step: str) -> tuple[str, Remedy | None]:
+    """Why gate.sh does not run this step, and the remedy; empty if it does."""
     entry = files.look(step)
     if entry is None:
-        return "", ""
+        return "", None
     if entry.kind == "link":
-        return f"{step} is a link", "put a copy of the file in its place"
+        return f"{step} is a link", Remedy("put a copy of the file in its place")
     if entry.kind != "file":
-        return f"{step} is not a file", "move it away"
-    repair = f"as root: chown root {step} && chmod 644 {step}"
+        return f"{step} is not a file", Remedy("move it away")
+    repair = Remedy(command=f"chown root {step} && chmod 644 {step}")
     if not entry.is_trusted:
         return f"{step} does not belong to root", repair
     if entry.is_open_to_others:
         return f"users other than root can write to {step}", repair
-    return "", ""
+    return "", None

@@ -8,19 +8,20 @@ may count a refusal as a success. Nothing is changed here; `install` repairs the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import (
     WRITER,
     files_of,
     foreign_steps,
+    open_folders,
     steps_of,
     why_not_run,
     writer_of,
 )
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.finding import Finding, Name, worst_first
+from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.files import Entry, Files
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
@@ -40,7 +41,7 @@ _PROPERTIES = (
     "SuccessExitStatus",
     *_ROOTS,
 )
-AGAIN = f"as root: hostrouting apply --config {HostLayout.config_path}"
+AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 
 
@@ -49,9 +50,7 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     changed.
     """
     units = gated_units(config)
-    openings: list[Finding] = []
-    if units:
-        openings += _of_opening(host, spoken(units))
+    openings = [*_of_opening(host, units)]
     faults: list[Finding] = []
     held: list[str] = []
     for unit in units:
@@ -62,12 +61,22 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     return worst_first((*_of_files(host, config, spoken(held)), *faults))
 
 
+def find_openings(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
+    """The same as far as it can be said without the configuration, which gates these units."""
+    openings = [*_of_opening(host, units)]
+    for unit in units:
+        openings += _of_unit(host, unit)
+    return worst_first(openings)
+
+
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
     """Files that are missing or edited, and files in gate.d that are not ours; only these units run
     the gate.
     """
     files = host.files
-    yield from _of_folders(files, units)
+    for finding in open_folders(files):  # gate.sh then runs no step
+        effect = f", so {units} cannot start" if units else ""
+        yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
     for path in foreign_steps(files):
         yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
@@ -85,51 +94,44 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
             f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         )
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
+    vital = [HostLayout.gate_path]
+    for step, (_, is_required) in steps_of(config):
+        if is_required:
+            vital.append(HostLayout.step_path(step))
     for file in files_of(config):
-        yield from _of_file(files, file, config, units, is_current=writer == WRITER)
+        held = units if file.path in vital else ""
+        if not files.look(file.path):
+            yield from _of_missing(file.path, held)
+        else:
+            yield from _of_file(files, file, held, is_current=writer == WRITER)
 
 
-def _of_file(
-    files: Files, file: File, config: HostRoutingConfig, units: str, *, is_current: bool
-) -> Iterator[Finding]:
-    """What is wrong with one file of ours. Only its absence is, or its emptiness, if another
-    release wrote it.
+def _of_missing(path: str, units: str) -> Iterator[Finding]:
+    """That a file of ours is missing, without which these units do not start."""
+    if path.endswith(DROP_IN):  # see _of_unit
+        return
+    sentence = f"{path} is missing"
+    if units:
+        sentence += f", so {units} cannot start"
+        yield Finding("gate-shut", "error", sentence, path, AGAIN)
+    else:
+        yield Finding("file", "error", sentence, path, AGAIN)
+
+
+def _of_file(files: Files, file: File, units: str, *, is_current: bool) -> Iterator[Finding]:
+    """What is wrong with one file of ours, which the gate runs before these units start. If another
+    release wrote it, only that it is empty.
     """
     path = file.path
-    steps = [
-        HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required
-    ]
-    if not files.look(path):
-        if path.endswith(DROP_IN):  # see _of_unit
-            return
-        sentence = f"{path} is missing"
-        if units and path in (HostLayout.gate_path, *steps):
-            sentence += f", so {units} cannot start"
-            yield Finding("gate-shut", "error", sentence, path, AGAIN)
-        else:
-            yield Finding("file", "error", sentence, path, AGAIN)
-        return
     why_not, _ = why_not_run(files, path)
     is_wrong = files.read(path) == ""
     if is_current:
         is_wrong = file.differs(files)
-    if units and path in steps and why_not:
+    if units and path != HostLayout.gate_path and why_not:
         sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     elif is_wrong:
         yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
-
-
-def _of_folders(files: Files, units: str) -> Iterator[Finding]:
-    """Folders in which others than root could replace the steps: gate.sh then runs none."""
-    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
-        entry = files.look(folder)
-        if entry is not None and entry.is_open_to_others:
-            sentence = f"users other than root can write to {folder}, and root runs what is there"
-            if units:
-                sentence += f", so {units} cannot start"
-            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
-            yield Finding("gate-shut", "error", sentence, folder, remedy)
 
 
 def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:
@@ -149,16 +151,19 @@ def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> 
     return Finding("file", "note", sentence, path)
 
 
-def _of_opening(host: Host, units: str) -> Iterator[Finding]:
+def _of_opening(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     """Whether no systemd runs, and whether a file opens the gate; the conditions are those of
     gate.sh.
     """
+    if not units:
+        return
+    held = spoken(units)
     if host.running_manager is None:
         sentence = (
-            f"systemd does not run here: nothing holds {units} back, and nothing sets the routes "
+            f"systemd does not run here: nothing holds {held} back, and nothing sets the routes "
             "at boot"
         )
-        remedy = "to prepare an image: hostrouting render --config FILE --root DIR"
+        remedy = Remedy("to prepare an image", "hostrouting render --config FILE --root DIR")
         yield Finding("gate-open", "warning", sentence, "systemd", remedy)
     path = HostLayout.opening_path
     entry = host.files.look(path)
@@ -169,13 +174,15 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     if entry == Entry("file", entry.mode & 0o644 | 0o400):
         reason = (host.files.read(path) or "").partition("\n")[0].strip()
     if reason:
-        sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
-        yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
+        sentence = f"{path} lets {held} start unchecked until the next boot: {reason}"
+        remedy = Remedy("to end this", f"rm {path}")
+        yield Finding("gate-open", "warning", sentence, path, remedy)
         return
     sentence = (
         f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
     )
-    remedy = f"as root: rm {path}; to open the gate: echo REASON >{path}"
+    to_open = Remedy("to open the gate", f"echo REASON >{path}")
+    remedy = Remedy(command=f"rm {path}", otherwise=to_open)
     yield Finding("file", "warning", sentence, path, remedy)
 
 
@@ -221,23 +228,23 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     return manager.show(_PROPERTIES, *names, f"{before}@*.{after}")
 
 
-def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, str]]:
+def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, Remedy]]:
     """The name of a finding, a predicate to put after the unit's name, and the remedy."""
     if properties["LoadState"] in {"masked", "not-found"}:
         return
     ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
     others = [path for path in properties["DropInPaths"].split() if path != ours]
     same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
-    where = f"see: systemctl cat {properties['Id']}"
+    where = Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
     if others:
-        where = f"see {', '.join(others)}"
+        where = Remedy(f"see {', '.join(others)}")
     is_checked = HostLayout.gate_path in properties["ExecCondition"]
     if not is_checked and properties["NeedDaemonReload"] == "yes":
         cause = "starts unchecked: systemd has not read the drop-in"
-        yield "gate-open", cause, "run: systemctl daemon-reload"
+        yield "gate-open", cause, Remedy(command="systemctl daemon-reload")
     elif not is_checked and same_name:
         cause = f"starts unchecked: {same_name[0]} overrides {ours}"
-        yield "gate-open", cause, f"remove {same_name[0]}"
+        yield "gate-open", cause, Remedy(f"remove {same_name[0]}")
     elif not is_checked:
         cause = "starts unchecked: another drop-in takes the ExecCondition= of the gate away"
         yield "gate-open", cause, where
@@ -250,4 +257,4 @@ def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, st
     for name in _ROOTS:
         if properties[name]:
             cause = f"has {name}={properties[name]}, where this host's gate cannot run"
-            yield "gate-shut", cause, f"do not gate {unit}"
+            yield "gate-shut", cause, Remedy(f"do not gate {unit}")

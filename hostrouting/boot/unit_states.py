@@ -6,15 +6,14 @@ have logged during that start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.boot.health import plain_instance
-from hostrouting.config.settings import gated_units
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.systemd import Manager
 
 State: TypeAlias = Literal["runs", "is in the gate", "was refused", "failed", "does not run"]
@@ -27,6 +26,7 @@ _PROPERTIES = (
     "ExecCondition",
     "StateChangeTimestamp",
     "InvocationID",
+    "InactiveExitTimestampMonotonic",
 )
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended."""
@@ -41,6 +41,10 @@ class UnitState(NamedTuple):
     """When systemd last saw it change, in systemd's words; empty if it never has."""
     reasons: tuple[str, ...] = ()
     """What was logged as an error during the start that was refused."""
+    checked: float = 0
+    """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
+    the boot.
+    """
 
     @property
     def line(self) -> str:
@@ -52,9 +56,9 @@ class UnitState(NamedTuple):
         return {**self._asdict(), "reasons": list(self.reasons)}
 
 
-def unit_states(manager: Manager, config: HostRoutingConfig) -> Iterator[UnitState]:
-    """The gated units of this configuration. Of a template, the instances that systemd knows."""
-    for unit in gated_units(config):
+def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
+    """These units, which are gated. Of a template, the instances that systemd knows."""
+    for unit in units:
         before, at, after = unit.partition("@.")
         if not at:
             [properties] = manager.show(_PROPERTIES, unit)
@@ -74,13 +78,26 @@ def is_active(manager: Manager, unit: str) -> bool:
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
     since = properties["StateChangeTimestamp"]
+    checked = 0.0
+    reasons: tuple[str, ...] = ()
     is_gated = HostLayout.gate_path in properties["ExecCondition"]
+    if is_gated:
+        checked = _time_of(properties["InactiveExitTimestampMonotonic"])
+    state: State = "does not run"
     if properties["ActiveState"] in {"active", "reloading"}:
-        return UnitState(unit, "runs", since)
-    if properties["SubState"] == "condition":
-        return UnitState(unit, "is in the gate", since)
-    if is_gated and _REFUSED in properties["ExecCondition"]:
-        return UnitState(unit, "was refused", since, manager.errors_of(properties["InvocationID"]))
-    if properties["ActiveState"] == "failed":
-        return UnitState(unit, "failed", since)
-    return UnitState(unit, "does not run", since)
+        state = "runs"
+    elif properties["SubState"] == "condition":
+        state = "is in the gate"
+    elif is_gated and _REFUSED in properties["ExecCondition"]:
+        state = "was refused"
+        reasons = manager.errors_of(properties["InvocationID"])
+    elif properties["ActiveState"] == "failed":
+        state = "failed"
+    return UnitState(unit, state, since, reasons, checked)
+
+
+def _time_of(monotonic: str) -> float:
+    """The time of microseconds since the boot, in seconds since 1970; 0 for none."""
+    if monotonic in {"", "0"}:
+        return 0
+    return time.time() - time.monotonic() + int(monotonic) / 1_000_000

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
-from hostrouting.check.parts import find_parts, packets_of, ranges_of
-from hostrouting.check.repair import propose_repair
+from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
+from hostrouting.check.repair import never_repaired, propose_repair
 from hostrouting.check.results import (
     CheckReport,
     Escape,
@@ -27,8 +26,6 @@ from hostrouting.check.results import (
     Grade,
     Opinion,
     Part,
-    Unrepairable,
-    phrase_of,
 )
 from hostrouting.check.sentences import OWN_PODS, find_doubts
 from hostrouting.check.sources import node_ip, node_sources
@@ -39,13 +36,13 @@ from hostrouting.fib.trace import trace_rules
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IP, Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 _READINGS = 3
@@ -130,14 +127,12 @@ def check_family(judge: Judge) -> FamilyReport:
     plain: list[Part] = []
     escapes: dict[Escape, None] = {}
     doubts: list[tuple[Opinion, int, int]] = []
-    packets = list(packets_of(judge))
     for block in blocks:
-        for packet in packets:
-            parts = list(find_parts(judge, block.first, block.last, packet))
+        for packet, parts in find_all_parts(judge, block):
             if packet == PLAIN:
                 plain += parts
             for escape in _escapes_in(judge, parts, block):
-                # What the host's own packets suffer, too, is not repeated for pods.
+                # What plain packets suffer, too, is not repeated for others.
                 if packet == PLAIN:
                     escapes[escape] = None
                 elif escape not in escapes:
@@ -145,7 +140,10 @@ def check_family(judge: Judge) -> FamilyReport:
             doubts += _doubts_in(judge, parts)
     doubts += _unjudged(judge, blocks)
     repair = propose_repair(judge, blocks, plain)
-    for_pods = tuple(_unrepairable_for_pods(judge, escapes))
+    unrepairable = [*repair.unrepairable]
+    for escape in escapes:
+        if escape.packet != PLAIN:
+            unrepairable += never_repaired(judge.fib, escape)
     return FamilyReport(
         family,
         judge.fib.snapshot,
@@ -155,7 +153,7 @@ def check_family(judge: Judge) -> FamilyReport:
         escapes=tuple(escapes),
         doubts=(*find_undelivered(judge), *find_doubts(family, doubts)),
         flaws=find_flaws(judge),
-        repair=repair._replace(unrepairable=(*repair.unrepairable, *for_pods)),
+        repair=repair._replace(unrepairable=tuple(unrepairable)),
         node_ip=node_ip(node_sources(judge)),
     )
 
@@ -187,16 +185,6 @@ def _thrown(fib: Fib, address: int) -> Iterator[Route]:
     for tried in trace_rules(fib, ip_at(fib.family, address)):
         if tried.result == "thrown" and tried.route is not None:
             yield tried.route
-
-
-def _unrepairable_for_pods(judge: Judge, escapes: Iterable[Escape]) -> Iterator[Unrepairable]:
-    """Packets of pods that a rule before table main leads away."""
-    before_main = list(takewhile(lambda rule: rule.table != TABLE_MAIN, judge.fib.rules))
-    for escape in escapes:
-        rule = escape.decision.rule
-        if escape.packet != PLAIN and rule in before_main:
-            cause = f"for {phrase_of(escape.packet)}, [rule {rule}] comes before table main"
-            yield Unrepairable(escape.first, escape.last, "earlier-rule", cause)
 
 
 def _doubts_in(judge: Judge, parts: Iterable[Part]) -> Iterator[tuple[Opinion, int, int]]:
@@ -239,7 +227,7 @@ def _unjudged(judge: Judge, blocks: Iterable[Prefix]) -> Iterator[tuple[Opinion,
     A default route always counts: without another one, it matters whether there is one that is not
     judged.
     """
-    for name, prefix in not_judged(judge.fib):
+    for name, prefix in not_judged(judge.fib, [PLAIN, *packets_of_pods(judge)]):
         is_about = any(prefix in block or block in prefix for block in blocks)
         if is_about or prefix.length == 0:
             opinion = Opinion(Grade.DOUBT, NOT_JUDGED, name)
@@ -297,4 +285,4 @@ def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
         # have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    return set(Decision(answer.kind, answer.route).devs) <= set(judge.all_devs(decision))
+    return set(answer.route.usable_devs) <= set(judge.possible_devs(decision))

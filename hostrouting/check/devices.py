@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import is_tap, is_tunnel, leads_out
+from hostrouting.routes.uplink import are_only_taps, is_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address, Link
 
-_OF_GUESTS = {"veth", "tun"}
-"""Kinds of ports by which a bridge leads to containers and virtual machines."""
 _OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
 
 
@@ -93,45 +91,20 @@ class Devices:
 
     # What a device leads to.
 
-    def leads_out(self, dev: str) -> bool:
-        """Whether a default route through the device can lead to the network."""
-        return leads_out(self.links.get(dev))
-
-    def is_nic(self, dev: str) -> bool:
-        """Whether the same is true, and the device is not a tunnel."""
-        return self.leads_out(dev) and not is_tunnel(self.links.get(dev))
-
     def is_dummy(self, dev: str) -> bool:
         """Whether the device leads nowhere; k3s asks for a default route by one."""
         link = self.links.get(dev)
         return link is not None and link.kind == "dummy"
 
-    def may_be_nic(self, dev: str) -> bool:
-        """Whether the device may lead to the network of the host.
-
-        A CNI's device does not. A bridge does if it has another port than those of containers and
-        virtual machines.
-        """
-        link = self.links.get(dev)
-        if link is None or not self.is_nic(dev) or self.cni_rows(dev):
-            return False
-        if link.kind != "bridge":
-            return True
-        return any(port.kind not in _OF_GUESTS for port in self.ports(dev))
-
-    def ports(self, dev: str) -> list[Link]:
-        """The ports of a bridge or a bond."""
-        return [port for port in self.links.values() if port.master == dev]
+    def may_be_card(self, dev: str) -> bool:
+        """Whether the device may lead to the network of the host; a CNI's device does not."""
+        return is_card(self.links.get(dev), self.links) and not self.cni_rows(dev)
 
     def are_only_taps(self, devs: Iterable[str]) -> bool:
-        """Whether these devices are taps, and no network card of this host has an address.
-
-        The uplink of a virtual machine or of a rootless node may be a tap, and so may the bridge of
-        Open vSwitch in user space. A VPN's tap has a card beside it, with an address.
-        """
-        if not all(is_tap(self.links[dev]) for dev in devs):
-            return False
-        return not any(self.may_be_nic(address.dev) for address in self.global_addresses)
+        """Whether these devices are taps, and no network card of this host has an address."""
+        with_address = {address.dev for address in self.global_addresses}
+        others = {dev for dev in with_address if not self.cni_rows(dev)}
+        return are_only_taps(devs, others, self.links)
 
     # Which networks it has an address in.
 

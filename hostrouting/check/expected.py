@@ -10,25 +10,29 @@ asked for, and gives the devices that are in doubt:
 - A rule that is not judged may pass over the default route.
 
 The first two are the same for the routes of a configuration, so `routes.uplink` has them
-(`doubtful_devs`). Doubt belongs to devices: what leaves through others is not in doubt.
+(`devs_of_equal_routes`, `devs_of_a_tunnel`). Doubt belongs to devices: what leaves through others
+is not in doubt.
 
-Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device of which that
-is true for ever is left out there; then only the configuration can name it.
+Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device that is never
+to be expected is left out there; then only the configuration can name it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hostrouting.check.devices import Devices, devs_of
+from hostrouting.fib.engine import Fib, Table, effect_of
+from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
-from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
-
-if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Fib, Table
-    from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Link
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
+from hostrouting.routes.uplink import (
+    devs_of_a_tunnel,
+    devs_of_equal_routes,
+    has_tunnel,
+    is_line,
+    leads_out,
+)
 
 _NONE: frozenset[str] = frozenset()
 
@@ -39,10 +43,14 @@ class Uplinks(NamedTuple):
     devs: frozenset[str]
     doubtful: frozenset[str]
     """Those that may not be the intended ones."""
-    hidden_nic: str | None
+    hidden_card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
+    """
+    are_without_card: bool
+    """Whether nothing says which network card is the uplink: a tunnel or a dummy has the only
+    default route.
     """
 
 
@@ -59,10 +67,8 @@ class Leading(NamedTuple):
 
     devs: frozenset[str]
     """The devices whose default routes count."""
-    every: list[Route]
-    """All of them, also two halves beside a default route, in the order of the lookup."""
     routes: tuple[Route, ...]
-    """Without these halves, which are a capture."""
+    """In the order of the lookup, without two halves beside a default route: they are a capture."""
     used: Route | None
     """The first that Linux uses."""
 
@@ -76,15 +82,17 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not devs and leading.used is not None:
         devs = leading.devs & set(leading.used.devs)
-    hidden = _hidden_nic_devs(leading, devs, devices.links)
+    hidden = _hidden_card_devs(leading, devs, devices.links)
     doubtful = _NONE
     if not configured:
         doubtful = _devs_that_compete(fib, leading, devs, hidden, devices)
         doubtful |= _devs_that_may_be_passed_over(fib, leading)
-    hidden_nic = None
+    hidden_card = None
     if len(hidden) == 1:
-        [hidden_nic] = hidden
-    return Uplinks(devs | doubtful, doubtful, hidden_nic, leading.routes)
+        [hidden_card] = hidden
+    devs |= doubtful
+    is_card_open = not configured and not hidden and _are_without_card(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, hidden_card, leading.routes, is_card_open)
 
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
@@ -95,7 +103,7 @@ def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
     defaults = _without_captures(every)
     used = next((default.route for default in defaults if default.is_used), None)
     routes = tuple(default.route for default in defaults)
-    return Leading(devs, [default.route for default in every], routes, used)
+    return Leading(devs, routes, used)
 
 
 def find_defaults(fib: Fib) -> Iterator[Default]:
@@ -105,7 +113,7 @@ def find_defaults(fib: Fib) -> Iterator[Default]:
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
         for route in _defaults_in(applied.table, Prefix(fib.family, 0, 0)):
-            yield Default(route, is_used=not _is_suppressed(applied, route))
+            yield Default(route, is_used=effect_of(applied.rule, route) != "suppressed")
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
@@ -116,11 +124,6 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     lower, upper = (table.routes_to(half) for half in every.halves())
     if lower and upper and lower[0].type == upper[0].type == "unicast":
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
-
-
-def _is_suppressed(applied: AppliedRule, route: Route) -> bool:
-    limit = applied.rule.suppress_prefixlength
-    return limit is not None and route.prefix.length <= limit
 
 
 def counting_devs(defaults: Iterable[Default], links: Mapping[str, Link]) -> frozenset[str]:
@@ -144,7 +147,7 @@ def _without_captures(defaults: list[Default]) -> list[Default]:
     return whole or defaults
 
 
-def _hidden_nic_devs(
+def _hidden_card_devs(
     leading: Leading, devs: frozenset[str], links: Mapping[str, Link]
 ) -> frozenset[str]:
     """Where a tunnel is expected: the devices of the first default route that is not a tunnel's.
@@ -157,6 +160,17 @@ def _hidden_nic_devs(
         if not has_tunnel(route.devs, links):
             return leading.devs & set(route.devs)
     return _NONE
+
+
+def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+    """Whether these devices are a tunnel or a dummy, and not a card.
+
+    OpenVPN may have replaced the card's default route, and k3s asks for a dummy's. A tunnel that is
+    not in doubt, such as a provider's line (ppp), is the uplink.
+    """
+    if any(devices.may_be_card(dev) for dev in devs):
+        return False
+    return any(devices.is_dummy(dev) or dev in doubtful for dev in devs)
 
 
 # One function for each reason why the default route may not be the one that is meant.
@@ -176,9 +190,10 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & devs_of(fib.equal_cost_routes(used))
+    rivals = leading.devs & devs_of(fib.equal_default_routes(used))
     is_way_out = _may_be_the_only_way_out(leading, devs, devices)
-    return doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
+    through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_line=is_way_out)
+    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
 
 
 def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: Devices) -> bool:
@@ -199,9 +214,6 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     """
     if leading.used is None or len(leading.devs) < 2:
         return _NONE
-    for applied in fib.applied_rules():
-        is_unjudged = applied.rule.action == "goto" or applied.rule.suppress_ifgroup is not None
-        is_about_all = applied.rule.dst is None or applied.rule.invert
-        if is_unjudged and is_about_all and applied.may_select_plain:
-            return leading.devs & devs_of(leading.every)
+    if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
+        return leading.devs & devs_of(leading.routes)
     return _NONE

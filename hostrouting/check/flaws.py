@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hostrouting.check.devices import devs_of
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.fib.engine import NOT_JUDGED
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
 from hostrouting.model.rule import default_rules, rule_command
@@ -57,7 +57,7 @@ def find_undelivered(judge: Judge) -> Iterator[Finding]:
             "error",
             f"this host does not answer on its {noun} {words}: no rule looks up table local first",
             words,
-            f"as root: {rule_command('add', usual)}",
+            Remedy(command=rule_command("add", usual)),
         )
 
 
@@ -74,7 +74,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
         "warning",
         "no rule looks up table main for all packets, so its routes are not used",
         "main",
-        f"as root: {rule_command('add', usual)}",
+        Remedy(command=rule_command("add", usual)),
     )
 
 
@@ -93,7 +93,7 @@ def _hosts_in_services(judge: Judge) -> Iterator[Finding]:
                     f"{ip}, {what}, lies in the service network {services}, so its packets may go "
                     "to a service",
                     str(ip),
-                    "give the cluster another service network, or the host another address",
+                    Remedy("give the cluster another service network, or the host another address"),
                 )
 
 
@@ -135,7 +135,10 @@ def _nodes_in_pod_networks(judge: Judge) -> Iterator[Finding]:
                     f"{address.ip}, the address of {address.dev}, lies in the network of pods "
                     f"{pods}",
                     str(address.ip),
-                    "this is right where pods share the host's network; else give pods another one",
+                    Remedy(
+                        "this is right where pods share the host's network; "
+                        "else give pods another one"
+                    ),
                 )
 
 
@@ -145,7 +148,7 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if judge.configured_devs or uplinks.doubtful:
         return
     others = devs_of(uplinks.defaults) - uplinks.devs
-    cards = sorted(dev for dev in others if judge.devices.is_nic(dev))
+    cards = sorted(dev for dev in others if judge.devices.may_be_card(dev))
     if cards:
         verb = "has" if len(cards) == 1 else "have"
         used = spoken(sorted(uplinks.devs))
@@ -154,7 +157,9 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
             "warning",
             f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}",
             spoken(cards),
-            f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs",
+            Remedy(
+                f"if {spoken(cards, last='or')} is intended, name it in routeOverlap.expectedDevs"
+            ),
         )
 
 
@@ -171,5 +176,5 @@ def _several_node_ips(judge: Judge) -> Iterator[Finding]:
     )
     target = spoken(list(dict.fromkeys(dev for dev, _ in sources)))
     facts = {"family": judge.fib.family, "addresses": [str(source) for _, source in sources]}
-    remedy = "if kubelet runs here, choose its --node-ip"
+    remedy = Remedy("if kubelet runs here, choose its --node-ip")
     yield Finding("node-ip", "note", sentence, target, remedy, facts)

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.results import Grade, Opinion, Part
+from hostrouting.check.results import Grade, Part
 from hostrouting.fib.engine import Decision, Fib, effect_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
     for part in escapes:
         decision = decisions[part.first]
         opinion = judge.opinion(decision)
-        if catching[part.first] and is_elsewhere(opinion):
+        if catching[part.first] and opinion.is_elsewhere:
             then = part._replace(decision=decision, opinion=opinion)
             hidden[part.first] = Hidden(then, tuple(catching[part.first]))
     return Uncovered(fib, hidden)
@@ -100,13 +100,6 @@ def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:
     for route in judge.fib.routes:
         place = bisect_left(firsts, route.prefix.first)
         is_around = place < len(firsts) and firsts[place] <= route.prefix.last
-        if is_around and is_elsewhere(judge.opinion(Decision(route.type, route))):
+        if is_around and judge.opinion(Decision(route.type, route)).is_elsewhere:
             return True
     return False
-
-
-def is_elsewhere(opinion: Opinion) -> bool:
-    """Whether packets are fine, or may be, without leaving by an expected device."""
-    if opinion.grade is Grade.FINE:
-        return opinion.name not in {"expected", "own"}
-    return opinion.name == "two-cnis"

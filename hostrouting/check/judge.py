@@ -6,29 +6,31 @@
 - A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
 
 Theory of operation. The engine says by which route and which devices packets leave. Here that is
-judged, by two lists of rules. The first rule with an opinion decides:
+judged, by two lists of rules. Each list has an order; the first rule with an opinion decides, and
+the last always has one:
 
 - `RULES_FOR_ROUTES` look at what the route does: it refuses, it keeps packets on this host, or it
-  is of a kind that is not judged.
-- `RULES_FOR_DEVICES` look at one device by which the route leads; of several devices, the worst
-  opinion counts. What no rule has an opinion on escapes.
+  is of a kind that is not judged. The last one asks about each device by which packets may leave.
+- `RULES_FOR_DEVICES` look at one such device. The last one says that packets escape by it.
 
 Rules see only the route, never the CIDR that is asked about, so splitting a CIDR cannot make a part
 worse, and the verdict of a union is the worst of its parts.
 
-To add a rule, write a function with the signature of its neighbours and put it into a list, where
-its place says what it gives way to: a rule for what is never right stands before those that say
-fine. For devices, these are `own_subnet` (first of all, because neighbours of the card are not in
-doubt when the default route is), `expected`, `allowed_by_configuration` and `device_of_a_cni`. A
-rule here does not yet make a thing never fine: `find_uplinks` decides which devices are expected,
-and `other_packets` has rules of its own, which say fine before it asks here.
+To make something fine or doubtful, write a function with the signature of its neighbours and put it
+into a list, where its place says what it gives way to. To make something never fine takes more:
+
+1. A device of one more CNI needs no rule. It is a row in `config.cni`.
+2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
+3. Which devices are expected, `expected` says; a device that is never expected is left out there.
+4. A rule here stands before those that say fine, for devices `own_subnet`, `expected`,
+   `allowed_by_configuration` and `device_of_a_cni`, and may return what `escapes_by_the_device`
+   does.
+5. `other_packets` has rules that say fine before they ask here, for packets with a source or a mark
+   of their own.
 
 The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
-its test is a host in tests/hostrouting/check/test_judge.py. A device of one more CNI needs no rule:
-it is a row in `config.cni`.
-
-What a device is, `devices` says; which devices are expected, `expected`; which refused ranges are a
-CNI's, `refusals`.
+its test is a host in tests/hostrouting/check/test_judge.py. Which refused ranges are a CNI's,
+`refusals` says.
 """
 
 from __future__ import annotations
@@ -40,12 +42,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.devices import Devices
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
-from hostrouting.check.results import OWN, Grade, Opinion, grouped
+from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinion, grouped
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, Prefix
-from hostrouting.model.route import PROTOCOL_KERNEL, PROTOCOL_RA, REFUSING, Route
+from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.route import (
+    PROTOCOL_DHCP,
+    PROTOCOL_KERNEL,
+    PROTOCOL_RA,
+    REFUSING,
+    Route,
+)
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -53,25 +61,33 @@ if TYPE_CHECKING:
 
     from hostrouting.config.cni import Cni, Device, Use
     from hostrouting.config.settings import Network, RouteOverlapConfig
+    from hostrouting.model.rule import Rule
 
-_PROTOCOL_DHCP = 16
-_KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, _PROTOCOL_DHCP}
-"""Protocols whose routes without a gateway are right: their makers know who is on the link."""
+_KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
+"""Protocols whose routes without a gateway are right: their makers know who is on the link.
+
+systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
+hand.
+"""
+NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+"""Why packets may be lost by a route of a card; the script at boot says it, too."""
 _FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
 """Uses of a CNI's device that leads to more than one pod."""
 
 
-class Way(NamedTuple):
-    """The route that packets take."""
+class Taken(NamedTuple):
+    """A route, and what is known of the packets that take it."""
 
     route: Route
     devs: tuple[str, ...]
-    """The devices by which they leave; those of equal default routes are among them."""
-    is_wide: bool
-    """Whether the route is for more than one address."""
-    is_marked_or_of_pods: bool
-    """Whether a rule has selected the packets by a mark, or by a pods' device that they arrive on.
-    """
+    """The devices by which they may leave."""
+    packets: Packets
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the route is for more than one address."""
+        prefix = self.route.prefix
+        return prefix.length < width_of(prefix.family)
 
 
 class Judge:
@@ -87,70 +103,39 @@ class Judge:
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
-        self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
+        self._opinions: dict[tuple[int, str], tuple[Route, Opinion]] = {}
         """By the identity of a route, which is kept alive: to hash a route takes longer than to
         judge most of them.
         """
 
-    def opinion(self, decision: Decision, *, is_marked_or_of_pods: bool = False) -> Opinion:
-        """What is to be said of packets with this decision.
-
-        `is_marked_or_of_pods` says that a rule has selected them by a mark, or by a pods' device
-        that they arrive on.
-        """
+    def opinion(self, decision: Decision, packets: Packets = Packets.PLAIN) -> Opinion:
+        """What is to be said of these packets with this decision."""
         route = decision.route
         if route is None:
             return _without_a_route(decision)
-        # Own addresses cut a route into many ranges, and each of them asks. The kind of a decision
-        # with a route is the route's type: what the engine does not judge has no route.
-        key = (id(route), is_marked_or_of_pods)
+        # Own addresses cut a route into many ranges, and each of them asks.
+        key = (id(route), packets.value)
         if key not in self._opinions:
-            is_wide = route.prefix.length < self.fib.width
-            way = Way(route, self.all_devs(decision), is_wide, is_marked_or_of_pods)
-            self._opinions[key] = (route, self._judge(way))
+            taken = Taken(route, self.possible_devs(decision), packets)
+            self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
-    def _judge(self, way: Way) -> Opinion:
-        for rule in RULES_FOR_ROUTES:
-            opinion = rule(self, way)
-            if opinion is not None:
-                return opinion
-        if not way.devs:
-            return doubt_about_route(way.route)
-        opinions = [self._judge_device(dev, way) for dev in way.devs]
-        worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade is Grade.FINE and is_lost_to_tcp(self, way.route):
-            reason = f"TCP does not connect by [{way.route}]"
-            return Opinion(Grade.DOUBT, "doubtful-route", reason)
-        escaping: list[str] = []
-        for opinion in opinions:
-            escaping += opinion.devs
-        return worst._replace(devs=tuple(escaping))
-
-    def _judge_device(self, dev: str, way: Way) -> Opinion:
-        for rule in RULES_FOR_DEVICES:
-            opinion = rule(self, dev, way)
-            if opinion is not None:
-                return opinion
-        return Opinion(Grade.ESCAPE, "overlap", dev, devs=(dev,))
-
-    def all_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices of the decision; equal default routes are one route with all next hops."""
-        if decision.route is None or decision.kind in REFUSING:
+    def possible_devs(self, decision: Decision) -> tuple[str, ...]:
+        """The devices by which packets may leave: of equal default routes, Linux may use any."""
+        if not decision.devs or decision.route is None:
             return ()
         devs: dict[str, None] = {}
-        for route in self.fib.equal_cost_routes(decision.route):
-            devs |= dict.fromkeys(_usable_devs(route))
+        for route in self.fib.equal_default_routes(decision.route):
+            devs |= dict.fromkeys(route.usable_devs)
         return tuple(devs)
 
-    def is_listed(self, dev: str) -> bool:
+    def is_intended(self, rule: Rule | None) -> bool:
+        """Whether the configuration says that the rule is right (`intendedRules`)."""
+        return rule is not None and rule.selection in self.config.intended_rules
+
+    def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""
         return any(fnmatchcase(dev, pattern) for pattern in self.config.allowed_devs)
-
-
-def _usable_devs(route: Route) -> tuple[str, ...]:
-    """The devices by which packets can leave that take this route."""
-    return Decision(route.type, route).devs
 
 
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
@@ -159,108 +144,120 @@ def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
 
 
 def _without_a_route(decision: Decision) -> Opinion:
-    """Nothing is known where something is not judged; otherwise packets are lost."""
+    """What is not judged is a doubt. No route at all, or a rule that refuses, is an escape."""
     if decision.kind == NOT_JUDGED:
         return Opinion(Grade.DOUBT, NOT_JUDGED)
     return Opinion(Grade.ESCAPE, decision.kind)
 
 
-def doubt_about_route(route: Route) -> Opinion:
-    """The doubt about a route that is not judged; `fib.not_judged` explains it."""
-    return Opinion(Grade.DOUBT, NOT_JUDGED, str(route))
-
-
 # The rules for a route, by what it does with packets.
 
 
-def refused(judge: Judge, way: Way) -> Opinion | None:
+def refused(judge: Judge, taken: Taken) -> Opinion | None:
     """A route that refuses packets is fine only if it is a CNI's; `refusals` has the rules.
 
     Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
     """
-    if way.route.type not in REFUSING:
+    if taken.route.type not in REFUSING:
         return None
-    return judge.refusals.opinion(way.route)
+    return judge.refusals.opinion(taken.route)
 
 
-def own_range(_: Judge, way: Way) -> Opinion | None:
+def own_range(_: Judge, taken: Taken) -> Opinion | None:
     """A `local` route keeps packets on this host: right for one address, an escape for a network.
 
-    A network that is made this host's own (AnyIP) answers for others. For packets with a mark it is
-    how a proxy takes them in: `local default dev lo`, on every node with Cilium.
+    A network that is made this host's own (AnyIP) answers for others. Only for packets with a mark
+    it is right, because a proxy takes them in like that: `local default dev lo`, on every node with
+    Cilium.
 
-    Field states: anyip-services, anyip-one-service; istio-tproxy.
+    Field states: anyip-services, anyip-one-service; istio-tproxy; iif-cni0-stays-here.
     """
-    if way.route.type != "local":
+    if taken.route.type != "local":
         return None
-    if way.is_wide and not way.is_marked_or_of_pods:
+    if taken.is_wide and taken.packets is not Packets.MARKED:
         return Opinion(Grade.ESCAPE, "own-range")
     return OWN
 
 
-def own_broadcast(_: Judge, way: Way) -> Opinion | None:
+def own_broadcast(_: Judge, taken: Taken) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
-    Linux adds these routes itself. Those of other programs are judged by their devices.
+    Linux adds these routes itself, for single addresses. It also does where the network of the
+    address is too small, and a neighbour has what is taken for its broadcast address: a limit.
 
     Field states: azure-nd-one-subnet, calico-ipip and most others that expect a card's network.
     """
-    is_own_type = (
-        way.route.type in {"broadcast", "anycast"} and way.route.protocol == PROTOCOL_KERNEL
-    )
-    if is_own_type and not way.is_wide:
+    is_linuxs = taken.route.protocol == PROTOCOL_KERNEL and not taken.is_wide
+    if is_linuxs and taken.route.type in {"broadcast", "anycast"}:
         return OWN
     return None
 
 
-def encapsulated(_: Judge, way: Way) -> Opinion | None:
-    """An encapsulation may give packets another destination, so the device says nothing.
+def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
+    """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
+    destination, or Linux does not list the next hops. `fib.not_judged` names the route.
 
-    Field state: segment-routing-by-objects.
+    Field states: segment-routing, segment-routing-by-objects.
     """
-    if may_change_destination(way.route):
-        return doubt_about_route(way.route)
+    if not taken.devs or may_change_destination(taken.route):
+        return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
     return None
 
 
-RULES_FOR_ROUTES: tuple[Callable[[Judge, Way], Opinion | None], ...] = (
-    refused,
-    own_range,
-    own_broadcast,
-    encapsulated,
-)
-"""In the order in which they are asked. A route that none of them decides is judged by its devices.
-"""
+def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
+    """Packets may leave by each device of the route, so the worst opinion on these counts.
+
+    That TCP does not connect by the route at all is one more opinion.
+    """
+    opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
+    if _is_lost_to_tcp(judge, taken.route):
+        reason = f"TCP does not connect by [{taken.route}]"
+        opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
+    worst = max(opinions, key=lambda opinion: opinion.grade)
+    if worst.grade is not Grade.ESCAPE:
+        return worst
+    escaping: list[str] = []
+    for opinion in opinions:
+        escaping += opinion.devs
+    return worst._replace(devs=tuple(escaping))
 
 
-def is_lost_to_tcp(judge: Judge, route: Route) -> bool:
-    """Whether TCP does not connect by the route, although its devices are right.
-
-    Linux refuses connections by IPv4 routes of the type broadcast or multicast.
+def _is_lost_to_tcp(judge: Judge, route: Route) -> bool:
+    """Whether Linux refuses connections by the route, as it does by IPv4 routes of these types.
 
     Field state: multicast-type-by-the-uplink.
     """
     return judge.fib.family == IPV4 and route.type in {"broadcast", "multicast"}
 
 
+RULES_FOR_ROUTES: tuple[Callable[[Judge, Taken], Opinion | None], ...] = (
+    refused,
+    own_range,
+    own_broadcast,
+    route_not_judged,
+    by_its_devices,
+)
+"""In the order in which they are asked; the last always has an opinion."""
+
+
 # The rules for one device of a route.
 
 
-def own_subnet(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """Neighbours of the card stay its neighbours, where a tunnel's default route hides the card's.
+def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A connected route of the card whose default route a tunnel hides is fine.
 
-    A VPN takes what went to the router, and wg-quick says so with `suppress_prefixlength 0`. Only
-    for the card that would have the default route: a rail with a connected /16 is the outage that
-    the check is for.
+    A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
+    `suppress_prefixlength 0`. A rail with a connected /16 is the outage that the check is for, so
+    the connected routes of no other card are fine.
 
     Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
     """
-    if dev == judge.uplinks.hidden_nic and judge.devices.is_connected(dev, way.route):
+    if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, "own-subnet", dev)
     return None
 
 
-def doubtful_default(judge: Judge, dev: str, way: Way) -> Opinion | None:
+def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     """The default route may be on the wrong device; `expected` says why.
 
     `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
@@ -271,45 +268,57 @@ def doubtful_default(judge: Judge, dev: str, way: Way) -> Opinion | None:
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
         return None
-    names = spoken(sorted(doubtful), last="or")
     if len(doubtful) == 1:  # equal default routes are several devices, so this is a tunnel
-        names = f"{dev}, a tunnel"
-    return _unclear(names, way)
+        return _unclear(f"{dev}, a tunnel", taken)
+    return _unclear(spoken(sorted(doubtful), last="or"), taken)
 
 
-def _unclear(names: str, way: Way) -> Opinion:
-    """The doubt whether packets should leave by one of these, and by which they leave now."""
-    now = spoken(sorted(way.devs), last="or")
-    return Opinion(Grade.DOUBT, "default-routes", f"{names}; they leave through {now} now")
+def _unclear(devs: str, taken: Taken) -> Opinion:
+    """The doubt by which of these devices packets should leave, with those by which they do."""
+    now = spoken(sorted(taken.devs), last="or")
+    return Opinion(Grade.DOUBT, "default-routes", f"{devs}; they leave through {now} now")
 
 
-def on_link_by_mistake(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """A route made by hand asks the link for addresses that are probably behind the router.
+def on_link_by_mistake(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A route made by hand asks the link for addresses that are probably not there.
 
-    The route has no gateway, but the default route by the same device has one. A single address may
-    be a neighbour, and so is what lies in a network of the device. The kernel, DHCP and routers
-    know who is a neighbour.
+    By the uplink, these are addresses behind its router: the route has no gateway, but the default
+    route by the same device has one. By a CNI's bridge, they are addresses around its network,
+    which pods of other nodes have. What lies in a network of the device may be a neighbour, and so
+    may a single address; and allowedDevs can say that the others are neighbours, too.
 
-    Field states: on-link-by-mistake, ifupdown-without-the-router; it is not on-link-by-ra.
+    Field states: on-link-by-mistake, ifupdown-without-the-router; cni0-for-all-pods. It must not
+    speak of on-link-by-ra.
     """
-    route = way.route
-    if dev not in judge.uplinks.devs or judge.is_listed(dev):
+    route = taken.route
+    if not taken.is_wide or not _is_on_link_by_hand(route, dev) or judge.is_allowed(dev):
         return None
-    is_for_a_network = way.is_wide and route.prefix.length > 0
-    is_by_hand = route.protocol not in _KNOW_NEIGHBOURS
-    if not (is_for_a_network and is_by_hand and _asks_the_link(route, dev)):
+    if dev in judge.devices.devs_around(route.prefix):
         return None
-    are_neighbours = dev in judge.devices.devs_around(route.prefix)
-    has_router = any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults)
-    if are_neighbours or not has_router:
+    if dev in judge.uplinks.devs:
+        is_mistaken = any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults)
+    else:
+        is_mistaken = _is_wider_than_a_bridge(judge, dev, route)
+    if not is_mistaken:
         return None
-    reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+    reason = NO_GATEWAY.format(route=route, dev=dev)
     return Opinion(Grade.DOUBT, "doubtful-route", reason)
 
 
-def _asks_the_link(route: Route, dev: str) -> bool:
-    """Whether a next hop by the device has no gateway."""
+def _is_on_link_by_hand(route: Route, dev: str) -> bool:
+    """Whether a next hop by the device has no gateway, and nobody who knows the link has made the
+    route, which is not a default route.
+    """
+    if route.protocol in _KNOW_NEIGHBOURS or route.prefix.length == 0:
+        return False
     return any(hop.gateway is None for hop in route.next_hops if hop.dev == dev)
+
+
+def _is_wider_than_a_bridge(judge: Judge, dev: str, route: Route) -> bool:
+    """Whether the route is for more than the pods of this node, by the bridge to these."""
+    if not judge.devices.is_bridge_of_pods(dev):
+        return False
+    return any(network in route.prefix for _, network in judge.devices.networks_of([dev]))
 
 
 def _has_a_gateway(route: Route, dev: str) -> bool:
@@ -317,33 +326,33 @@ def _has_a_gateway(route: Route, dev: str) -> bool:
     return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
 
 
-def expected(judge: Judge, dev: str, _: Way) -> Opinion | None:
+def expected(judge: Judge, dev: str, _: Taken) -> Opinion | None:
     """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, "expected", dev)
     return None
 
 
-def allowed_by_configuration(judge: Judge, dev: str, _: Way) -> Opinion | None:
+def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None:
     """The operator has allowed the device.
 
     Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
     """
-    if judge.is_listed(dev):
+    if judge.is_allowed(dev):
         return Opinion(Grade.FINE, "allowed", f"{dev} (allowedDevs)")
     return None
 
 
-def inside_another_network(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """A CNI's device for a network that a card, or the bridge of pods, has an address in.
+def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
 
     The CNI is gone, or its networks were chosen badly: the neighbours there are lost.
 
     Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
     """
-    if not way.is_wide or way.is_marked_or_of_pods or not _fitting_rows(judge, dev, way):
+    if not taken.is_wide or not _fitting_rows(judge, dev, taken):
         return None
-    for owner in judge.devices.devs_around(way.route.prefix):
+    for owner in judge.devices.devs_around(taken.route.prefix):
         is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
         if is_rival and owner != dev:
             reason = f"{dev} beside the network of {owner}"
@@ -351,18 +360,18 @@ def inside_another_network(judge: Judge, dev: str, way: Way) -> Opinion | None:
     return None
 
 
-def beside_another_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """A CNI's device for many pods, while the pods of this node are another CNI's.
+def beside_another_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A CNI's device leads to many pods, while the pods of this node are another CNI's.
 
     A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
     have made it leads to the pods of the other (`_leads_to_pods_of`).
 
-    Field states: cni0-left-beside-calico, flannel-beside-cilium; it is not canal-own-block.
+    Field states: cni0-left-beside-calico, flannel-beside-cilium; it must not speak of
+    canal-own-block.
     """
-    makers: list[tuple[Cni, Device]] = []
-    for cni, row in _fitting_rows(judge, dev, way):
-        if row.use in _FOR_MANY_PODS:
-            makers.append((cni, row))
+    makers = [
+        (cni, row) for cni, row in _fitting_rows(judge, dev, taken) if row.use in _FOR_MANY_PODS
+    ]
     if not makers:
         return None
     for pod_dev, pods_cni in judge.devices.cnis_with_pods:
@@ -373,10 +382,10 @@ def beside_another_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
 
 
 def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
-    """Whether this device of a CNI can lead to the pods of this other one.
+    """Whether this device of a CNI can lead to the pods of another one.
 
-    All lead to pods of the plain bridge plugin, by which many CNIs attach their own. A CNI whose
-    `serves` is None serves the pods of any other, but by its tunnels and not by its bridge.
+    Every CNI may have attached its own pods with the plain bridge plugin. A CNI that serves any
+    other (`serves` is None) does so by its tunnels, and not by its bridge.
     """
     if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
         return True
@@ -385,75 +394,55 @@ def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
     return pods_cni.name in cni.serves
 
 
-def device_of_a_cni(judge: Judge, dev: str, way: Way) -> Opinion | None:
+def device_of_a_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     """Packets leave by a device of a known CNI, which knows what to do with them.
-
-    Of CNIs that share a name for their devices, the other devices show which one runs.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
     """
-    rows = _fitting_rows(judge, dev, way)
+    rows = _fitting_rows(judge, dev, taken)
     if not rows:
         return None
+    return Opinion(Grade.FINE, "allowed", _named(judge, dev, rows))
+
+
+def _named(judge: Judge, dev: str, rows: list[tuple[Cni, Device]]) -> str:
+    """The patterns of these rows with the names of the CNIs.
+
+    Of several CNIs, those are named that have other devices here, too: so they run.
+    """
     if len(rows) > 1:
         running = [(cni, row) for cni, row in rows if judge.devices.has_cni(cni, beside=dev)]
-        if running:
-            rows = running
+        rows = running or rows
     by_pattern = grouped((row.pattern, cni.name) for cni, row in rows)
     allowances: list[str] = []
     for pattern, names in by_pattern.items():
         allowances.append(f"{pattern} ({spoken(names, last='or')})")
-    return Opinion(Grade.FINE, "allowed", spoken(allowances, last="or"))
+    return spoken(allowances, last="or")
 
 
-def _fitting_rows(judge: Judge, dev: str, way: Way) -> list[tuple[Cni, Device]]:
-    """The CNIs' rows for the device that fit these packets.
+def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """Where no card has the default route, any card may be the uplink that is meant.
 
-    A pod's device is for single addresses, and a device for marked packets only for these. Field
-    states: cni-ptp-wide, dual-stack-wide-route-by-a-pod; antrea-egress.
-    """
-    rows: list[tuple[Cni, Device]] = []
-    for cni, row in judge.devices.cni_rows(dev):
-        if row.use == "pod" and way.is_wide:
-            continue
-        if row.use == "marked" and not way.is_marked_or_of_pods:
-            continue
-        rows.append((cni, row))
-    return rows
-
-
-def nic_that_may_be_meant(judge: Judge, dev: str, way: Way) -> Opinion | None:
-    """Where no card has a default route, what leaves by a card's router or in its network may be
-    right.
+    So what leaves by a router on the card, or stays in a network of the card, is in doubt.
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
-    if not has_only_tunnel_or_dummy(judge) or not judge.devices.may_be_nic(dev):
+    if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
         return None
-    has_router = _has_a_gateway(way.route, dev)
-    if has_router or judge.devices.is_connected(dev, way.route):
+    has_router = _has_a_gateway(taken.route, dev)
+    if has_router or judge.devices.is_connected(dev, taken.route):
         # Devices in doubt are among the expected ones, so the tunnel is named here, too.
-        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), way)
+        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), taken)
     return None
 
 
-def has_only_tunnel_or_dummy(judge: Judge) -> bool:
-    """Whether no default route says which card is the uplink, because a tunnel or a dummy has the
-    only one.
-
-    OpenVPN may have replaced the card's, and k3s asks for a dummy's. Then a card's own routes may
-    be what is meant. A tunnel that is not in doubt, such as a provider's line, is the uplink.
-    """
-    uplinks = judge.uplinks
-    if judge.configured_devs or uplinks.hidden_nic is not None:
-        return False
-    if any(judge.devices.may_be_nic(dev) for dev in uplinks.devs):
-        return False
-    return any(judge.devices.is_dummy(dev) or dev in uplinks.doubtful for dev in uplinks.devs)
+def escapes_by_the_device(_: Judge, dev: str, __: Taken) -> Opinion:
+    """Nothing says that packets may leave by the device."""
+    return Opinion(Grade.ESCAPE, "overlap", dev, devs=(dev,))
 
 
-RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Way], Opinion | None], ...] = (
-    own_subnet,
+RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
+    own_subnet,  # first of all: neighbours are not in doubt when the default route is
     doubtful_default,
     on_link_by_mistake,
     expected,
@@ -461,6 +450,24 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Way], Opinion | None], ...] = (
     inside_another_network,
     beside_another_cni,
     device_of_a_cni,
-    nic_that_may_be_meant,
+    card_that_may_be_meant,
+    escapes_by_the_device,
 )
-"""In the order in which they are asked. What none of them decides escapes by the device."""
+"""In the order in which they are asked; the last always has an opinion."""
+
+
+def _fitting_rows(judge: Judge, dev: str, taken: Taken) -> list[tuple[Cni, Device]]:
+    """The CNIs' rows for the device that fit these packets.
+
+    A pod's device is for single addresses, and a device for marked packets only for those that a
+    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
+    antrea-egress.
+    """
+    rows: list[tuple[Cni, Device]] = []
+    for cni, row in judge.devices.cni_rows(dev):
+        if row.use == "pod" and taken.is_wide:
+            continue
+        if row.use == "marked" and taken.packets is Packets.PLAIN:
+            continue
+        rows.append((cni, row))
+    return rows

@@ -7,16 +7,18 @@ link: those are fine by any device.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import judge_outcome
 from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
+from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
-from hostrouting.model.prefix import Prefix, borders_of, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
+    from hostrouting.fib.engine import Decision
 
 T = TypeVar("T")
 
@@ -29,13 +31,58 @@ _EVERYWHERE = {family: borders_of(prefixes) for family, prefixes in EVERYWHERE.i
 """By family: where these begin and end, in turn."""
 
 
-def packets_of(judge: Judge) -> Iterator[Packet]:
-    """A plain packet of this host, and a packet of each kind that pods send.
+def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[Packet, list[Part]]]:
+    """The ranges of a block as plain packets have them, then as others that this host sends or
+    forwards, by the kind of packets.
+    """
+    plain = list(find_parts(judge, block.first, block.last))
+    yield PLAIN, plain
+    yield from find_connections(judge, plain).items()
+    for packet in packets_of_pods(judge):
+        yield packet, list(find_parts(judge, block.first, block.last, packet))
+
+
+def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[Part]]:
+    """The parts that fare worse for connected sockets, by the kind of packets; and the own ones.
+
+    IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
+    time with the source that the first route gave. Where that may be one of several addresses, a
+    rule for one of these is a matter of `other_packets`, as it is in IPv6.
+
+    Field states: repaired-for-the-first-lookup-only, node-address-into-a-vpn.
+    """
+    connections: dict[Packet, list[Part]] = {}
+    if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
+        return connections
+    for part in parts:
+        packet = _connection_by(judge, part.decision)
+        if packet is None:
+            continue
+        decision, _ = judge.fib.outcomes(part.first, packet)
+        opinion = judge.opinion(decision)
+        if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
+            worse = Part(part.first, part.last, decision, opinion, ())
+            connections.setdefault(packet, []).append(worse)
+    own = [part for part in parts if part.is_own]
+    return {packet: sorted([*own, *worse]) for packet, worse in connections.items()}
+
+
+def _connection_by(judge: Judge, decision: Decision) -> Packet | None:
+    """The connections that begin with a plain packet with this decision; None if their source is
+    not certain, or if the rule is intended.
+    """
+    sources = set(sources_of(judge, decision))
+    if len(sources) != 1 or judge.is_intended(decision.rule):
+        return None
+    return Packet(Prefix.of(sources.pop()))
+
+
+def packets_of_pods(judge: Judge) -> Iterator[Packet]:
+    """A packet of each kind that pods send (`podCidrs`).
 
     Sources differ only where a `from` selector begins or ends, and devices only where a rule names
     one.
     """
-    yield PLAIN
     family = judge.fib.family
     rules = judge.fib.rules
     named = {rule.iif for rule in rules}
@@ -45,7 +92,8 @@ def packets_of(judge: Judge) -> Iterator[Packet]:
     for cidr in judge.pods:
         for first, last in pieces(cidr.first, cidr.last, borders):
             for source in prefixes_between(family, first, last):
-                yield from (Packet(source, dev) for dev in devs)
+                for dev in devs:
+                    yield Packet(source, dev)
 
 
 def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
@@ -73,23 +121,21 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
 
     Own addresses, which have none, belong to the range around them: else they would only split it.
     """
-    ranges: list[tuple[T | None, int, int]] = []
-    is_only_own = False
-    """Whether the last range has only own addresses so far, and takes the label that follows."""
+    own = object()
+    ranges: list[tuple[Any, int, int]] = []
     end = -1
     """The address after the last range."""
     for part in parts:
-        value = label(part)
-        is_own = value is None and part.is_own
-        if end == part.first and is_only_own:
-            _, first, _ = ranges[-1]
-            ranges[-1] = (value, first, part.last)
-            is_only_own = is_own
-        elif end == part.first and (is_own or value == ranges[-1][0]):
-            value, first, _ = ranges[-1]
-            ranges[-1] = (value, first, part.last)
-        else:
-            ranges.append((value, part.first, part.last))
-            is_only_own = is_own
+        value: object = label(part)
+        if value is None and part.is_own:
+            value = own
+        first = part.first
+        if end == part.first:
+            before = ranges[-1][0]
+            if value is own or before is own or before == value:
+                first = ranges.pop()[1]
+            if value is own:
+                value = before
+        ranges.append((value, first, part.last))
         end = part.last + 1
-    return [(value, first, last) for value, first, last in ranges if value is not None]
+    return [labelled for labelled in ranges if labelled[0] is not None and labelled[0] is not own]

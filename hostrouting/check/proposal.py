@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoutesConfig
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import extent
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
@@ -80,9 +80,9 @@ def find_unconfigured(
     escape = "escapes" if len(lost) == 1 else "escape"
     sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
-    remedy = ""
+    remedy = None
     if routes:
-        remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
     yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
 
@@ -90,7 +90,7 @@ def find_unconfigured(
 def _unconfigured(plan: RoutePlan) -> list[Route]:
     """The routes that are deleted and not replaced, each destination once."""
     stays = {step.route.key for step in plan.steps if step.action != "delete"}
-    stays |= {waiting.route.key for waiting in plan.pending}
+    stays |= {waiting.route.key for waiting in plan.waiting}
     deleted: dict[RouteKey, Route] = {}
     for step in plan.changes:
         if step.action == "delete" and step.route.key not in stays:

@@ -14,21 +14,15 @@ The rules, in the order in which they are asked:
 4. Everything else is an escape.
 """
 
-from __future__ import annotations
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
-
+from hostrouting.check.devices import Devices
 from hostrouting.check.results import Grade, Opinion
 from hostrouting.config.cni import CNIS, Cni, Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hostrouting.check.devices import Devices
-    from hostrouting.fib.engine import Fib
-    from hostrouting.model.prefix import Prefix
-    from hostrouting.model.route import Route
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 
 POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""

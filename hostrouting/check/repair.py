@@ -6,14 +6,13 @@ inside [10.9.0.0/24 dev cni0] has the pods of this node, which is right. Of the 
 address, Linux uses the longest. So to take an address from ib0, a new route needs at least 9 bits,
 and to take one from cni0, at least 25: each address has a shortest length with which a new route
 takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
-escapes, and nothing from cni0. They are the repair. Rules matter, too: one for table main may
-suppress routes that are not long enough, and what a rule for another table decides before, no new
-route takes.
+escapes, and nothing from cni0. They are the repair. Rules matter, too: no new route takes an
+address if a rule for another table decides before.
 
-All addresses that a new route takes have the same present route in table main: the longest around
-its prefix. So new routes for different present ones never compete for an address, and a wider one
-for the same takes all that those inside would. Therefore one walk over the expected CIDRs, from the
-widest prefix down, finds the fewest routes (`Walk`):
+All addresses that a new route takes have the same present route in table main, the longest one
+around the prefix of the new route. So new routes for different present ones never compete for an
+address, and of two for the same present one, the wider takes all that the other would. Therefore
+one walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
 - A prefix without an escape needs nothing.
 - A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other
@@ -22,39 +21,40 @@ widest prefix down, finds the fewest routes (`Walk`):
 
 Some escapes are not wanted at the uplink: packets to pods that a route hides from a CNI's device,
 or from an allowed one (`hiding`). A new route would divert them, now or once the hiding route is
-gone, so they count like what is fine. A deletion repairs them, and the reason for this is
-`below-a-cni`.
+gone, so the walk treats them like what is fine. A deletion repairs them (`below-a-cni`).
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be
-repaired has to be fine, and nothing else may be worse. What no route can repair is named, with one
-of six reasons (`Unrepairable`).
+repaired has to be fine. If anything else is worse, no route is proposed at all. What no route can
+repair is named, with a reason (`Unrepairable`).
 """
-
-from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.hiding import Uncovered, find_hidden
-from hostrouting.check.judge import Judge, has_only_tunnel_or_dummy
+from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts, ranges_of
-from hostrouting.check.results import Cost, Grade, Part, Repair, Unrepairable
-from hostrouting.config.settings import StaticRoute
-from hostrouting.errors import ConfigError
-from hostrouting.model.prefix import Prefix, is_reserved
+from hostrouting.check.results import (
+    Cost,
+    Escape,
+    Grade,
+    Opinion,
+    Part,
+    Repair,
+    Unrepairable,
+    phrase_of,
+)
+from hostrouting.check.way_out import find_way_out
+from hostrouting.fib.engine import PLAIN, Fib, Packet
+from hostrouting.model.prefix import IP, IPV6, Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
-from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
-    from hostrouting.model.rule import Rule
+from hostrouting.routes.uplink import Need, is_tunnel
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
+_FEWER = "check smaller networks one by one, or remove what adds the routes there"
 
 
 class Why(NamedTuple):
@@ -66,202 +66,139 @@ class Why(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
-    """The repair for everything that escapes in these blocks: the expected CIDRs without those
-    inside others. `parts` are all parts of the blocks, in order.
+    """The repair for everything that escapes in these blocks: the outermost of the expected
+    CIDRs. `parts` are all parts of the blocks, in order.
     """
     escapes = [part for part in parts if part.plain_grade is Grade.ESCAPE]
     if not escapes:
         return Repair()
     uncovered = find_hidden(judge, escapes)
-    deletions = _repaired_by_deletion(judge.fib, escapes, uncovered)
+    deletions = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         why = Why("no-gateway", cause=f"a repair needs {way_out}")
         return _without_routes(judge.fib, parts, deletions, why)
-    walk = Walk(judge.fib, parts, way_out.route, uncovered)
+    walk = Walk(judge.fib, parts, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        why = Why("too-many", cause="it would take too many routes")
+        why = Why("too-many", cause=f"it would take more than {_MOST} routes; {_FEWER}")
+        return _without_routes(judge.fib, parts, deletions, why)
+    gateway = _gateway_among(prefixes, way_out.route)
+    if gateway is not None:
+        why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
         return _without_routes(judge.fib, parts, deletions, why)
     routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
     return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
 
 
-def _repaired_by_deletion(
-    fib: Fib, escapes: Iterable[Part], uncovered: Uncovered
-) -> dict[int, Why]:
-    """By first address: why a deletion, and not a route, repairs the part.
+def _gateway_among(prefixes: Sequence[Prefix], way: Route) -> IP | None:
+    """The gateway, if these IPv6 prefixes have it: once one route leads to it, Linux refuses the
+    next one.
+    """
+    for hop in way.next_hops:
+        if hop.gateway is None or hop.gateway.version != IPV6:
+            continue
+        if any(hop.gateway in prefix for prefix in prefixes):
+            return hop.gateway
+    return None
 
-    Where no route of ours would decide at all, that is the reason which counts.
+
+def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
+    """By first address: that a deletion repairs the part, and which one.
+
+    What a rule for another table decides before is left out: `shortest_length` has its reason.
     """
     reasons: dict[int, Why] = {}
     for part in escapes:
         hidden = uncovered.hidden.get(part.first)
-        if hidden is not None and shortest_length(fib, part) is not None:
+        if hidden is None:
+            continue
+        if hidden.catching[0].table == TABLE_MAIN or _may_use_main(fib, part):
             reasons[part.first] = Why("below-a-cni", cause=hidden.cause, catching=hidden.catching)
     return reasons
 
 
 def _without_routes(
-    fib: Fib, parts: Iterable[Part], deletions: dict[int, Why], why_none: Why
+    fib: Fib, parts: Iterable[Part], deletions: dict[int, Why], fallback: Why
 ) -> Repair:
-    """A repair by deletions alone.
-
-    `why_none` says why there are no routes. It does not count where no route could be a repair.
-    """
-
-    def why(part: Part) -> Why | None:
-        if part.plain_grade is not Grade.ESCAPE:
-            return None
-        return deletions.get(part.first) or _why_never(fib, part) or why_none
-
-    return Repair(unrepairable=_unrepairable(ranges_of(parts, why)))
+    """A repair by deletions alone; what has no reason of its own gets this one."""
+    unchanged = [Proof(part, part) for part in parts]
+    return Repair(unrepairable=_lost_ranges(fib, unchanged, (), deletions, fallback))
 
 
-def _unrepairable(ranges: Iterable[tuple[Why, int, int]]) -> tuple[Unrepairable, ...]:
-    return tuple(Unrepairable(first, last, *why) for why, first, last in ranges)
-
-
-# Where the routes lead.
-
-
-class WayOut(NamedTuple):
-    """The way of all routes of a repair."""
-
-    dev: str | None
-    """The device that the routes name in a configuration.
-
-    None where the default route fills it in rightly: it differs from host to host.
-    """
-    route: Route
-    """A route with the next hops."""
-
-
-def find_way_out(judge: Judge) -> WayOut | Need:
-    """How packets leave as expected, or what is missing for that.
-
-    A tunnel has to be named in the configuration.
-    """
-    uplinks = judge.uplinks
-    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
-    if not devs or uplinks.doubtful:
-        return Need(_device_to_name(judge))
-    every = Prefix(judge.fib.family, 0, 0)
-    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    # A configured route without a device follows the default route of table main, which may be
-    # another of several equal ones after a boot. Each of them has to be expected.
-    default = uplink.route_to(every)
-    if isinstance(default, Route):
-        possible = {*default.devs, *_first_default_devs(judge)}
-        if possible <= uplinks.devs:
-            return WayOut(None, default)
-    needs: list[Need] = []
-    for dev in devs:
-        route = uplink.route_to(every, dev=dev)
-        if not _is_configurable(dev, every):
-            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
-        elif isinstance(route, Need):
-            needs.append(route)
-        else:
-            return WayOut(dev, route)
-    # Any of the devices would do, so what one of them lacks is enough to go on.
-    return needs[-1]
-
-
-def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may lead through this expected device; a tap not in doubt is the uplink."""
-    link = judge.devices.links.get(dev)
-    return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)
-
-
-def _device_to_name(judge: Judge) -> str:
-    uplinks = judge.uplinks
-    candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if has_only_tunnel_or_dummy(judge):
-        candidates.append("the network card that is meant")
-    names = spoken(candidates, last="or")
-    return f"its device to be named: write {names} into routeOverlap.expectedDevs first"
-
-
-def _first_default_devs(judge: Judge) -> frozenset[str]:
-    """The devices of the default route; of equal ones, the first may be another after a boot."""
-    defaults = judge.uplinks.defaults
-    if not defaults:
-        return frozenset()
-    return devs_of(judge.fib.equal_cost_routes(defaults[0]))
-
-
-def _is_configurable(dev: str, every: Prefix) -> bool:
-    """Whether a configuration can have the name: Linux takes nearly any letter."""
-    try:
-        StaticRoute(every.halves()[0].to_network(), dev=dev)
-    except ConfigError:
-        return False
-    return True
+def never_repaired(fib: Fib, escape: Escape) -> Iterator[Unrepairable]:
+    """The escape of packets that are not plain, if no route of table main would decide for them."""
+    opinion = Opinion(Grade.ESCAPE, escape.kind)
+    part = Part(escape.first, escape.last, escape.decision, opinion, ())
+    why = shortest_length(fib, part, escape.packet)
+    if isinstance(why, Why):
+        cause = f"for {phrase_of(escape.packet)}, {why.cause}"
+        yield Unrepairable(escape.first, escape.last, why.reason, cause)
 
 
 # Which prefixes get a route.
 
 
-def shortest_length(fib: Fib, part: Part) -> int | None:
-    """The shortest prefix length at which a route of ours would decide for these addresses.
+def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
+    """The shortest prefix length at which a route of ours would decide for these addresses; or why
+    no route of ours would.
 
-    None if table main cannot: an earlier rule decides, or the addresses are this host's own.
+    Of two routes to one prefix, ours comes first only if the other one has a higher metric. A throw
+    comes before a wider route, too.
     """
-    rule = _rule_for_main(fib, part)
-    if rule is None:
-        return None
-    return max(_shortest_unsuppressed(rule), _shortest_length_in_main(fib, part.first))
+    if not _may_use_main(fib, part, packet):
+        return Why("earlier-rule", cause=_what_decides_before_main(part))
+    present = fib.tables[TABLE_MAIN].best(part.first)
+    if present is None:
+        return 0
+    if present.metric > DEFAULT_METRIC[fib.family]:
+        return present.prefix.length
+    if present.prefix.length == fib.width:
+        return _host_route(present)
+    return present.prefix.length + 1
 
 
-def _rule_for_main(fib: Fib, part: Part) -> Rule | None:
-    """The rule that uses the widest routes of table main for these addresses, the first of several.
+def _may_use_main(fib: Fib, part: Part, packet: Packet = PLAIN) -> bool:
+    """Whether a rule would use a new route of table main for this packet to these addresses.
 
-    Only a rule for another table, or a refusing one, can end the lookup before it. A rule for table
-    main that ends it now does not: with a new route that comes before the present one, the rule
-    uses this route, or suppresses it and the lookup goes on.
+    A rule for another table that decides now comes before, and so does one that refuses. A rule for
+    table main does not: a new route would come before the present one. Only a rule that suppresses
+    more than default routes is passed over: which routes it uses depends on their length.
     """
     if part.opinion.name == "own-range":
-        return None
-    best: Rule | None = None
-    for applied in fib.applied_rules():
+        return False
+    for applied in fib.applied_rules(packet):
         if not applied.selects_plain(part.first):
             continue
-        if applied.table is not None and applied.rule.table == TABLE_MAIN:
-            if best is None or _shortest_unsuppressed(applied.rule) < _shortest_unsuppressed(best):
-                best = applied.rule
-        elif applied.decision_for(part.first) is not None:
-            break
-    return best
+        if applied.table is None or applied.rule.table != TABLE_MAIN:
+            if applied.decision_for(part.first) is not None:
+                return False
+        elif not applied.rule.suppress_prefixlength:
+            return True
+    return False
 
 
-def _shortest_unsuppressed(rule: Rule) -> int:
-    """The length of the widest routes that the rule does not suppress."""
-    if rule.suppress_prefixlength is None:
-        return 0
-    return rule.suppress_prefixlength + 1
+def _what_decides_before_main(part: Part) -> str:
+    if part.opinion.name == "own-range":
+        return f"[{part.decision.route}] makes the range this host's own"
+    rule = part.decision.rule
+    if rule is None:
+        return "no rule uses every route of table main"
+    if rule.table == TABLE_MAIN:
+        return f"[rule {rule}] does not use every route of table main"
+    return f"[rule {rule}] comes before table main"
 
 
-def _shortest_length_in_main(fib: Fib, address: int) -> int:
-    """The length at which a route of ours comes before the present one of table main.
-
-    A throw also comes before a route that is not longer.
-    """
-    best = fib.tables[TABLE_MAIN].best(address)
-    if best is None:
-        return 0
-    if best.metric <= DEFAULT_METRIC[fib.family]:
-        return best.prefix.length + 1
-    return best.prefix.length
+def _host_route(route: Route) -> Why:
+    return Why("host-route", cause=f"[{route}] is as specific as a route can be")
 
 
 def _holders(fib: Fib) -> dict[Prefix, Route]:
     """By prefix: the routes of other programs with the keys that ours would have."""
     holders: dict[Prefix, Route] = {}
     for route in fib.routes:
-        if route.table != TABLE_MAIN or route.tos or route.protocol == OURS:
-            continue
-        if route.metric == DEFAULT_METRIC[fib.family]:
+        is_free = route.table != TABLE_MAIN or route.tos or route.source or route.protocol == OURS
+        if not is_free and route.metric == DEFAULT_METRIC[fib.family]:
             holders[route.prefix] = route
     return holders
 
@@ -280,10 +217,10 @@ class Span(NamedTuple):
 class Walk:
     """The walk from the widest prefix down, for routes with the same next hops."""
 
-    def __init__(self, fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> None:
+    def __init__(self, fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> None:
         """Note what is to be taken, what is not to be diverted, and which keys others have."""
         self._width = fib.width
-        self._spans = list(_spans(fib, parts, way, uncovered))
+        self._spans = list(_spans(fib, parts, uncovered))
         self._firsts = [span.first for span in self._spans]
         self._lasts = [span.last for span in self._spans]
         self._held = _holders(fib).keys()
@@ -322,27 +259,19 @@ class Walk:
         return all(span.is_wanted or span.length > prefix.length for span in spans)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> Iterator[Span]:
+def _spans(fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> Iterator[Span]:
     """The parts that a route with these next hops would change, now or once nothing is hidden."""
     for part in parts:
-        if part.is_own or _is_right_already(part, way):
+        if part.is_own:
             continue
         lengths = [shortest_length(fib, part)]
         hidden = uncovered.hidden.get(part.first)
         if hidden is not None:
             lengths.append(shortest_length(uncovered.fib, hidden.part))
-        possible = [length for length in lengths if length is not None and length <= fib.width]
+        possible = [length for length in lengths if isinstance(length, int)]
         if possible:
             is_wanted = part.plain_grade is Grade.ESCAPE and hidden is None
             yield Span(part.first, part.last, min(possible), is_wanted)
-
-
-def _is_right_already(part: Part, way: Route) -> bool:
-    """Whether packets leave by the same next hops as by the new route, and all of them rightly."""
-    route = part.decision.route
-    if part.worst_grade is not Grade.FINE or route is None:
-        return False
-    return set(route.next_hops) == set(way.next_hops)
 
 
 # The proof.
@@ -366,12 +295,10 @@ def prove(
     proofs = list(_judge_again(judge, repair, blocks, parts))
     if any(_is_worse(proof) for proof in proofs):
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
-        unchanged = [Proof(part, part) for part in parts]
-        reasons = _reasons(judge.fib, unchanged, repair.resolved, deletions, why_none=why)
-        return Repair(unrepairable=_lost_ranges(unchanged, reasons))
-    reasons = _reasons(judge.fib, proofs, repair.resolved, deletions)
+        return _without_routes(judge.fib, parts, deletions, why)
+    lost = _lost_ranges(judge.fib, proofs, repair.resolved, deletions)
     costs = tuple(find_costs(judge, repair, proofs))
-    return repair._replace(unrepairable=_lost_ranges(proofs, reasons), costs=costs)
+    return repair._replace(unrepairable=lost, costs=costs)
 
 
 def _is_worse(proof: Proof) -> bool:
@@ -381,33 +308,42 @@ def _is_worse(proof: Proof) -> bool:
     return proof.new.worst_grade > proof.old.worst_grade
 
 
-def _lost_ranges(proofs: Iterable[Proof], reasons: dict[int, Why]) -> tuple[Unrepairable, ...]:
-    parts = [proof.new for proof in proofs]
-    return _unrepairable(ranges_of(parts, lambda part: reasons.get(part.first)))
-
-
-def _reasons(
+def _lost_ranges(
     fib: Fib,
     proofs: Iterable[Proof],
-    proposed: Iterable[Route],
+    proposed: Sequence[Route],
     deletions: dict[int, Why],
-    *,
-    why_none: Why | None = None,
-) -> dict[int, Why]:
-    """By first address: why an escape stays, although these routes were proposed.
-
-    `why_none` says why none of them is added.
-    """
+    fallback: Why | None = None,
+) -> tuple[Unrepairable, ...]:
+    """What escapes and is not fine with these routes, with the reason."""
     holders = _holders(fib)
     reasons: dict[int, Why] = {}
+    news: list[Part] = []
     for new, old in proofs:
-        if old.plain_grade is not Grade.ESCAPE or new.worst_grade is Grade.FINE:
-            continue
-        why = deletions.get(old.first) or _why_never(fib, old)
-        if why is None and not _is_taken_by(proposed, fib, old, new.first):
-            why = _why_not_proposed(fib, new.first, holders)
-        reasons[new.first] = why or why_none or _why_not_fine(new)
-    return reasons
+        news.append(new)
+        if old.plain_grade is Grade.ESCAPE and new.worst_grade is not Grade.FINE:
+            why = deletions.get(old.first) or _why_untaken(fib, old, new.first, proposed, holders)
+            reasons[new.first] = why or fallback or _why_not_fine(new)
+    ranges = ranges_of(news, lambda part: reasons.get(part.first))
+    return tuple(Unrepairable(first, last, *why) for why, first, last in ranges)
+
+
+def _why_untaken(
+    fib: Fib, part: Part, address: int, proposed: Iterable[Route], holders: dict[Prefix, Route]
+) -> Why | None:
+    """Why none of these routes takes the address; None if one does, or if any could."""
+    length = shortest_length(fib, part)
+    if isinstance(length, Why):
+        return length
+    for route in proposed:
+        if route.prefix.first <= address <= route.prefix.last and route.prefix.length >= length:
+            return None
+    single = Prefix.around(fib.family, address, fib.width)
+    if is_reserved(single):
+        return Why("host-route", cause="the range is reserved")
+    if single in holders:
+        return _host_route(holders[single])
+    return None
 
 
 def _judge_again(
@@ -422,56 +358,11 @@ def _judge_again(
             yield Proof(new, parts[bisect_right(firsts, new.first) - 1])
 
 
-def _why_never(fib: Fib, part: Part) -> Why | None:
-    """Why no route of ours decides for these addresses, however long it is; None if one would."""
-    rule = _rule_for_main(fib, part)
-    if rule is None:
-        return Why("earlier-rule", cause=_what_decides_before_main(part))
-    if _shortest_unsuppressed(rule) > fib.width:
-        return Why("earlier-rule", cause=f"[rule {rule}] suppresses every route of table main")
-    if _shortest_length_in_main(fib, part.first) > fib.width:
-        return _taken_by(fib.tables[TABLE_MAIN].best(part.first))
-    return None
-
-
-def _taken_by(route: Route | None) -> Why:
-    return Why("host-route", cause=f"[{route}] is as specific as a route can be")
-
-
-def _is_taken_by(proposed: Iterable[Route], fib: Fib, part: Part, address: int) -> bool:
-    """Whether one of these routes decides for an address of this part."""
-    length = shortest_length(fib, part)
-    for route in proposed:
-        prefix = route.prefix
-        is_inside = prefix.first <= address <= prefix.last
-        if is_inside and length is not None and prefix.length >= length:
-            return True
-    return False
-
-
-def _why_not_proposed(fib: Fib, address: int, holders: dict[Prefix, Route]) -> Why | None:
-    """Why not even a route to this address alone is proposed, although it would decide."""
-    single = Prefix.around(fib.family, address, fib.width)
-    if is_reserved(single):
-        return Why("host-route", cause="the range is reserved")
-    if single in holders:
-        return _taken_by(holders[single])
-    return None
-
-
 def _why_not_fine(part: Part) -> Why:
     """What the proof has found out about a part that a new route takes."""
     if part.plain_grade is Grade.ESCAPE:
         return Why("not-proven", cause="with these routes, packets there would still escape")
     return Why("not-proven", cause="with these routes, some packets there would still be in doubt")
-
-
-def _what_decides_before_main(part: Part) -> str:
-    if part.opinion.name == "own-range":
-        return f"[{part.decision.route}] makes the range this host's own"
-    if part.decision.rule is None:
-        return "no rule looks up table main"
-    return f"[rule {part.decision.rule}] comes before table main"
 
 
 def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
@@ -487,7 +378,7 @@ def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterato
     for dev, network in judge.devices.networks_of(devs):
         # A network of a single address has no neighbours to lose.
         if network.length < judge.fib.width and _is_taken(taken, dev, network):
-            yield Cost(dev, network, is_connected=True)
+            yield Cost(dev, network)
     yield from dict.fromkeys(_costs_of_vpns(judge, taken))
 
 
@@ -510,4 +401,4 @@ def _costs_of_vpns(judge: Judge, taken: Iterable[Part]) -> Iterator[Cost]:
             if not is_tunnel(judge.devices.links.get(dev)):
                 continue
             if not judge.devices.is_connected(dev, route):
-                yield Cost(dev, route.prefix, is_connected=False)
+                yield Cost(dev, route.prefix)

@@ -8,23 +8,19 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, PLAIN, Decision, Packet
+from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, Prefix, extent, prefixes_between
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import in_plural, spoken
-
-if TYPE_CHECKING:
-    from hostrouting.finding import Finding
-    from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -54,6 +50,16 @@ class Grade(IntEnum):
     ESCAPE = 2
 
 
+class Packets(Enum):
+    """What is known of packets whose route is judged."""
+
+    PLAIN = "plain"
+    MARKED = "marked"
+    """A rule has selected them by a mark."""
+    OF_PODS = "of pods"
+    """A rule has selected them by a CNI's device on which they arrive."""
+
+
 class Opinion(NamedTuple):
     """What is to be said of packets with one decision, or with one other outcome."""
 
@@ -66,6 +72,22 @@ class Opinion(NamedTuple):
     """The selectors of the rule, if other packets are in doubt."""
     devs: tuple[str, ...] = ()
     """The devices by which packets escape."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether packets are fine, or may be, without leaving by an expected device."""
+        if self.grade is Grade.FINE:
+            return self.name not in {"expected", "own"}
+        return self.name == "two-cnis"
+
+
+def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any) -> Opinion:
+    """The opinion of the first rule that has one; the last always has."""
+    for rule in rules:
+        opinion = rule(*subject)
+        if opinion is not None:
+            return opinion
+    raise LookupError(subject)
 
 
 OWN = Opinion(Grade.FINE, "own")
@@ -161,7 +183,9 @@ class Escape(NamedTuple):
 
 
 def phrase_of(packet: Packet) -> str:
-    """The packets of pods, as a phrase that follows "for"."""
+    """These packets, as a phrase that follows "for"."""
+    if packet.iif == "lo" and packet.source is not None:
+        return f"connections from {packet.source.ip}"
     if packet.iif == SOME_POD:
         return f"packets of pods from {packet.source}"
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
@@ -185,8 +209,7 @@ class Cost(NamedTuple):
 
     dev: str
     network: Prefix
-    is_connected: bool
-    """Whether it is the network of an address of the device; else a VPN has a route to it."""
+    """The network of an address of the device, or one to which a VPN has a route."""
 
 
 class Repair(NamedTuple):
@@ -327,14 +350,16 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how.
 
-    What the host's own packets suffer comes first; that of pods' packets is said where only they
-    escape.
+    What plain packets suffer comes first, then connections, then pods' packets: only the first that
+    is there is said.
     """
-    escapes = [escape for escape in report.escapes if escape.packet == PLAIN]
-    whose = ""
-    if not escapes:
-        escapes = list(report.escapes)
+    by_kind: dict[str, list[Escape]] = {"": [], ", for connections,": []}
+    for escape in report.escapes:
         whose = ", for packets of pods,"
+        if escape.packet.iif == "lo":
+            whose = "" if escape.packet == PLAIN else ", for connections,"
+        by_kind.setdefault(whose, []).append(escape)
+    whose, escapes = next((whose, several) for whose, several in by_kind.items() if several)
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     ways: list[str] = []

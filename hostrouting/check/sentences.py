@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.devices import devs_of
@@ -22,11 +23,16 @@ from hostrouting.check.results import (
     default_route_sentence,
     grouped,
 )
-from hostrouting.finding import NAMES, Finding, Name, Severity
-from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
-from hostrouting.model.route import PROTOCOL_KERNEL, Route, protocol_name, table_name
+from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
+from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
+from hostrouting.model.route import (
+    PROTOCOL_KERNEL,
+    Route,
+    deletion_command,
+    protocol_name,
+    table_name,
+)
 from hostrouting.model.rule import rule_command
-from hostrouting.routes.plan import deletion_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
@@ -36,33 +42,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DOUBTS: dict[str, tuple[str, str]] = {
+DOUBTS = {
     "default-routes": (
         "it is unclear whether packets to {where} should leave through {reason}",
-        "in routeOverlap.expectedDevs, name the intended devices",
+        Remedy(
+            "in routeOverlap.expectedDevs, name the intended devices",
+            "hostrouting repair CIDR --dev NAME | hostrouting apply --config -",
+        ),
     ),
     "two-cnis": (
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
-        "remove the leftovers of the CNI that is not used",
+        Remedy("remove the leftovers of the CNI that is not used"),
     ),
     "doubtful-route": (
         "packets to {where} may be lost: {reason}",
-        "if this is not intended, correct the route, or delete it",
+        Remedy("if this is not intended, correct the route, or delete it"),
     ),
     "other-packets": (
         "some packets to {where} are routed differently, by {reason}",
-        (
+        Remedy(
             "if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
             '"{selection}"'
         ),
     ),
     "not-judged": (
         "hostrouting does not judge {reason}",
-        "to ask Linux about one address: ip route get ADDRESS",
+        Remedy("to ask Linux about one address", "ip route get ADDRESS", needs_root=False),
     ),
-    "kernel-differs": ("{where}: the kernel answers {reason}", ""),
+    "kernel-differs": (
+        "{where}: the kernel answers {reason}",
+        Remedy(
+            "run it again; if it stays so, look for programs that redirect packets, such as BPF"
+        ),
+    ),
 }
-"""By the name of a doubt: the sentence and the remedy."""
+"""By the name of a doubt: the sentence and the remedy, which may need the rule's selectors."""
 OWN_PODS = "{reason}, even those to pods of this node: {pods}"
 """The reason of a doubt about the default routes, if packets to pods of this node take them as
 well.
@@ -104,14 +118,10 @@ def find_doubts(family: int, doubts: Iterable[tuple[Opinion, int, int]]) -> Iter
     """A finding for all ranges about which there is the same doubt."""
     for opinion, ranges in _extents(family, doubts).items():
         where = spoken(ranges, most=_RANGES)
-        sentence, remedy = DOUBTS[opinion.name]
-        yield Finding(
-            cast("Name", opinion.name),
-            "warning",
-            sentence.format(where=where, reason=opinion.reason),
-            where,
-            remedy.format(selection=opinion.selection),
-        )
+        template, remedy = DOUBTS[opinion.name]
+        sentence = template.format(where=where, reason=opinion.reason)
+        remedy = remedy._replace(words=remedy.words.format(selection=opinion.selection))
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, remedy)
 
 
 def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
@@ -125,12 +135,13 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
 def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) -> Finding:
     """That no device is expected, and which devices may be intended."""
     target = f"IPv{family.family} default route"
-    remedy = f"add an {target}, or set routeOverlap.expectedDevs"
+    words = f"add an {target}, or set routeOverlap.expectedDevs"
     candidates = _candidates(family)
     if candidates:
-        remedy += f", perhaps to {spoken(candidates, last='or')}"
+        words += f", perhaps to {spoken(candidates, last='or')}"
+    remedy: Remedy | None = Remedy(words)
     if any(flaw.name == "missing-rule" for flaw in family.flaws):
-        remedy = ""  # that of the rule is to be tried first
+        remedy = None  # that of the rule is to be tried first
     return Finding(
         "no-default-route",
         severity,
@@ -143,17 +154,21 @@ def _of_no_default_route(family: FamilyReport, severity: Severity, wait: float) 
 
 
 def _candidates(family: FamilyReport) -> list[str]:
-    """The addresses of devices that a default route could have."""
+    """The addresses of devices that a default route could have, the likely ones first: what is up,
+    and hardware.
+    """
     links = {link.name: link for link in family.snapshot.links}
-    candidates: list[str] = []
+    candidates: list[tuple[bool, bool, str]] = []
     for address in family.snapshot.addresses:
         link = links.get(address.dev)
         if address.ip.version != family.family or address.ip in LINK_LOCAL:
             continue
         if link is not None and leads_out(link):
             state = "" if link.up else ", down"
-            candidates.append(f"{address.dev} ({address.ip}/{address.length}{state})")
-    return candidates
+            text = f"{address.dev} ({address.ip}/{address.length}{state})"
+            candidates.append((not link.up, bool(link.kind), text))
+    candidates.sort(key=itemgetter(0, 1))
+    return [text for _, _, text in candidates]
 
 
 def _of_escape(
@@ -162,12 +177,16 @@ def _of_escape(
     where = extent(family.family, escape.first, escape.last)
     thrown = "".join(f" [{route}]" for route in escape.thrown)
     expected = spoken(family.expected_devs, last="or")
-    name = escape.kind if escape.kind in NAMES else "refused"
-    remedy = ""
+    remedy = None
     if not _hides_others(escape, catching):
         remedy = _remedy_of_escape(escape, family)
     sentence = f"{escape}{thrown}; expected: {expected}"
-    return Finding(name, severity, sentence, where, remedy, _facts(escape))
+    return Finding(finding_name(escape), severity, sentence, where, remedy, _facts(escape))
+
+
+def finding_name(escape: Escape) -> Name:
+    """The name of the finding about it; its kind says more, if packets are refused."""
+    return escape.kind if escape.kind in NAMES else "refused"
 
 
 def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:
@@ -181,17 +200,28 @@ def _hides_others(escape: Escape, catching: Sequence[Route]) -> bool:
     return not devs_of(catching).isdisjoint(escape.devs)
 
 
-def _remedy_of_escape(escape: Escape, family: FamilyReport) -> str:
+def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
     """How to allow a device, unless it is hardware; or what to delete."""
     if escape.kind != "overlap":
         return _remedy_by_deletion(escape.decision)
     kinds = {link.name: link.kind for link in family.snapshot.links if link.name in escape.devs}
     if not all(kinds.get(dev) for dev in escape.devs):
-        return ""
+        return None
     devs = spoken([f"{dev} ({kinds[dev]})" for dev in escape.devs])
     verb = "is" if len(escape.devs) == 1 else "are"
     allowed = json.dumps(list(escape.devs))
-    return f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    words = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {allowed}"
+    return Remedy(words, otherwise=_without_the_rule(escape, family))
+
+
+def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
+    """What to do about a rule that decides before any route that could repair the range."""
+    rule = escape.decision.rule
+    for lost in family.repair.unrepairable:
+        if rule is not None and lost.reason == "earlier-rule" and lost.first == escape.first:
+            words = f"if not, exclude this network in the program that added rule {rule.priority}"
+            return Remedy(f"{words}; until then", rule_command("del", rule))
+    return None
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -250,7 +280,7 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
         return
     verb = "repairs" if len(routes) == 1 else "repair"
     sentence = f"{counted(len(routes), 'static route')} {verb} it"
-    remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
+    remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"routes": routes}
     yield Finding("action", "note", sentence, "staticRoutes.routes", remedy, facts)
 
@@ -276,41 +306,55 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
         )
 
 
-def _remedy_for_hidden(unrepairable: Unrepairable) -> str:
+def _remedy_for_hidden(unrepairable: Unrepairable) -> Remedy | None:
     """What to do about routes that catch packets; an address brings its network's route back."""
     if not unrepairable.catching:
-        return ""
+        return None
     commands = " && ".join(map(deletion_command, unrepairable.catching))
     connected: dict[str, None] = {}
     for route in unrepairable.catching:
         if route.protocol == PROTOCOL_KERNEL:
             connected |= dict.fromkeys(route.devs)
     if not connected:
-        return f"if that is not intended, as root: {commands}"
+        return Remedy("if that is not intended", commands)
     lasting = f"give {spoken(list(connected))} another network"
-    return f"{lasting}; this helps until it is set up again, as root: {commands}"
+    return Remedy(f"{lasting}; this helps until it is set up again", commands)
 
 
-def _remedy_by_deletion(decision: Decision) -> str:
+def _remedy_by_deletion(decision: Decision) -> Remedy | None:
     """How to delete what refuses packets, or keeps them on this host."""
     rule = decision.rule
     route = decision.route
     if route is not None:
-        return f"if this route is not intended, as root: {deletion_command(route)}"
+        return Remedy(f"if the route to {route.prefix} is not intended", deletion_command(route))
     if rule is not None:
-        command = rule_command("del", rule)
-        return f"if rule {rule.priority} is not intended, as root: {command}"
-    return ""
+        return Remedy(f"if rule {rule.priority} is not intended", rule_command("del", rule))
+    return None
 
 
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
     """What the repair costs: the networks of other devices that it takes addresses from."""
     for cost in family.repair.costs:
-        loss = f"nothing with these is reached through {cost.dev} any more"
-        if cost.is_connected:
-            loss = f"{cost.dev} no longer reaches neighbours there over IP"
-        sentence = f"the repair takes over addresses of {cost.network}, so {loss}"
-        yield Finding("repair-cost", "warning", sentence, str(cost.network))
+        where = spoken(_taken_from(cost.network, family.repair.resolved), most=_RANGES)
+        sentence = (
+            f"with the repair, hosts in {where} can no longer be reached through {cost.dev} over IP"
+        )
+        facts = {"dev": cost.dev}
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+
+
+def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:
+    """The ranges of the network to which these routes lead."""
+    ranges: list[tuple[int, int]] = []
+    for prefix in sorted(route.prefix for route in routes):
+        first = max(prefix.first, network.first)
+        last = min(prefix.last, network.last)
+        if ranges and first <= ranges[-1][1] + 1:
+            begin, end = ranges.pop()
+            ranges.append((begin, max(end, last)))
+        elif first <= last:
+            ranges.append((first, last))
+    return [extent(network.family, first, last) for first, last in ranges]
 
 
 def _of_allowances(family: FamilyReport) -> Iterator[Finding]:

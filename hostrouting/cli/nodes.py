@@ -61,21 +61,26 @@ def _shown(results: Iterable[NodeResult], total: int) -> Iterable[NodeResult]:
 
 
 def _lines(groups: tuple[NodeGroup, ...], options: str) -> Iterator[str]:
-    verdicts = Counter(group.verdict for group in groups for _ in group.nodes)
+    """How many nodes have which verdict, and then each problem."""
+    verdicts = Counter[str]()
+    for group in groups:
+        verdicts[group.verdict] += len(group.nodes)
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:
         if group.verdict != "ok":
-            yield from (
-                "",
-                f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}",
-            )
-            hint = "; --json shows all" if len(group.nodes) > _MOST else ""
-            yield f"  {spoken(group.nodes, most=_MOST)}{hint}"
-        if group.verdict not in {"ok", NO_VERDICT} and not group.repair:
-            yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"
-        if group.repair:
-            yield "  repair, for staticRoutes.routes of their configuration:"
-            yield from ",\n".join(
-                f"    {json.dumps(route.to_mapping())}" for route in group.repair
-            ).split("\n")
+            yield ""
+            yield from _group_lines(group, options)
+
+
+def _group_lines(group: NodeGroup, options: str) -> Iterator[str]:
+    """The nodes with one problem, and what repairs it."""
+    yield f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}"
+    hint = "; --json shows all" if len(group.nodes) > _MOST else ""
+    yield f"  {spoken(group.nodes, most=_MOST)}{hint}"
+    if group.repair:
+        yield "  repair, for staticRoutes.routes of their configuration:"
+        routes = [f"    {json.dumps(route.to_mapping())}" for route in group.repair]
+        yield from ",\n".join(routes).splitlines()
+    elif group.verdict != NO_VERDICT:
+        yield f"  see: hostrouting check{options} --snapshot {quote(group.results[0].path)}"

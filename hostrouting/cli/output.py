@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from hostrouting import errors
 from hostrouting.codes import PROBLEM, code_of
+from hostrouting.finding import AS_ROOT
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
-    from hostrouting.finding import Finding
+    from hostrouting.finding import Finding, Remedy
 
 _SHOWN = 20  # lines of one kind; the JSON contains all
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed, or the terminal was
@@ -37,11 +38,9 @@ class Answer(NamedTuple):
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """The error as a JSON value."""
-    facts = (
-        error.to_mapping()
-        if isinstance(error, errors.HostRoutingError)
-        else {"error": type(error).__name__}
-    )
+    facts: dict[str, Any] = {"error": type(error).__name__}
+    if isinstance(error, errors.HostRoutingError):
+        facts = error.to_mapping()
     findings = facts.pop("findings", [])
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
@@ -53,10 +52,8 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        say(
-            "this is a bug in hostrouting; please report it with the following "
-            f"text\n{format_exc()}"
-        )
+        ask = "this is a bug in hostrouting; please report it with the following text"
+        say(f"{ask}\n{format_exc()}")
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
@@ -93,9 +90,26 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
         yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains."""
-    yield from capped([finding.line for finding in findings])
+def finding_lines(findings: Iterable[Finding], who: str = AS_ROOT) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains; `who` as in Remedy.
+
+    Where there are several ways out, each is a line of its own.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        if finding.remedy is None or finding.remedy.otherwise is None:
+            lines.append(finding.line_for(who))
+        else:
+            lines.append(finding._replace(remedy=None).line)
+            lines += way_lines(finding.remedy, who)
+    yield from capped(lines)
+
+
+def way_lines(remedy: Remedy | None, who: str = AS_ROOT, *, indent: int = 2) -> Iterator[str]:
+    """Each way out on a line of its own; `who` as in Remedy."""
+    if remedy is not None:
+        for way in remedy.ways():
+            yield f"{' ' * indent}{way.text_for(who)}"
 
 
 def _print(text: str, stream: TextIO | None) -> None:

@@ -17,7 +17,7 @@ from hostrouting.text import nearest
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 COMMANDS = {
@@ -86,6 +86,10 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "default": [],
         "help": "an expected device, instead of those of the default route; can be repeated",
     },
+    "--metrics": {
+        "action": "store_true",
+        "help": "print metrics, for the folder of Prometheus' node exporter",
+    },
     "--dry-run": {"action": "store_true", "help": "show what would be removed; change nothing"},
     "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": _WAIT},
     "--fail-on": {
@@ -126,48 +130,65 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
+_COMMON: dict[str, Any] = {
+    "epilog": EXIT_CODES,
+    "formatter_class": _Formatter,
+    "allow_abbrev": False,
+}
+
+
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser for these words, with the arguments of the commands among them; without words, of
-    all commands.
-    """
-    common: dict[str, Any] = {
-        "epilog": EXIT_CODES,
-        "formatter_class": _Formatter,
-        "allow_abbrev": False,
-    }
+    """The parser for these words; without words, of all commands with their arguments."""
     summary = "Check which devices a host's packets leave through, and correct its routes."
-    parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)
+    parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
     is_completion = "_ARGCOMPLETE" in os.environ
+    if words is None or is_completion:
+        for name in COMMANDS:
+            _add_command(commands, name, words or ())
+        if is_completion:
+            import_module("argcomplete").autocomplete(parser)
+        return parser
+    if words and words[0] in COMMANDS:
+        # No other command can follow, and they are not listed: a parser for each of them would
+        # take as long as the check of a small host.
+        command = _add_command(commands, words[0], words)
+        vars(parser)["error"] = command.error  # for unknown arguments: the usage of the command
+        return parser
     for name, summary in COMMANDS.items():
-        if words is not None and name not in words and not is_completion:
-            commands.add_parser(name, help=summary, formatter_class=_Formatter)
-            continue
-        module = import_module(f"hostrouting.cli.commands.{name}")
-        rest = (module.__doc__ or "").partition("\n")[2].strip()
-        wrap = (
-            import_module("textwrap").fill if {"-h", "--help"} & {*(words or ())} else str
-        )  # takes a millisecond
-        description = f"{summary[0].upper()}{summary[1:]}.\n\n{wrap(rest)}"
-        command = commands.add_parser(name, help=summary, description=description, **common)
-        for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
-            option, _, required = argument.partition(" ")  # a second word says that it is required
-            more: dict[str, Any] = {"required": True} if required else {}
-            if option == "--ignore":
-                more["choices"] = import_module("hostrouting.finding").NAMES
-            command.add_argument(option, **_ARGUMENTS[option], **more)
-        command.set_defaults(run=module.run, command=name)
-        if (
-            words and words[0] == name
-        ):  # for unknown arguments, argparse then shows the usage of the command
-            vars(parser)["error"] = command.error
-    if words and words[0] not in {*COMMANDS, "-h", "--help", "--version"} and not is_completion:
-        for at, word in enumerate(words):
-            if word not in _ARGUMENTS and (near := nearest(word, COMMANDS)):
-                parser.error(
-                    f"did you mean: hostrouting {join([near, *words[:at], *words[at + 1 :]])}"
-                )
-    if is_completion:
-        import_module("argcomplete").autocomplete(parser)
+        commands.add_parser(name, help=summary, formatter_class=_Formatter)
+    if words and words[0] not in {"-h", "--help", "--version"}:
+        _refuse_if_near(parser, words)
     return parser
+
+
+def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.ArgumentParser:
+    """Add the parser of a command with its arguments, which its module names."""
+    module = import_module(f"hostrouting.cli.commands.{name}")
+    summary = COMMANDS[name]
+    rest = (module.__doc__ or "").partition("\n")[2].strip()
+    wrap: Callable[[str], str] = str
+    if "-h" in words or "--help" in words:
+        wrap = import_module("textwrap").fill  # loading it takes a millisecond
+    description = f"{summary[0].upper()}{summary[1:]}.\n\n{wrap(rest)}"
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=description, **_COMMON
+    )
+    for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
+        option, _, required = argument.partition(" ")  # a second word says that it is required
+        more: dict[str, Any] = {"required": True} if required else {}
+        if option == "--ignore":
+            more["choices"] = import_module("hostrouting.finding").NAMES
+        command.add_argument(option, **_ARGUMENTS[option], **more)
+    command.set_defaults(run=module.run, command=name)
+    return command
+
+
+def _refuse_if_near(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with a proposal if one of the words is nearly a command."""
+    for at, word in enumerate(words):
+        near = nearest(word, COMMANDS) if word not in _ARGUMENTS else None
+        if near:
+            proposed = join([near, *words[:at], *words[at + 1 :]])
+            parser.error(f"did you mean: hostrouting {proposed}")

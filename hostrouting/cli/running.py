@@ -9,31 +9,38 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import capped, error_document, finding_lines
-from hostrouting.codes import code_of, worst_code
-from hostrouting.errors import RouteOverlapError
+from hostrouting.cli.output import capped, error_document, finding_lines, way_lines
+from hostrouting.codes import exit_code
+from hostrouting.errors import RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.finding import AS_ROOT
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
 from phases.observers import FIELDS, LOGGER, live_tree
 
-
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """What would be changed, and what there is to tell about it."""
-    routes = (*plan.routes.conflicts, *plan.routes.changes)
-    writes = [f"write {path}" for path in plan.files.writes]
-    removes = [f"remove {path}" for path in plan.files.removes]
-    yield from _blocks(routes, plan.operations, writes, removes)
-    if plan.needs_reload:
-        yield "  have systemd read its files again"
-    yield from finding_lines(
-        finding for finding in plan.findings if finding.name != "route-conflict"
-    )  # a step
+_ON_THE_PAGE = {"verdict", "finding"}
+"""The fields of log lines that the page repeats."""
 
 
-def _blocks(*blocks: Iterable[object]) -> Iterator[str]:
-    for block in blocks:
-        yield from capped([f"  {line}" for thing in block for line in str(thing).splitlines()])
+def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
+    """What would be changed, and what there is to tell about it; `who` as in Remedy."""
+    steps: list[str] = []
+    for step in (*plan.routes.conflicts, *plan.routes.changes):
+        steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
+    yield from capped(steps)
+    yield from _block([*plan.systemd, *plan.operations])
+    yield from _block([f"write {path}" for path in plan.files.writes])
+    yield from _block([f"remove {path}" for path in plan.files.removes])
+    # A conflict is a step, and shown already.
+    others = [finding for finding in plan.findings if finding.name != "route-conflict"]
+    yield from finding_lines(others, who)
+
+
+def _block(things: Iterable[object]) -> Iterator[str]:
+    lines: list[str] = []
+    for thing in things:
+        lines += [f"  {line}" for line in str(thing).splitlines()]
+    yield from capped(lines)
 
 
 class Run(NamedTuple):
@@ -49,9 +56,12 @@ class Run(NamedTuple):
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Why the run failed; each message once."""
-        undo = [] if self.undone is None else [*self.undone.walk()]
-        failures = [step for step in self.report.failures if step not in undo]
-        return tuple({str(step.error): step.error for step in failures if step.error}.values())
+        undo = _steps_of(self.undone)
+        errors: dict[str, BaseException] = {}
+        for step in self.report.failures:
+            if step not in undo and step.error is not None:
+                errors[str(step.error)] = step.error
+        return tuple(errors.values())
 
     @property
     def is_taken_back(self) -> bool:
@@ -61,7 +71,7 @@ class Run(NamedTuple):
     @property
     def code(self) -> int:
         """The exit code; after a signal, 128 plus its number."""
-        return worst_code(*map(code_of, self.errors)) or self.report.exit_code
+        return exit_code(self.report)
 
     @property
     def has_changed(self) -> bool:
@@ -72,34 +82,30 @@ class Run(NamedTuple):
         """How the run ended, with `done` if it changed anything, else with `nothing`; and what it
         changed.
         """
-        for error in self.errors:
-            words = str(error) or type(error).__name__
-            if (
-                isinstance(error, RouteOverlapError) and error.check is not None
-            ):  # the page of its check follows
-                words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
-                # Do not say that no unit starts: the boot script does not judge the packets of
-                # pods.
-                words += "; the gate checks again before each start of a gated unit"
-            first, *others = words.splitlines()
-            yield from (f"FAILED: {first}", *(f"  {line}" for line in others))
         if self.report.ok:
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
-        elif not self.errors:
-            yield f"STOPPED: {self.report.reason}"
-        if self.undone is not None and self.has_changed:
-            if self.is_taken_back:
-                yield "TAKEN BACK: files, routes and units are as they were before"
-                return
+        elif self.errors:
+            for error in self.errors:
+                yield from _failure_lines(error)
+        else:
+            yield f"STOPPED: {self.report.reason}; not everything was done"
+        if not self.has_changed:
+            if not self.report.ok:
+                yield "Nothing was changed."
+        elif self.is_taken_back:
+            yield "TAKEN BACK: files, routes and units are as they were before"
+        else:
+            yield from self._change_lines()
+
+    def _change_lines(self) -> Iterator[str]:
+        if self.undone is not None:
             for step in self.undone.failures:
                 yield f"NOT TAKEN BACK: {step.error}"
-        if self.has_changed and not self.report.ok:
+        if not self.report.ok:
             yield "What this run has changed:"
-        wrote, removed = (
-            (f"wrote {path}" for path in self.wrote),
-            (f"removed {path}" for path in self.removed),
-        )
-        yield from _blocks((*self.effects.changes, *self.effects.operations), wrote, removed)
+        yield from _block((*self.effects.changes, *self.effects.operations))
+        yield from _block([f"wrote {path}" for path in self.wrote])
+        yield from _block([f"removed {path}" for path in self.removed])
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -115,28 +121,42 @@ class Run(NamedTuple):
         return document
 
 
+def _failure_lines(error: BaseException) -> Iterator[str]:
+    """Why the run failed; what is wrong with several things, or has several ways out, is told one
+    by one.
+    """
+    if isinstance(error, RouteConflict | RequirementError):
+        for finding in error.findings:
+            yield f"FAILED: {finding.sentence}"
+            yield from way_lines(finding.remedy)
+        if error.consequence:
+            yield f"  {error.consequence}"
+        return
+    words = str(error) or type(error).__name__
+    if isinstance(error, RouteOverlapError) and error.check is not None:
+        # The page of its check follows. Do not say that no unit starts: the boot script does not
+        # judge the packets of pods.
+        words = f"the verdict is {error.check['verdict']}, and the mode is STRICT"
+        words += "; the gate checks again before each start of a gated unit"
+    first, *others = words.splitlines()
+    yield f"FAILED: {first}"
+    yield from (f"  {line}" for line in others)
+
+
 def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False) -> Run:
     """Run the task on this host. After a signal, or the end of its terminal, it takes back what it
     has begun; with `undo_on_failure`, all of it.
 
     Standard error has what the run waits for, and warnings; but not what the page says afterwards.
     """
-    handler = logging.StreamHandler()
-    handler.addFilter(
-        lambda record: {"verdict", "finding"}.isdisjoint(getattr(record, FIELDS, ()))
-    )  # on the page
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    report = phases.run(
-        task,
-        observers=[tree for tree in [live_tree(LOGGER)] if tree],
-        undo_on_failure=undo_on_failure,
-    )
-    steps = [*report.walk()]
+    _log_to_standard_error()
+    _stop_with_the_terminal()
+    tree = live_tree(LOGGER)
+    observers = [] if tree is None else [tree]
+    report = phases.run(task, observers=observers, undo_on_failure=undo_on_failure)
+    steps = _steps_of(report)
     undone = next((step for step in steps if step.action == "undo"), None)
-    undo = [] if undone is None else [*undone.walk()]
+    undo = _steps_of(undone)
     effects = Effects()
     for step in steps:
         if step not in undo and not step.children:  # the result of a group repeats theirs
@@ -144,3 +164,21 @@ def run_task(task: phases.AnyTask, host: Host, *, undo_on_failure: bool = False)
     wrote = tuple(path for path in effects.files if host.files.look(path))
     removed = tuple(path for path in effects.files if path not in wrote)
     return Run(report, effects, wrote, removed, undone)
+
+
+def _steps_of(step: phases.Step | None) -> list[phases.Step]:
+    return [] if step is None else [*step.walk()]
+
+
+def _log_to_standard_error() -> None:
+    """Log what is not on the page, unless the program logs already."""
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
+
+
+def _stop_with_the_terminal() -> None:
+    """Stop as after SIGTERM when the terminal is closed, except under nohup."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))

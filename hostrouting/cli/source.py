@@ -5,16 +5,12 @@ saved snapshot.
 import argparse
 import shlex
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import BackendError, ConfigError, Fault, HostError
-from hostrouting.finding import Finding
+from hostrouting.errors import ConfigError, Fault, HostError
+from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteBackend
-from hostrouting.model.snapshot import Snapshot
 
 
 def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
@@ -38,7 +34,7 @@ def typed_options(arguments: argparse.Namespace) -> str:
 
 def as_whom(arguments: argparse.Namespace) -> str:
     """Who has to type a command, and where: a snapshot may be read anywhere."""
-    return "as root" if arguments.snapshot is None else "on that host as root"
+    return AS_ROOT if arguments.snapshot is None else f"on that host {AS_ROOT}"
 
 
 def read_config(path: str, gate: Iterable[str] = ()) -> HostRoutingConfig:
@@ -65,12 +61,10 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     except ConfigError as error:
         if arguments.command == "repair":  # the error says how to repair without a configuration
             raise
-        command = f"hostrouting {arguments.command}"
-        more = f"to go on without it: {command} {shlex.join(arguments.cidrs or ['CIDR'])}"
-        *others, fault = error.faults
-        raise ConfigError(
-            [*others, fault._replace(remedy=f"{fault.remedy}; {more}")], error.source
-        ) from error
+        [finding] = error.findings
+        command = f"hostrouting {arguments.command} CIDR"
+        remedy = Remedy("to go on without it", command, needs_root=False, otherwise=finding.remedy)
+        raise ConfigError(error.faults, error.source, remedy=remedy) from error
 
 
 def find_config_or_warn(
@@ -84,15 +78,15 @@ def find_config_or_warn(
     try:
         return _find_installed(arguments, host), ()
     except (ConfigError, HostError) as error:
-        sentence = f"the installed configuration was not used: {_reason_of(error)}"
         from hostrouting.boot.files import gated_on_disk  # noqa: PLC0415  most hosts that are checked have none
         from hostrouting.install.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
 
         cidrs = getattr(arguments, "cidrs", None) or ["CIDR"]
         remedy = remedy_without_config(gated_on_disk(host.files), f" {shlex.join(cidrs)}")
-        return HostRoutingConfig(), (
-            Finding("file", "warning", sentence, HostLayout.config_path, remedy),
-        )
+        [finding] = error.findings
+        sentence = f"the installed configuration was not used: {finding.sentence}"
+        finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
+        return HostRoutingConfig(), (finding,)
 
 
 def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
@@ -102,16 +96,7 @@ def _find_installed(arguments: argparse.Namespace, host: Host) -> HostRoutingCon
         return HostRoutingConfig()
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  most hosts that are checked have none
 
-    return read_installed(host) or HostRoutingConfig()
-
-
-def _reason_of(error: ConfigError | HostError) -> str:
-    """The error in one line, without what could be done about it."""
-    if isinstance(error, HostError):
-        return str(error)
-    bare = ConfigError([fault._replace(remedy="") for fault in error.faults], error.source)
-    headline, *faults = str(bare).splitlines()
-    return f"{headline} {'; '.join(fault.strip() for fault in faults)}".strip()
+    return read_installed(host)
 
 
 def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -145,21 +130,3 @@ def adding_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> Ho
     typed = with_typed(config, arguments).route_overlap
     expected = dict.fromkeys((*config.route_overlap.expected_cidrs, *typed.expected_cidrs))
     return config._replace(route_overlap=typed._replace(expected_cidrs=tuple(expected)))
-
-
-def read_host(host: Host, saved: str | None = None) -> Snapshot:
-    """The snapshot of this host, or a saved one."""
-    if saved is None:
-        with open_kernel(host) as kernel:
-            return kernel.snapshot()._replace(name_servers=host.name_servers)
-    return Snapshot.load(saved)
-
-
-def open_kernel(host: Host) -> AbstractContextManager[RouteBackend]:
-    """Connect to the routing of this host's kernel for a `with` block."""
-    if (backend := host.backend) is None:
-        raise BackendError(
-            "an image has no kernel; use a snapshot of its host, with --snapshot",
-            kind="unavailable",
-        )
-    return backend()

@@ -1,18 +1,20 @@
 """What only a terminal shows, with rich: colours, and for each expected CIDR a strip that shows
 where it leaves.
 
-A strip is the CIDR from its first address to its last, in cells of one size: green where every
-address of the cell leaves as expected, yellow where that is in doubt, red where one escapes. The
-devices follow with their shares.
+A strip is the CIDR from its first address to its last, in cells of one size: light and green where
+every address of the cell leaves as expected, denser and yellow where that is in doubt, full and red
+where one escapes. The devices follow with their shares.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rich.console import Console
 from rich.text import Text
 
-from hostrouting.check.results import CheckReport, Grade, Part
+from hostrouting.check.results import CheckReport, Grade
+from hostrouting.fib.engine import PLAIN
 from hostrouting.model.prefix import Prefix
 from hostrouting.text import spoken
 
@@ -25,10 +27,15 @@ _STYLES = (
     (r"^  (-|delete|removed) .*", "red"),
     (r"^\S.*:$", "bold"),
 )
-_COLOURS, _CELLS, _MOST = ("green", "yellow", "red"), 40, 20
-"""The colours of a strip, by the grade of what happens there; its length in cells; and how many
-strips are shown.
-"""
+_COLOURS = ("green", "yellow", "red")
+"""The colours of a strip, by the grade of what happens there."""
+_SHADES = "░▒█"
+"""The cells of a strip, by the same grades, so that the strip can be read without colours."""
+_LETTERS = ".?#"
+"""The same for a terminal that has only ASCII."""
+_LENGTH = 40
+_MOST = 20
+"""The length of a strip in cells, and how many strips are shown."""
 
 
 def print_page(
@@ -39,45 +46,67 @@ def print_page(
     """
     console = console or Console(highlight=False, soft_wrap=True)
     place = lines.index("") if "" in lines else len(lines)
-    strips = (
-        [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
-    )
-    for text in (*map(_coloured, lines[:place]), *strips[:_MOST], *map(_coloured, lines[place:])):
+    strips: list[Text] = []
+    if report is not None:
+        cells = _LETTERS if console.options.ascii_only else _SHADES
+        strips += islice(_strips(report, cells), _MOST)
+    for text in (*map(_coloured, lines[:place]), *strips, *map(_coloured, lines[place:])):
         console.print(text)
 
 
 def _coloured(line: str) -> Text:
     text = Text(line)
-    any(
-        text.highlight_regex(pattern, style) for pattern, style in _STYLES
-    )  # up to the first that matches
+    for pattern, style in _STYLES:
+        if text.highlight_regex(pattern, style):
+            break
     return text
 
 
-def _strips(report: CheckReport, cell: str) -> Iterator[Text]:
+def _strips(report: CheckReport, cells: str) -> Iterator[Text]:
     for family in report.families:
-        for cidr in family.cidrs if family.parts else ():
+        if not family.parts:
+            continue
+        for cidr in family.cidrs:
             inside = [
                 part for part in family.parts if part.first <= cidr.last and cidr.first <= part.last
             ]
-            yield _strip(cidr, inside, cell)
+            strip = _Strip(cidr)
+            for part in inside:
+                devs = part.opinion.devs or part.decision.devs
+                way = spoken(devs) or part.decision.kind
+                strip.add(part.first, part.last, part.worst_grade, way)
+            for escape in family.escapes:
+                if escape.cidr == cidr and escape.packet != PLAIN:
+                    way = spoken(escape.devs) or escape.kind
+                    strip.add(escape.first, escape.last, Grade.ESCAPE, way)
+            yield strip.text(cells)
 
 
-def _strip(cidr: Prefix, parts: Iterable[Part], cell: str) -> Text:
-    size, grades = cidr.last - cidr.first + 1, [Grade.FINE] * _CELLS
-    shares = Counter[tuple[int, str]]()
-    for part in parts:
-        first, end = (
-            max(part.first, cidr.first) - cidr.first,
-            min(part.last, cidr.last) - cidr.first + 1,
-        )
-        for place in range(first * _CELLS // size, -(-end * _CELLS // size)):
-            grades[place] = max(grades[place], part.worst_grade)
-        devs = part.opinion.devs or part.decision.devs
-        shares[part.worst_grade, spoken(devs) or part.decision.kind] += end - first
-    text = Text(f"  {cidr!s:<18} ").append_tokens((cell, _COLOURS[grade]) for grade in grades)
-    for (grade, way), count in sorted(shares.items(), reverse=True):
-        if grade or count * 100 >= size:  # own addresses are not worth a word
-            percent = f"{count / size:.0%}" if count * 100 >= size else "<1%"
-            text.append(f"  {way} {percent}", _COLOURS[grade])
-    return text
+class _Strip:
+    """How bad it is in each cell of a CIDR, and how many addresses leave by each way."""
+
+    def __init__(self, cidr: Prefix) -> None:
+        self._cidr = cidr
+        self._size = cidr.last - cidr.first + 1
+        self._grades = [Grade.FINE] * _LENGTH
+        self._shares = Counter[tuple[int, str]]()
+
+    def add(self, first: int, last: int, grade: Grade, way: str) -> None:
+        """What happens to the packets to a range, as far as it lies in the CIDR."""
+        begin = max(first, self._cidr.first) - self._cidr.first
+        end = min(last, self._cidr.last) - self._cidr.first + 1
+        last_cell = -(-end * _LENGTH // self._size)  # rounded up
+        for place in range(begin * _LENGTH // self._size, last_cell):
+            self._grades[place] = max(self._grades[place], grade)
+        self._shares[grade, way] += end - begin
+
+    def text(self, cells: str) -> Text:
+        """The cells with their colours, and the shares, the worst first."""
+        text = Text(f"  {self._cidr!s:<18} ")
+        text.append_tokens((cells[grade], _COLOURS[grade]) for grade in self._grades)
+        for (grade, way), count in sorted(self._shares.items(), reverse=True):
+            is_much = count * 100 >= self._size
+            if grade or is_much:  # own addresses are not worth a word
+                percent = f"{count / self._size:.0%}" if is_much else "<1%"
+                text.append(f"  {way} {percent}", _COLOURS[grade])
+        return text

@@ -45,7 +45,7 @@ _REMEDY = (
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.
-_LENGTHS = {str(length): length for length in range(1000)}
+_LENGTHS = {str(length): length for length in range(256)}
 _WIDEST = {4: 8, 6: 32}
 """By family: the shortest prefix of a network of pods."""
 

@@ -15,20 +15,30 @@ between two neighbouring borders (a cell) have the same decision, so one lookup 
 prefix says what happens to every address of the prefix.
 
 Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
-this host sends (`PLAIN`), or all that it forwards from a block of sources and an incoming device.
-One of each kind is the plain packet: it has no mark, user 0 and, if this host sends it, no device
-or source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no
-`from` matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
-conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
+this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
+from a block of sources and an incoming device. One of each kind is the plain packet: it has no
+mark, user 0 and, if this host sends it, no device or source that it is bound to. (IPv4 compares the
+`from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packets of a kind, a rule
+selects every one, none, or those that meet its conditions, such as a mark. So one pass over the
+rules follows all packets of a kind at once:
 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
   rule leaves some, there is no route for them.
 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
-that are told apart from the plain packet at some rule. No outcome is missed, because each capture
-adds one. Some may be the outcome of no packet at all, because conditions of different rules can
-exclude each other; that errs on the safe side.
+that differ from the plain packet at some rule. There are four ways to differ, by the rule:
+
+- `fwmark 0x1`: the plain packet goes on, and those with the mark take the rule;
+- `not fwmark 0x1`: the plain packet takes the rule, and those with the mark go on;
+- `fwmark 0x0/0x1`: the plain packet takes the rule, and those with the mark go on;
+- `not fwmark 0x0/0x1`: the plain packet goes on, and those with the mark take the rule.
+
+In the first two, the packets of the outcome meet the conditions of the rule (`meets_conditions`),
+and it is known that they have the mark 1. In the others, they do not, and only that is known.
+
+No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
+because conditions of different rules can exclude each other; that errs on the safe side.
 
 What the engine does not look at is named in `hostrouting.fib.not_judged`. Where such a rule or
 route would decide, the kind of the decision is not-judged, because nobody knows here whether the
@@ -39,19 +49,16 @@ does with the packets that it selects, in `effect_of`; which routes of a table a
 comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
-
-if TYPE_CHECKING:
-    from hostrouting.model.rule import Rule
-    from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
 
 
 class Packet(NamedTuple):
@@ -60,7 +67,9 @@ class Packet(NamedTuple):
     """
 
     source: Prefix | None = None
-    """For forwarded packets: a block of sources that no `from` selector cuts."""
+    """A block of sources that no `from` selector cuts: of what this host forwards from the device,
+    or the address that Linux has chosen for a connection of this host.
+    """
     iif: str = "lo"
 
 
@@ -81,14 +90,8 @@ class Decision(NamedTuple):
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which the packet can leave: those of all next hops that are not dead."""
-        if self.route is None or self.kind in REFUSING:
-            return ()
-        devs: dict[str, None] = {}
-        for hop in self.route.next_hops:
-            if hop.dev is not None and not hop.dead:
-                devs[hop.dev] = None
-        return tuple(devs)
+        """The devices by which the packet can leave."""
+        return () if self.route is None else self.route.usable_devs
 
 
 NO_ROUTE = Decision("no-route")
@@ -99,14 +102,12 @@ some sources.
 
 
 class Outcome(NamedTuple):
-    """Where packets to the same destination end that are told apart from the plain packet at this
-    rule.
-    """
+    """Where packets end that differ from the plain packet to the same destination at this rule."""
 
     rule: Rule
     decision: Decision
     meets_conditions: bool
-    """Whether these packets meet the conditions of the rule, or are those that do not."""
+    """Whether these packets meet the conditions of the rule, before its `not`."""
 
 
 class Cell(NamedTuple):
@@ -123,37 +124,28 @@ class Cell(NamedTuple):
 # One table.
 
 
-RoutesByPrefix: TypeAlias = "dict[int, dict[int, list[Route]]]"
-"""By the length and the first address of a prefix: the routes to it, the preferred one first."""
-
-
 class Table:
     """One routing table: the routes that Linux may use for plain packets."""
 
-    def __init__(self, family: int, by_prefix: RoutesByPrefix) -> None:
-        """Use these routes of this family."""
-        self._family = family
-        self._by_prefix = by_prefix
-        every_bit = (1 << width_of(family)) - 1
-        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
-        """The longest prefixes first."""
-        for length in sorted(by_prefix, reverse=True):
-            netmask = every_bit ^ (every_bit >> length)
-            self._by_netmask.append((netmask, by_prefix[length]))
-
-    @classmethod
-    def of(cls, family: int, routes: Iterable[Route]) -> Table:
-        """The table with these routes, which are in the kernel's order."""
-        by_prefix: RoutesByPrefix = {}
+    def __init__(self, family: int, routes: Iterable[Route]) -> None:
+        """Sort these routes, which are in the kernel's order."""
+        self._by_prefix: dict[int, dict[int, list[Route]]] = {}
+        """By the length and the first address of a prefix: the routes to it, the preferred first.
+        """
         for route in routes:
             if _is_usable(route):
                 _, first, length = route.prefix
-                by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
-        for by_first in by_prefix.values():
+                self._by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
+        for by_first in self._by_prefix.values():
             for several in by_first.values():
                 if len(several) > 1:
                     several.sort(key=_rank)
-        return cls(family, by_prefix)
+        every_bit = (1 << width_of(family)) - 1
+        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
+        """The longest prefixes first."""
+        for length in sorted(self._by_prefix, reverse=True):
+            netmask = every_bit ^ (every_bit >> length)
+            self._by_netmask.append((netmask, self._by_prefix[length]))
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -169,32 +161,6 @@ class Table:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
         routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
         return [route for route in routes if route.source is None]
-
-    def with_routes(self, added: Sequence[Route]) -> Table:
-        """The same table with these routes, which come after the others in the kernel's order."""
-        if not added:
-            return self
-        by_prefix = self._copied()
-        for route in added:
-            if _is_usable(route):
-                _, first, length = route.prefix
-                by_first = by_prefix.setdefault(length, {})
-                by_first[first] = sorted([*by_first.get(first, []), route], key=_rank)
-        return Table(self._family, by_prefix)
-
-    def without_routes(self, removed: Sequence[Route]) -> Table:
-        """The same table without these routes; a route that equals one of them stays."""
-        if not removed:
-            return self
-        by_prefix = self._copied()
-        for route in removed:
-            _, first, length = route.prefix
-            by_first = by_prefix.setdefault(length, {})
-            by_first[first] = [other for other in by_first.get(first, []) if other is not route]
-        return Table(self._family, by_prefix)
-
-    def _copied(self) -> RoutesByPrefix:
-        return {length: by_first.copy() for length, by_first in self._by_prefix.items()}
 
 
 def _is_usable(route: Route) -> bool:
@@ -240,8 +206,10 @@ NONE = Selection((), meets_conditions=False, has_plain=False)
 FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods.
 
-The packets of `PLAIN` all come from lo, so the rule selects none of them. But nobody may have named
-the kinds that are forwarded, so for such a rule, and no other, `PLAIN` also stands for these.
+The packets of `PLAIN` all come from lo, so the rule selects none of them, and neither does a rule
+for another device (`iif cni0`). But nobody may have named the kinds that are forwarded, so `PLAIN`
+stands for these, too, where a rule selects them. They are not followed further: not behind a rule
+for all packets that come from lo.
 """
 
 
@@ -294,6 +262,8 @@ def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
         return value == packet.iif
     if name == "oif":
         return False
+    if name == "uidrange" and packet.iif != "lo":
+        return value.startswith("0-")  # Linux forwards as user 0
     return None
 
 
@@ -323,7 +293,7 @@ because the route is passed over (thrown, suppressed). Or the lookup ends, with 
 or with the rule itself (refuses). Or nobody knows here (not-judged).
 """
 
-_OF_ACTION: dict[str, Effect] = {
+_EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
     "goto": "not-judged",
     "blackhole": "refuses",
@@ -338,7 +308,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
     them. The order of the questions matters: each is asked of what those before have left.
     """
     if rule.action != "to_table":
-        return _OF_ACTION[rule.action]
+        return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
     if route.type == "throw" and route.source is None:
@@ -353,7 +323,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
 
 
 def _is_suppressed(rule: Rule, route: Route) -> bool:
-    """Whether the prefix is too short for the rule, which does not matter for a refusal."""
+    """Whether the prefix is too short for the rule. A refusal is never suppressed."""
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
@@ -407,22 +377,26 @@ class AppliedRule(NamedTuple):
 class Fib:
     """The rules and tables of one host for one family."""
 
-    def __init__(
-        self, snapshot: Snapshot, family: int, tables: Mapping[int, Table] | None = None
-    ) -> None:
-        """Make each table that a rule looks up, unless these tables are already there. The other
-        tables are left out.
+    def __init__(self, snapshot: Snapshot, family: int) -> None:
+        """Make each table that a rule looks up; the others are left out.
 
         Raises ValueError if the snapshot does not contain this family.
         """
-        _require(family, snapshot)
+        _require_family(family, snapshot)
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
         self.rules = _rules_of(snapshot, family)
-        if tables is None:
-            tables = {number: Table.of(family, own) for number, own in self._by_table.items()}
-        self.tables = tables
+        by_table: dict[int, list[Route]] = {}
+        for rule in self.rules:
+            if rule.action == "to_table":
+                by_table[rule.table] = []
+        for route in snapshot.routes:
+            if route.table in by_table and route.prefix.family == family:
+                by_table[route.table].append(route)
+        self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
+        self.routes = tuple(chain.from_iterable(by_table.values()))
+        """The routes of all tables that a rule looks up, table by table."""
         self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
@@ -502,10 +476,8 @@ class Fib:
             table = self.tables[rule.table]
         return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
-    def equal_cost_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, it may
-        use any.
-        """
+    def equal_default_routes(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: of several equal default routes, any."""
         routes = [route]
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
@@ -514,42 +486,15 @@ class Fib:
                     routes.append(other)
         return routes
 
-    def with_routes(self, added: Iterable[Route]) -> Fib:
-        """The same host with more routes; tables that stay the same are shared."""
-        added = tuple(added)
-        tables = dict(self.tables)
-        for number, routes in self._grouped_by_table(added).items():
-            tables[number] = tables[number].with_routes(routes)
-        return Fib(self.snapshot.with_routes(added), self.family, tables)
+    def with_routes(self, added: Iterable[Route]) -> "Fib":
+        """The same host with more routes."""
+        return Fib(self.snapshot.with_routes(added), self.family)
 
-    def without_routes(self, removed: Iterable[Route]) -> Fib:
+    def without_routes(self, removed: Iterable[Route]) -> "Fib":
         """The same host without these routes, which it has. One that equals such a route stays."""
-        removed = tuple(removed)
-        tables = dict(self.tables)
-        for number, routes in self._grouped_by_table(removed).items():
-            tables[number] = tables[number].without_routes(routes)
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
-        return Fib(self.snapshot._replace(routes=kept), self.family, tables)
-
-    @cached_property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes of all tables that a rule looks up, table by table."""
-        return tuple(route for routes in self._by_table.values() for route in routes)
-
-    @cached_property
-    def _by_table(self) -> dict[int, list[Route]]:
-        return self._grouped_by_table(self.snapshot.routes)
-
-    def _grouped_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
-        by_table: dict[int, list[Route]] = {}
-        for rule in self.rules:
-            if rule.action == "to_table":
-                by_table[rule.table] = []
-        for route in routes:
-            if route.table in by_table and route.prefix.family == self.family:
-                by_table[route.table].append(route)
-        return by_table
+        return Fib(self.snapshot._replace(routes=kept), self.family)
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -561,7 +506,7 @@ def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int,
     yield first, last
 
 
-def _require(family: int, snapshot: Snapshot) -> None:
+def _require_family(family: int, snapshot: Snapshot) -> None:
     families = [snapshot.family] if snapshot.family else [4, 6]
     if family not in families:
         there = " and ".join(f"IPv{number}" for number in families)

@@ -6,14 +6,16 @@ A rare shape is named, and not modelled. A verdict that such a shape could chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from hostrouting.fib.engine import PLAIN
 from hostrouting.model.prefix import Prefix
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
+    from hostrouting.fib.engine import AppliedRule, Fib, Packet
     from hostrouting.model.route import Route
+    from hostrouting.model.rule import Rule
 
 KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
@@ -21,18 +23,36 @@ NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
 
 
-def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
-    """Each rule and route that the engine does not look at, and the addresses that it is about."""
-    for rule in fib.rules:
-        if rule.action == "goto" or rule.suppress_ifgroup is not None:
-            about = Prefix(fib.family, 0, 0)
-            if rule.dst is not None and not rule.invert:
-                about = rule.dst
-            yield f"rule {rule}", about
+def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple[str, Prefix]]:
+    """Each rule and route that the engine does not look at, and the addresses that it is about.
+
+    A rule counts if it selects one of these packets. Where it selects only others, such as marked
+    ones, these have an outcome that is not judged.
+    """
+    rules: dict[Rule, None] = {}
+    for packet in packets:
+        rules |= dict.fromkeys(applied.rule for applied in unjudged_rules(fib, packet))
+    for rule in rules:
+        about = Prefix(fib.family, 0, 0)
+        if rule.dst is not None and not rule.invert:
+            about = rule.dst
+        yield f"rule {rule}", about
     for route in fib.routes:
         reason = _reason(route)
         if reason:
             yield f"route {route} ({reason})", route.prefix
+
+
+def unjudged_rules(fib: Fib, packet: Packet = PLAIN) -> Iterator[AppliedRule]:
+    """The rules that the engine does not look at, and that select this packet, at least to some
+    addresses.
+    """
+    for applied in fib.applied_rules(packet):
+        rule = applied.rule
+        if (
+            rule.action == "goto" or rule.suppress_ifgroup is not None
+        ) and applied.may_select_plain:
+            yield applied
 
 
 def _reason(route: Route) -> str:

@@ -2,18 +2,13 @@
 does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from hostrouting.fib.engine import effect_of
-
-if TYPE_CHECKING:
-    from hostrouting.fib.engine import AppliedRule, Effect, Fib
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.route import Route
-    from hostrouting.model.rule import Rule
+from hostrouting.fib.engine import AppliedRule, Effect, Fib, effect_of
+from hostrouting.model.prefix import IP
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 
 
 class Tried(NamedTuple):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
+
+T = TypeVar("T", bound="Effects")
 
 
 def each_once(paths: Iterable[str]) -> tuple[str, ...]:
@@ -43,6 +45,11 @@ class Effects:
     files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
 
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return bool(self.changes or self.files or self.operations)
+
     def __str__(self) -> str:
         files = (f"changed {path}" for path in self.files)
         return (
@@ -66,11 +73,13 @@ class Effects:
             "operations": [operation._asdict() for operation in self.operations],
         }
 
-    def __add__(self, other: Effects) -> Effects:
-        return Effects(
-            self.changes + other.changes,
-            self.files + other.files,
-            self.operations + other.operations,
+    def __add__(self, other: T) -> T:
+        """What both have changed; what else the other has is kept."""
+        return attrs.evolve(
+            other,
+            changes=self.changes + other.changes,
+            files=self.files + other.files,
+            operations=self.operations + other.operations,
         )
 
 
@@ -92,7 +101,10 @@ def having_changed(
     try:
         yield
     except BaseException as error:
-        vars(error)["effects"] = Effects(tuple(changes), files, tuple(operations)) + effects_of(
-            error
-        )
+        _attach(error, Effects(tuple(changes), files, tuple(operations)))
         raise
+
+
+def _attach(error: BaseException, effects: Effects) -> None:
+    """Have `effects_of` the error begin with these."""
+    vars(error)["effects"] = effects + effects_of(error)

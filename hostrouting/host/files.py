@@ -4,8 +4,6 @@ Only this module knows where a host's root folder is: all paths are those that t
 and `LocalFiles("/mnt/image")` finds them below the folder where the image is mounted.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -114,13 +112,14 @@ class LocalFiles:
     leads out of it. A missing folder is created even if it is the target of a link.
     """
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         """Raise ValueError if the root is not absolute: it would depend on the directory in which a
         program runs.
         """
-        if not root.startswith("/") or "\0" in root:
-            raise ValueError(f"root: {root!r} is not an absolute path")
-        self._root = root.rstrip("/")
+        folder = os.fspath(root)
+        if not folder.startswith("/") or "\0" in folder:
+            raise ValueError(f"root: {folder!r} is not an absolute path")
+        self._root = folder.rstrip("/")
 
     def read(self, path: str) -> str | None:
         place = self._followed(path)
@@ -146,18 +145,17 @@ class LocalFiles:
     def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
-        temporary = (
-            f"{place}.{os.urandom(4).hex()}.new" if path.startswith("/run/") else leftover(place)
-        )
+        temporary = leftover(place)
+        if path.startswith("/run/"):
+            temporary = f"{place}.{os.urandom(4).hex()}.new"
         with _edge("write", place), _replaced(place, temporary):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
                 stream.flush()
                 os.fchmod(descriptor, mode)
-                os.fsync(
-                    descriptor
-                )  # before the rename: a power loss leaves the old text or the new one
+                # Before the rename: a power loss leaves the old text or the new one.
+                os.fsync(descriptor)
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
@@ -198,8 +196,11 @@ class LocalFiles:
         """See Files. Only root can open the file: whoever can open a file can lock it."""
         import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
-        place, is_file = self._place(path), path != "/"
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if is_file else os.O_RDONLY | os.O_DIRECTORY
+        place = self._place(path)
+        is_file = path != "/"
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        if is_file:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with _edge("lock", place):
             if is_file:
                 _make_folder(os.path.dirname(place))
@@ -247,7 +248,10 @@ class LocalFiles:
                         target=path,
                     )
                 names += target.split("/")[::-1]
-                del parts[0 if target.startswith("/") else -1 :]
+                if target.startswith("/"):
+                    parts.clear()
+                else:
+                    del parts[-1]
         return "/".join((self._root, *parts)) or "/"
 
 
@@ -305,9 +309,8 @@ def _make_folder(place: str) -> None:
 
 def _clear(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
-    if not os.path.lexists(
-        place
-    ):  # on a read-only file system, unlink fails even if the file is absent
+    # On a read-only file system, unlink fails even if the file is absent.
+    if not os.path.lexists(place):
         return False
     os.unlink(place)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import attrs
@@ -51,9 +52,11 @@ class File(NamedTuple):
         """Raise HostError if the path is masked, or if a file that we did not write is there."""
         if self.target or not self.path.startswith(_SHARED) or not files.look(self.path):
             return
-        text, name = files.read(self.path), self.path.rpartition("/")[2]
+        text = files.read(self.path)
         if not text:
-            remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
+            remedy = "remove it"
+            if self.path.endswith(".service"):
+                remedy = f"systemctl unmask {os.path.basename(self.path)}"
             rule = f"is masked: empty, or a link to /dev/null; {remedy}"
             raise HostError(f"{self.path} {rule}", what="file", target=self.path)
         if not any(mark in text for mark in (MARK, *_ORIGINAL)):
@@ -69,9 +72,11 @@ def is_ours(files: Files, path: str) -> bool:
     """Whether this is one of our files: every file in our own folders is; elsewhere, every file
     with our mark.
     """
-    return files.look(path) is not None and (
-        not path.startswith(_SHARED) or MARK in (files.read(path) or "")
-    )
+    if files.look(path) is None:
+        return False
+    if not path.startswith(_SHARED):
+        return True
+    return MARK in (files.read(path) or "")
 
 
 @attrs.frozen

@@ -19,6 +19,8 @@ from hostrouting.kernel.programs import BOOT_PATH, Rights, own_rights
 from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from typing_extensions import Self
 
     import phases
@@ -39,7 +41,8 @@ def _netlink() -> NetlinkBackend:
     return NetlinkBackend()
 
 
-_FILES, _MANAGER = LocalFiles(), SystemdManager()
+_FILES = LocalFiles()
+_MANAGER = SystemdManager()
 
 
 def require_connects(backend: object) -> None:
@@ -82,7 +85,9 @@ class Host:
         return cls()
 
     @classmethod
-    def offline(cls, root: str, *, rights: Callable[[], Rights] = own_rights) -> Host:
+    def offline(
+        cls, root: str | PathLike[str], *, rights: Callable[[], Rights] = own_rights
+    ) -> Host:
         """An image mounted at root: files are written and units are enabled there; no kernel is
         touched.
 
@@ -106,14 +111,21 @@ class Host:
         read.
         """
         servers: list[IP] = []
-        with suppress(HostError):
-            texts = (text for path in _RESOLV_CONFS if (text := self.files.read(path)) is not None)
-            for line in (
-                line for line in next(texts, "").splitlines() if line.startswith("nameserver")
-            ):
-                with suppress(ValueError, IndexError):
-                    servers.append(as_ip(line.split()[1].partition("%")[0]))
+        for line in self._resolv_conf().splitlines():
+            if not line.startswith("nameserver"):
+                continue
+            with suppress(ValueError, IndexError):
+                address, _, _ = line.split()[1].partition("%")
+                servers.append(as_ip(address))
         return tuple(servers)
+
+    def _resolv_conf(self) -> str:
+        with suppress(HostError):
+            for path in _RESOLV_CONFS:
+                text = self.files.read(path)
+                if text is not None:
+                    return text
+        return ""
 
     @property
     def may_have_ours(self) -> bool:
@@ -122,14 +134,16 @@ class Host:
         Without such files, a check does not load the code that reads them, which saves a fifth of
         its processor time.
         """
-        files, layout = self.files, HostLayout
+        files = self.files
         try:
-            names = files.names(layout.unit_directory)
-            drop_ins = [layout.drop_in_path(name[:-2]) for name in names if name[-2:] == ".d"]
-            folders = (layout.config_directory, layout.state_directory)
-            return any(map(files.names, folders)) or any(
-                map(files.look, (layout.networkd_path, *drop_ins))
-            )
+            for folder in (HostLayout.config_directory, HostLayout.state_directory):
+                if files.names(folder):
+                    return True
+            for name in files.names(HostLayout.unit_directory):
+                unit = name.removesuffix(".d")
+                if unit != name and files.look(HostLayout.drop_in_path(unit)):
+                    return True
+            return files.look(HostLayout.networkd_path) is not None
         except HostError:
             return True
 
@@ -137,7 +151,7 @@ class Host:
         """Whether this program is installed where the boot scripts look: in the image, or else on
         this machine.
         """
-        files = self.files if self.backend is None else LocalFiles()
+        files = self.files if self.backend is None else _FILES
         return any(files.look(f"{folder}/{name}") for folder in BOOT_PATH)
 
     @contextmanager
@@ -159,18 +173,21 @@ class Host:
             release()
 
     def _take(self, ctx: phases.Context, path: str, until: float) -> Callable[[], None]:
-        is_first = True
-        while (release := self.files.try_lock(path)) is None:
-            who = "another run, or the start of a gated unit, has locked this host"
+        """Wait for the lock of a file, and return the function that releases it."""
+        who = "another run, or the start of a gated unit, has locked this host"
+        is_logged = False
+        while True:
+            release = self.files.try_lock(path)
+            if release is not None:
+                return release
             if ctx.clock.now() >= until:
                 remedy = (
                     "wait until it has ended, or stop it if it hangs; to see the process: lslocks"
                 )
                 raise NotReady(f"{who} for more than {_LOCK_WAIT:g} s; {remedy}", kind="busy")
-            if is_first:
+            if not is_logged:
                 ctx.log.info(
                     "%s; waiting up to %g s (to see the process: lslocks)", who, _LOCK_WAIT
                 )
-            is_first = False
+            is_logged = True
             ctx.sleep(0.1)
-        return release

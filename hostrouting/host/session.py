@@ -22,10 +22,14 @@ def ssh_client() -> IP | None:
     sudo takes the variable out of the environment, so those of the parents are read, too.
     """
     for environment in (os.environ, *_environments_of_parents()):
-        client, *_ = environment.get(_NAME, "").split() or [""]
+        words = environment.get(_NAME, "").split()
+        if not words:
+            continue
+        client, _, _ = words[0].partition("%")
         with suppress(ValueError):
-            ip = as_ip(client.partition("%")[0])
-            return getattr(ip, "ipv4_mapped", None) or ip
+            ip = as_ip(client)
+            mapped: IP | None = getattr(ip, "ipv4_mapped", None)
+            return ip if mapped is None else mapped
     return None
 
 

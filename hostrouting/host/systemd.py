@@ -106,15 +106,17 @@ class SystemdManager:
             try:
                 self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
             except HostError as error:
-                if error.kind != "refused" or not left:
+                if not error.is_refusal or not left:
                     raise
             else:
                 return
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
-        shown = []
-        for block in filter(None, text.strip("\n").split("\n\n")):
+        shown: list[Mapping[str, str]] = []
+        for block in text.strip("\n").split("\n\n"):
+            if not block:
+                continue
             values: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
@@ -128,9 +130,8 @@ class SystemdManager:
     def _journal(self, invocation: str, *options: str) -> tuple[str, ...]:
         if not invocation:
             return ()
-        with suppress(
-            OSError
-        ):  # the last lines may not be in the journal yet; without them if that hangs
+        # The last lines may not be in the journal yet; if that hangs, we do without them.
+        with suppress(OSError):
             self._program("journalctl", "--sync", timeout=2.0)
         query = (
             "--no-pager",
@@ -148,16 +149,19 @@ class SystemdManager:
     def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float = _TIMEOUT) -> Ended:
         # With one of these variables, or if it believes that it is in a chroot, systemctl succeeds
         # and does nothing.
-        environment = {
-            name: value for name, value in tool_environment().items() if name not in _DO_NOTHING
-        }
+        environment = tool_environment()
+        for name in _DO_NOTHING:
+            environment.pop(name, None)
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
         return run_tool(
-            *("systemctl", *_OPTIONS, *words),
+            "systemctl",
+            *_OPTIONS,
+            *words,
             purpose=" ".join(words),
             what="systemd",
             package="systemd, or write into an image (hostrouting render)",
             fine=fine,
             timeout=timeout,
-            environment={**environment, "SYSTEMD_IGNORE_CHROOT": "1"},
+            environment=environment,
             run=self._program,
         )

@@ -1,9 +1,10 @@
-"""What differs between a host and a configuration: files, what systemd has not read yet, and what
-has to be started. Nothing is changed here.
+"""What differs between a host and a configuration: files, and what systemd does. Nothing is changed
+here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import files_of, owned_paths
@@ -30,31 +31,41 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
         kept.add(HostLayout.opening_path)
         # The Go original makes running machines depend on its units by these links.
         removes += [link for link in HostLayout.original_links if files.look(link)]
-    if config.route_overlap.cidrs:
-        kept.update(HostLayout.markers)  # the check writes them
     removes += [path for path in owned_paths(files) if path not in kept]
     return FileChanges(tuple(file for file in wanted if file.differs(files)), removes)
 
 
-def needs_reload(manager: Manager | None, *configs: HostRoutingConfig) -> bool:
-    """Whether a file of these configurations has changed or gone since systemd last read it."""
+def find_systemd_changes(
+    manager: Manager | None,
+    config: HostRoutingConfig,
+    former: HostRoutingConfig | None,
+    changes: FileChanges,
+) -> Iterator[Operation]:
+    """What systemd has to do besides reading the files that change: read those that it has not read
+    yet, and start or stop the guard.
+
+    `former` is what is installed, or None if it could not be read.
+    """
     if manager is None:
-        return False
+        return
+    guard = HostLayout.guard_unit
+    runs = is_active(manager, guard)
+    if runs and not config.guard.enabled:
+        yield Operation("stop", guard, "it is no longer wanted")
+    if former is None:
+        reason = "nothing says any more which drop-ins it has loaded"
+        yield Operation("reload", "systemd", reason)
+    elif needs_reload(manager, config, former):
+        yield Operation("reload", "systemd", "it has not read how its files are now")
+    if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
+        yield Operation("restart", guard, "its files are new")
+    elif config.guard.enabled and not runs:
+        yield Operation("start", guard, "it is not running")
+
+
+def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
+    """Whether a file of these configurations has changed or gone since systemd last read it."""
     gated = {unit for config in configs for unit in gated_units(config)}
     names = [unit.replace("@.", "@*.") for unit in sorted(gated)]
     shown = manager.show(("NeedDaemonReload",), *UNITS, *names)
     return any(properties["NeedDaemonReload"] == "yes" for properties in shown)
-
-
-def find_starts(
-    manager: Manager | None, config: HostRoutingConfig, changes: FileChanges
-) -> tuple[Operation, ...]:
-    """The start of the guard, if its files are new or it does not run."""
-    guard = HostLayout.guard_unit
-    if manager is None or not config.guard.enabled:
-        return ()
-    if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
-        return (Operation("start", guard, "its files are new"),)
-    if not is_active(manager, guard):
-        return (Operation("start", guard, "it is not running"),)
-    return ()

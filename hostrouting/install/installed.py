@@ -1,8 +1,12 @@
-"""The configuration that is installed on a host: what config.json says."""
+"""The configuration that is installed on a host, which is what config.json says, and the one that
+takes its place.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.boot.files import gated_on_disk, owned_paths
 from hostrouting.config.settings import HostRoutingConfig
@@ -12,10 +16,28 @@ from hostrouting.install.restoring import remedy_without_config
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
+    from hostrouting.model.route import RouteKey
 
 
-def read_installed(host: Host) -> HostRoutingConfig | None:
-    """The configuration that is installed on this host; None if nothing is.
+@attrs.frozen
+class Wanted:
+    """What a run brings onto a host."""
+
+    config: HostRoutingConfig
+    """The whole configuration."""
+    former: HostRoutingConfig | None
+    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
+
+    @property
+    def former_keys(self) -> set[RouteKey]:
+        """The keys of the static routes that are configured now."""
+        if self.former is None:
+            return set()
+        return {route.key for route in self.former.static_routes.routes}
+
+
+def read_installed(host: Host) -> HostRoutingConfig:
+    """The configuration that is installed on this host, which asks for nothing if none is.
 
     Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty
     configuration would be wrong then: a run would remove all that is installed.
@@ -25,7 +47,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     if text is None:
         ours = owned_paths(host.files)
         if not ours:
-            return None
+            return HostRoutingConfig()
         # Another run may have installed it since: it writes config.json first.
         text = host.files.read(path)
         if text is None:
@@ -33,22 +55,20 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        *others, last = error.faults
-        last = last._replace(remedy=remedy_without_config(gated_on_disk(host.files)))
-        raise ConfigError([*others, last], path) from error
+        remedy = remedy_without_config(gated_on_disk(host.files))
+        faults = [fault._replace(remedy="") for fault in error.faults]
+        raise ConfigError(faults, path, remedy=remedy) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
-    """The installed configuration, an empty one if nothing is installed, or None if it cannot be
-    read.
-    """
+    """The same, but None if it cannot be read."""
     try:
-        return read_installed(host) or HostRoutingConfig()
+        return read_installed(host)
     except HostRoutingError:
         return None
 
 
 def _is_missing(host: Host, found: str) -> ConfigError:
     rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
-    fault = Fault("", "", rule, remedy_without_config(gated_on_disk(host.files)))
-    return ConfigError([fault], HostLayout.config_path)
+    remedy = remedy_without_config(gated_on_disk(host.files))
+    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=remedy)

@@ -11,10 +11,8 @@ from hostrouting.errors import Fault
 from hostrouting.text import spoken
 
 
-def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:
+def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
     """The protection that goes: routes, STRICT, CIDRs, gated units and the guard."""
-    if installed is None:
-        return
     old, new = installed.route_overlap, config.route_overlap
     routes = [str(cidr) for cidr in _lost_routes(installed, config)]
     if routes:

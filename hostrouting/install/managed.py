@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.boot.files import gated_on_disk
 from hostrouting.check.proposal import propose_configuration
-from hostrouting.config.settings import gated_units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.errors import Fault
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
@@ -55,7 +54,7 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
         known = gated_units(config)
         gated = [unit for unit in gated_on_disk(host.files) if unit not in known]
         return Managed(is_readable=False, gated=tuple(gated))
-    if installed is None:
+    if installed == HostRoutingConfig():
         return None
     proposal = propose_configuration(config, snapshot)
     losses = tuple(find_losses(installed, proposal.config))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -28,14 +28,12 @@ _LINKS = "/run/systemd/netif/links"
 """While systemd-networkd runs, this folder has a file about each device; the folder itself is made
 at every boot.
 """
-_IS_MANAGED = re.compile(r"^ADMIN_STATE=(configuring|configured|failed)$", re.MULTILINE)
+_IS_MANAGED = r"(?m)^ADMIN_STATE=(configuring|configured|failed)$"
 """The states of a device for which a .network file has been found: networkd deletes routes for no
 other device.
 """
 _SETTINGS = "/etc/systemd/networkd.conf"
-_IS_KEEPING = re.compile(
-    r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE
-)
+_IS_KEEPING = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$"
 
 _KUBELETS = (
     "kubelet.service",
@@ -55,7 +53,7 @@ def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
     for unit, state in _used_units(host, [unit for unit in _KUBELETS if unit not in gated]):
         effect = "so it starts even while addresses escape"
         sentence = f"{unit} {state} on this host and is not gated, {effect}"
-        remedy = f"write into gate.units: {json.dumps([*gated, unit])}"
+        remedy = Remedy(f"write into gate.units: {json.dumps([*gated, unit])}")
         yield Finding("unit-not-gated", "warning", sentence, unit, remedy)
 
 
@@ -89,14 +87,17 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
                 f"{address.ip} is an address of this host, on {address.dev}: replies to probes "
                 "would not leave it"
             )
-            path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
+            remedy = Remedy("write an address that no host has")
+            path = "probeRewrite.globalAddress"
             yield Finding("probe-rewrite", "error", sentence, path, remedy)
     for link in snapshot.links:
         if link.name in probe.interfaces:
             yield from _what_takes_probes(link)
     if snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
-        remedy = "set it to 1, and accept_ra of the uplink to 2"
+        # A host that forwards takes advertisements only where accept_ra is 2.
+        words = "if accept_ra of the uplink is 1, set it to 2 first; then, until the next boot"
+        remedy = Remedy(words, "sysctl -w net.ipv6.conf.all.forwarding=1")
         yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
 
 
@@ -107,13 +108,15 @@ def _what_takes_probes(link: Link) -> Iterator[Finding]:
             f"{link.name} is a port of {link.master}, where its packets arrive, so no rule "
             "matches them"
         )
-        remedy = f"name {link.master} in probeRewrite.interfaces"
+        remedy = Remedy(f"name {link.master} in probeRewrite.interfaces")
         yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
     if link.xdp:
         sentence = (
             f"{link.name} has an XDP program, which may take packets before nftables sees them"
         )
-        remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+        remedy = Remedy(
+            f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+        )
         yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
 
 
@@ -126,16 +129,16 @@ def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     sentence = (
         "systemd-networkd manages devices of this host, and can delete the routes of other programs"
     )
-    remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
+    remedy = Remedy('to keep them, write "manageForeign": "keep" into the configuration')
     yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
 
 
 def _manages_a_device(files: Files) -> bool:
     paths = [f"{_LINKS}/{number}" for number in files.names(_LINKS)]
-    return any(_IS_MANAGED.search(files.read(path) or "") for path in paths)
+    return any(re.search(_IS_MANAGED, files.read(path) or "") for path in paths)
 
 
 def _is_told_to_keep(files: Files) -> bool:
     folder = f"{_SETTINGS}.d"
     drop_ins = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
-    return any(_IS_KEEPING.search(files.read(path) or "") for path in (_SETTINGS, *drop_ins))
+    return any(re.search(_IS_KEEPING, files.read(path) or "") for path in (_SETTINGS, *drop_ins))

@@ -27,12 +27,12 @@ class Plan:
     """What a task would do to files, routes and the rest of the host, and the check afterwards."""
 
     files: FileChanges = attrs.field(factory=FileChanges)
-    needs_reload: bool = False
-    """Whether one of our files has changed or gone since systemd last read it."""
+    systemd: tuple[Operation, ...] = ()
+    """What systemd has to do: `reload` its files, and `start`, `stop` or `restart` the guard."""
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
-    """Changes that concern neither routes nor files."""
-    findings: tuple[Finding, ...] = ()
+    """Other changes of the kernel."""
+    findings: tuple[Finding, ...] = attrs.field(default=(), converter=worst_first)
     """What there is to tell about the host as it is; an error makes the run fail."""
     report: CheckReport | None = None
     """The check of the host as it would be.
@@ -44,20 +44,20 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        changes_routes = self.routes.changes or self.routes.conflicts
-        return not (self.changes_files or self.operations or changes_routes)
-
-    @property
-    def changes_files(self) -> bool:
-        """Whether files would change, or systemd has not read how they are."""
-        return bool(self.files) or self.needs_reload
+        """Whether there is nothing to do."""
+        return not (self.files or self.systemd or self.changes_kernel)
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or other state of the kernel would change, now or once nothing is missing
-        any more.
+        """Whether routes or other state of the kernel would change, now or as soon as nothing is
+        missing or in the way any more.
         """
-        return bool(self.operations or self.routes.changes or self.routes.pending)
+        routes = self.routes
+        return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
+
+    def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
+        """What systemd has to do of this."""
+        return tuple(operation for operation in self.systemd if operation.verb in verbs)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ class Plan:
 
         A run waits for what its routes need and for a default route. It fails if they do not come.
         """
-        failures = [*self.errors, *self.routes.waits]
+        failures = [*self.errors, *self.routes.route_waits]
         if self.mode == "STRICT":
             failures += [finding for finding in self.check_findings if finding.name in WRONG]
         return tuple(dict.fromkeys(failures))
@@ -88,20 +88,20 @@ class Plan:
 
     def with_part(self, part: Plan) -> Plan:
         """The same with what one more task would do to the kernel. Only one task has routes."""
-        return attrs.evolve(
-            self,
-            routes=part.routes if self.routes == RoutePlan() else self.routes,
-            operations=(*self.operations, *part.operations),
-            findings=worst_first((*self.findings, *part.findings)),
-        )
+        routes = self.routes
+        if part.routes != RoutePlan():
+            routes = part.routes
+        operations = (*self.operations, *part.operations)
+        findings = (*self.findings, *part.findings)
+        return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
-        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.pending:
+        if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
         unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
-        findings = worst_first((*self.findings, *unconfigured))
+        findings = (*self.findings, *unconfigured)
         return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
 
     def to_mapping(self) -> dict[str, object]:
@@ -114,7 +114,7 @@ class Plan:
                 {"action": step.action, "route": str(step.route), "reason": step.why}
                 for step in self.routes.steps
             ],
-            "operations": [operation._asdict() for operation in self.operations],
+            "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.writes),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
@@ -122,15 +122,11 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines: list[str] = []
-        if self.routes.steps or self.routes.pending:
-            lines.append(str(self.routes))
-        lines += [str(operation) for operation in self.operations]
+        lines = [str(step) for step in self.routes.steps]
+        lines += [str(operation) for operation in (*self.systemd, *self.operations)]
         lines += [f"write {path}" for path in self.files.writes]
         lines += [f"remove {path}" for path in self.files.removes]
-        if self.needs_reload:
-            lines.append("have systemd read its files again")
-        if not lines:
+        if self.is_empty:
             lines.append("nothing to do")
         lines += [str(finding) for finding in self.findings]
         if self.report is not None:

@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import foreign_steps, is_nothing, why_not_run
+from hostrouting.boot.files import foreign_steps, is_nothing, open_folders, why_not_run
+from hostrouting.boot.health import plain_instance
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, Severity
+from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -46,7 +47,7 @@ def find_requirements(
     yield from _freed_scripts(host, changes)
     if is_nothing(config):
         return
-    yield from _open_folders(host)
+    yield from open_folders(host.files)
     if gated_units(config):
         yield from _scripts_that_do_not_run(host)
     yield from _missing_programs(host, config)
@@ -55,7 +56,7 @@ def find_requirements(
             "this process is not root, so another user owns what it writes, and root runs that at "
             "boot"
         )
-        remedy = "prepare the image as root, or give these files to root"
+        remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
     if manager is not None:
@@ -79,8 +80,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """
     if not host.rights().is_root:
         return
-    # A marker that cannot be removed stops nothing.
-    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}
+    paths = (*changes.writes, *changes.removes)
     by_reason: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         reason = host.files.why_unwritable(folder)
@@ -101,17 +101,7 @@ def _freed_scripts(host: Host, changes: FileChanges) -> Iterator[Finding]:
             f"{path} was not installed by hostrouting, and gated units would no longer wait "
             "for this script"
         )
-        yield Finding("file", "error", sentence, path, "move the script away first")
-
-
-def _open_folders(host: Host) -> Iterator[Finding]:
-    """Folders of ours in which others than root can replace what root runs."""
-    for folder in (HostLayout.config_directory, HostLayout.gate_directory):
-        entry = host.files.look(folder)
-        if entry is not None and entry.is_open_to_others:
-            sentence = f"users other than root can write to {folder}, and root runs what is there"
-            remedy = f"as root: chown root {folder} && chmod 755 {folder}"
-            yield Finding("file", "error", sentence, folder, remedy)
+        yield Finding("file", "error", sentence, path, Remedy("move the script away first"))
 
 
 def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
@@ -125,14 +115,18 @@ def _scripts_that_do_not_run(host: Host) -> Iterator[Finding]:
 
 def _missing_programs(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Programs of the boot scripts. An image may get them later."""
-    severity: Severity = "warning" if host.backend is None else "error"
+    severity: Severity = "error"
+    where = ""
+    if host.backend is None:
+        severity = "warning"
+        where = " in the image"
     packages = dict(_PACKAGES)
     if config.probe_rewrite.enabled:
         packages["nft"] = "nftables"
     for program, package in packages.items():
         if not host.has_program(program):
-            sentence = f"the program {program} is not installed; the boot scripts need it"
-            remedy = f"install the package {package}"
+            sentence = f"the program {program} is not installed{where}; the boot scripts need it"
+            remedy = Remedy(f"install the package {package}")
             yield Finding("requirement", severity, sentence, program, remedy)
 
 
@@ -148,8 +142,7 @@ def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Itera
     """Gated units that the network waits for, while the gate waits for the network."""
     if not units:
         return
-    instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
-    shown = manager.show(("Before",), *instances)
+    shown = manager.show(("Before",), *map(plain_instance, units))
     for unit, properties in zip(units, shown, strict=True):
         before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))
         if before:
@@ -157,5 +150,7 @@ def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Itera
                 f"{unit} starts before {before[0]}, which the gate waits for: each would wait for "
                 "the other"
             )
-            remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
+            remedy = Remedy(
+                "name the unit that needs the network, such as kubelet.service, in gate.units"
+            )
             yield Finding("requirement", "error", sentence, unit, remedy)

@@ -1,7 +1,8 @@
-"""What to type where hostrouting is installed and its config.json cannot be used.
+"""What to type to repair a host for good, whether anything is installed there or not.
 
-A copy of the file brings everything back. Without one, a repair makes a new file, and of the old
-one only the gated units are known: their drop-ins lie on the disk.
+Where the installed config.json cannot be used, a copy of the file brings everything back. Without
+one, a repair makes a new file, and of the old one only the gated units are known: their drop-ins
+lie on the disk.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.config.settings import MACHINES
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-GIVEN_UP = "STRICT, the guard and all else that only this file says are given up"
+    from hostrouting.install.managed import Managed
+
+TO_KEEP = "to make that permanent"
+"""What a repair is typed for where routes are not configured."""
+_APPLY = "hostrouting apply --config -"
 
 
-def with_a_copy(options: str) -> str:
-    """The line to type that restores the file from a copy; `repair` gets these options."""
-    restore = f"cp COPY {HostLayout.config_path}"
-    return f"{restore} && hostrouting repair{options} | hostrouting apply --config -"
-
-
-def without_a_copy(options: str, gated: Iterable[str]) -> str:
-    """The line to type that makes a new file, in which these units are gated, beside machines."""
-    apply = f"hostrouting apply --config - --allow-removal{gate_options(gated)}"
-    return f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
+    """The line to type that repairs a host for good; `repair` gets these options."""
+    apply = _APPLY
+    if managed is not None and managed.needs_consent:
+        apply += " --allow-removal"
+    if managed is not None:
+        apply += gate_options(managed.gated)
+    return f"hostrouting repair{options} | {apply}"
 
 
 def gate_options(units: Iterable[str]) -> str:
@@ -35,11 +39,33 @@ def gate_options(units: Iterable[str]) -> str:
     return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
 
 
-def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> str:
+def remedy_without_config(drop_ins: Iterable[str], options: str = " CIDR") -> Remedy:
     """What to do about a config.json that cannot be used, if these units have drop-ins of ours."""
     gated = [unit for unit in drop_ins if unit != MACHINES]
-    return (
-        f"with a copy of it, as root: {with_a_copy(options)}; "
-        f"without a copy, {GIVEN_UP}, as root: {without_a_copy(options, gated)}; "
-        "to remove hostrouting, as root: hostrouting remove"
+    restored = f"cp COPY {HostLayout.config_path} && hostrouting repair{options} | {_APPLY}"
+    apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
+    new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+    given_up = (
+        "without a copy, STRICT, the guard and all else that only this file says are given up"
     )
+    remove = Remedy("to remove hostrouting", "hostrouting remove")
+    return Remedy("with a copy of it", restored, otherwise=Remedy(given_up, new, otherwise=remove))
+
+
+def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:
+    """The findings; to gate the units that are not gated, this command is typed with their names.
+
+    Without a command, they have no remedy.
+    """
+    findings = tuple(findings)
+    units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
+    remedy = None
+    if apply:
+        remedy = Remedy(command=f"{apply}{gate_options(units)}")
+    changed: list[Finding] = []
+    for finding in findings:
+        if finding.name == "unit-not-gated":
+            changed.append(finding._replace(remedy=remedy))
+        else:
+            changed.append(finding)
+    return tuple(changed)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import Fib
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def find_session_at_risk(
         f"this session comes from {client}, and the change moves its packets from {_words(now)} "
         f"to {_words(then)}: the session may end"
     )
-    remedy = "with --confirm 60, apply takes everything back if it does"
+    remedy = Remedy("with --confirm 60, apply takes everything back if it does")
     yield Finding("session-at-risk", "warning", sentence, str(client), remedy)
 
 

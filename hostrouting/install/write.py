@@ -1,8 +1,24 @@
 """The order in which files are written and removed, and systemd is told.
 
-A run that is killed anywhere leaves a host that the next run completes: config.json is written
-first and removed last. Until systemd has read that a drop-in is gone, its unit still runs gate.sh,
-so the gate is removed only after that.
+A run can be killed anywhere. Then the next run completes the work, and until then no unit runs a
+script that is missing, and no marker is about another configuration. So the order is:
+
+1. The markers go, unless config.json stays as it is: they are about the former configuration, and
+   no verdict is better than a wrong one.
+2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
+   units the next run has to stop. So is a guard whose files are new: the next run starts a guard
+   that does not run, but cannot tell that one runs an old script.
+3. Drop-ins and units go.
+4. systemd reads that. Until then, a unit that had a drop-in still runs gate.sh, so the gate goes
+   after this. And config.json is replaced after this: the former one tells the next run which
+   units may still have a drop-in loaded that is gone.
+5. The files are written: config.json first, so that the next run knows what is installed, and each
+   script before what runs it. `files_of` has them in this order.
+6. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
+   order. Until gate.sh has been written without the steps that go, it needs them.
+7. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
+
+The guard is started later, in a step of its own: the routes do not need it.
 """
 
 from __future__ import annotations
@@ -10,96 +26,94 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import phases
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, having_changed
-from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.install.difference import find_file_changes, find_starts, needs_reload
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.installed import readable_installed
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.effects import Operation
     from hostrouting.host.host import Host
+    from hostrouting.install.plan import Plan
 
-_LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
 _GRACE = 30.0  # seconds for the start of the guard
 
 
-def write_files(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
-    """Make the files of the host those of the configuration; the host has to be locked.
+def write_files(host: Host, plan: Plan) -> Effects:
+    """Make the changes of this plan to the files of the host, which has to be locked.
 
-    `former` is what was installed. The first failure is raised, with the effects so far. Another
-    call does the rest.
+    The first failure is raised, with the effects so far. Another run does the rest.
     """
-    manager = host.running_manager
-    changes = find_file_changes(host, config)
-    starts = find_starts(manager, config, changes)
-    units_and_drop_ins = [path for path in changes.removes if _LOADED in path]
-    others = [path for path in changes.removes if _LOADED not in path]
+    writes, removes = plan.files.writes, plan.files.removes
+    units = [path for path in removes if _is_of_systemd(path)]
+    others = [path for path in removes if not _is_of_systemd(path)]
     done: list[str] = []
-    with having_changed(files=done):
-        _stop_units(host, units_and_drop_ins)
-        _remove(host, units_and_drop_ins, done)
-        frees_units = HostLayout.gate_path in others or any(map(_is_drop_in, units_and_drop_ins))
-        unread = [*done]
-        if manager is not None and (frees_units or needs_reload(manager, config, former)):
-            manager.reload()
-            unread.clear()
-        for file in changes.files:
-            if file.write(host.files):
-                done.append(file.path)
-                unread.append(file.path)
-        _remove(host, others, done)
-        if HostLayout.config_path in changes.writes:
-            _remove_markers(host)
-        if manager is not None:
-            if any(_LOADED in path for path in unread):
-                manager.reload()
-            for start in starts:
-                manager.start(start.object, timeout=_GRACE)
-    return Effects(files=done, operations=starts)
-
-
-def _is_drop_in(path: str) -> bool:
-    return path.endswith(f"/{DROP_IN}")
-
-
-def _stop_units(host: Host, removed: list[str]) -> None:
-    """Stop the units of ours whose files are removed."""
+    told: list[Operation] = []
     manager = host.running_manager
-    if manager is None:
-        return
-    for unit in UNITS:
-        if HostLayout.unit_path(unit) in removed:
-            manager.stop(unit)
+    with having_changed(files=done, operations=told):
+        if not _keeps_config(host, plan):
+            _remove_markers(host)  # 1
+        if manager is not None:
+            stops = plan.for_systemd("stop", "restart")
+            for unit in UNITS:  # 2
+                if HostLayout.unit_path(unit) in units or unit in {stop.object for stop in stops}:
+                    manager.stop(unit)
+            told += plan.for_systemd("stop")
+        _remove(host, units, done)  # 3
+        if manager is not None and (units or plan.for_systemd("reload")):
+            manager.reload()  # 4
+            told += plan.for_systemd("reload")
+        for file in plan.files.files:  # 5
+            file.write(host.files)
+            done.append(file.path)
+        _remove(host, others, done)  # 6
+        if manager is not None and any(map(_is_of_systemd, writes)):
+            manager.reload()  # 7
+    return Effects(files=done, operations=tuple(told))
 
 
-def _remove(host: Host, paths: list[str], done: list[str]) -> None:
-    """Remove these files and the folders that are then empty; `done` gets what was removed."""
-    for path in paths:
-        if _removed(host, path):
-            done.append(path)
-        folder = path.rpartition("/")[0]
-        if folder.endswith(".d"):
-            host.files.remove_empty(folder)
-    host.files.remove_empty(HostLayout.config_directory)
+def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
+    """Start the guard, unless another run has taken it away since the files were written."""
+    with host.locked(ctx):
+        manager, installed = host.running_manager, readable_installed(host)
+        if manager is None or installed is None or not installed.guard.enabled:
+            return phases.Skip("it is no longer wanted")
+        starts = plan.for_systemd("start", "restart")
+        # systemd waits for no pass of the guard, which would wait for the lock.
+        for start in starts:
+            manager.start(start.object, timeout=_GRACE)
+    return Effects(operations=starts)
 
 
-def _removed(host: Host, path: str) -> bool:
-    """Remove the file; whether it was there.
+def _is_of_systemd(path: str) -> bool:
+    """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
+    return "/systemd/system/" in path
 
-    A marker that cannot be removed stops nothing: only the routes decide, and the next boot removes
-    it.
-    """
-    try:
-        return host.files.remove(path)
-    except HostError:
-        if path not in HostLayout.markers:
-            raise
+
+def _keeps_config(host: Host, plan: Plan) -> bool:
+    """Whether config.json is there, and stays as it is."""
+    path = HostLayout.config_path
+    if path in plan.files.writes or path in plan.files.removes:
         return False
+    return host.files.look(path) is not None
 
 
 def _remove_markers(host: Host) -> None:
-    """Remove the verdict on another configuration; the check that follows writes a new one."""
+    """Remove what the check of the former configuration has written."""
     for path in HostLayout.markers:
-        with suppress(HostError):  # as in _removed
+        with suppress(HostError):  # only the routes decide, and the next boot removes it
             host.files.remove(path)
+
+
+def _remove(host: Host, paths: list[str], done: list[str]) -> None:
+    """Remove these files, and the folders of ours that are then empty; `done` gets each file that
+    was there.
+    """
+    for path in paths:
+        if host.files.remove(path):
+            done.append(path)
+        folder = path.rpartition("/")[0]
+        if folder.endswith(".d") or folder == HostLayout.config_directory:
+            host.files.remove_empty(folder)

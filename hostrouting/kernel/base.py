@@ -5,8 +5,6 @@ fake. It makes no decisions: the caller decides which routes are wanted, and how
 refusal. The contract suite in `hostrouting.testing` checks these promises on any backend.
 """
 
-from __future__ import annotations
-
 import errno
 import time
 from abc import abstractmethod
@@ -14,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
-from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
+from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import OURS, Route, RouteType
 from hostrouting.model.rule import reached_tables
+from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
 Verb: TypeAlias = Literal["add", "append", "delete"]
@@ -66,6 +64,14 @@ Kind: TypeAlias = RouteType | Literal["no-route"]
 """How a lookup ends: the type of the route that decides, or no-route."""
 
 
+_DONE: dict[Verb, tuple[str, ...]] = {
+    "add": ("exists",),
+    "append": ("exists",),
+    "delete": ("no-such-route", "no-such-device"),
+}
+"""By verb: the kinds of a refusal because the kernel is as the request asks already."""
+
+
 class Outcome(NamedTuple):
     """The result of a change: done, or refused with the error."""
 
@@ -75,6 +81,11 @@ class Outcome(NamedTuple):
     @property
     def ok(self) -> bool:
         return self.error is None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the kernel is now as the change asks, even if it was so before."""
+        return self.error is None or self.error.kind in _DONE[self.change.verb]
 
 
 class Answer(NamedTuple):
@@ -144,7 +155,7 @@ class RouteBackend(Protocol):
         """
 
     @abstractmethod
-    def watch(self) -> Watch:
+    def watch(self) -> "Watch":
         """Begin to listen for changes of links, addresses, rules and routes.
 
         Listen first, then take a snapshot, then wait: this way no change is missed. Raises
@@ -158,7 +169,7 @@ class RouteBackend(Protocol):
         May be called twice; any other call after it raises BackendError.
         """
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -168,7 +179,7 @@ class RouteBackend(Protocol):
 class Watch(Protocol):
     """A listener, which reports that something may have changed; read again to see what."""
 
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
+    def wait(self, timeout: float, *, clock: "Clock | None" = None) -> bool:
         """Wait for a change since the last wait or the start; return whether there was one.
 
         False is returned after `timeout` seconds, and earlier only after `wake()`, called by
@@ -189,7 +200,7 @@ class Watch(Protocol):
     def close(self) -> None:
         """Stop listening. May be called twice."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         return self
 
     def __exit__(self, *error: object) -> None:

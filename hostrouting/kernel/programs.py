@@ -4,8 +4,6 @@ A program is started with an argument list and a timeout, and without a shell. A
 `Run`, so a test can pass a function.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Mapping

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError
@@ -65,7 +66,8 @@ class Pyroute2Backend(RouteBackend):
     """
 
     def __init__(self, handle: Any) -> None:
-        """Use this handle; nothing else may use it at the same time."""
+        """Use this handle; nothing else may use it at the same time. TypeError if it is not one."""
+        _require_methods(handle)
         self._handle = handle
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
@@ -115,7 +117,28 @@ class Pyroute2Backend(RouteBackend):
                 return self._worker.submit(function, self._handle, argument).result()
             except Exception as error:
                 number = getattr(error, "code", None) or getattr(error, "errno", None)
+                if number is None and not isinstance(error, OSError):
+                    # Not the kernel: the handle was not made for this, or has a bug.
+                    raise BackendError(
+                        f"the handle cannot {attempt}: {type(error).__name__}: {error}",
+                        kind="unusable",
+                    ) from error
                 raise KernelError(number or errno.EIO, str(error)) from error
+
+
+def _require_methods(handle: object) -> None:
+    for name in ("get_links", "get_addr", "get_rules", "get_routes", "route"):
+        method = getattr(handle, name, None)
+        if not callable(method):
+            raise TypeError(
+                f"handle must be a pyroute2.IPRoute, or have its methods; a "
+                f"{type(handle).__name__} has no {name}"
+            )
+        if iscoroutinefunction(method):
+            raise TypeError(
+                f"handle must not be asynchronous: pass a pyroute2.IPRoute, not an "
+                f"{type(handle).__name__}"
+            )
 
 
 class PollingWatch(Watch):

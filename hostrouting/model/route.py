@@ -30,7 +30,7 @@ DEFAULT_METRIC = {4: 0, 6: 1024}
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
-PROTOCOL_KERNEL, PROTOCOL_RA = 2, 9
+PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 2, 9, 16
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
 _SCOPES = {
@@ -55,7 +55,7 @@ _PROTOCOLS = {
     13: "dnrouted",
     14: "xorp",
     15: "ntk",
-    16: "dhcp",
+    PROTOCOL_DHCP: "dhcp",
     17: "kube-router",
     18: "keepalived",
     42: "babel",
@@ -197,6 +197,17 @@ class Route(NamedTuple):
         return tuple({hop.dev: None for hop in self.next_hops if hop.dev is not None})
 
     @property
+    def usable_devs(self) -> tuple[str, ...]:
+        """The devices by which packets can leave: those of all next hops that are not dead."""
+        if self.type in REFUSING:  # IPv6 lists these with a device
+            return ()
+        devs: dict[str, None] = {}
+        for hop in self.next_hops:
+            if hop.dev is not None and not hop.dead:
+                devs[hop.dev] = None
+        return tuple(devs)
+
+    @property
     def has_gateway(self) -> bool:
         """Whether packets can go to a router; if not, the destination is on the link or is this
         host.
@@ -294,3 +305,23 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 def _is_joined(entry: Route) -> bool:
     return entry.prefix.family == IPV6 and len(entry.next_hops) == 1 and entry.has_gateway
+
+
+def deletion_command(route: Route) -> str:
+    """The command that deletes the first route of its key that is like this one.
+
+    Linux does not find a route with a nexthop object by its device. A request cannot say that there
+    is no gateway and, in IPv4, that the metric is 0: so it deletes the first route with the rest,
+    and a second time, it could delete another one.
+    """
+    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
+    if route.nexthop_id is not None:
+        words.append(f"nhid {route.nexthop_id}")
+    elif route.type == "unicast" and len(route.next_hops) == 1:
+        hop = route.next_hops[0]
+        words.append(route._replace(next_hops=(NextHop(hop.dev, hop.gateway),)).way)
+    words.append(f"table {table_name(route.table)}")
+    if route.metric:
+        words.append(f"metric {route.metric}")
+    words.append(f"proto {route.protocol}")
+    return " ".join(words)

@@ -20,26 +20,23 @@ def section(cls: type[T]) -> type[T]:
     `faults_between` of the class returns these faults; a value that has a fault of its own is None
     there.
     """
-    unchecked: Any = cls
+    made: Any = cls
+    in_order = made.__new__  # puts the arguments into their order, and defaults into the gaps
 
-    class Section(unchecked):  # type: ignore[misc]  # mypy knows the decorated class as `cls`
-        __slots__ = ()
-        key_of = staticmethod(camel)
+    def __new__(subclass: Any, *values: Any, **settings: Any) -> Any:  # noqa: N807
+        given = in_order(subclass, *values, **settings)
+        keys = map(camel, made._fields)
+        return read(subclass, dict(zip(keys, given, strict=True)))
 
-        def __new__(subclass, *values: Any, **settings: Any) -> Any:
-            given = unchecked(*values, **settings)
-            keys = map(camel, unchecked._fields)
-            return read(subclass, dict(zip(keys, given, strict=True)))
+    def make(subclass: Any, values: Any) -> Any:
+        return subclass(*values)
 
-        @classmethod
-        def _make(subclass, values: Any) -> Any:  # noqa: N804  `_replace` calls it
-            return subclass(*values)
-
-    unchecked.__new__.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
-    update_wrapper(Section, unchecked, updated=())
+    in_order.__annotations__ = get_type_hints(cls)  # help() shows these, without the rules
     # Since Python 3.13, `inspect` looks for the arguments there.
-    update_wrapper(Section.__new__, unchecked.__new__)
-    return Section
+    made.__new__ = update_wrapper(__new__, in_order)
+    made._make = classmethod(make)  # `_replace` calls it
+    made.key_of = staticmethod(camel)
+    return cls
 
 
 def camel(attribute: str) -> str:

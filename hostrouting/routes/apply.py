@@ -29,9 +29,6 @@ from hostrouting.routes.plan import Action, RoutePlan, by_key, could_take, steps
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-_DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
-"""The refusal, by verb, that means that another program has done the same. Reading back decides."""
-
 _RIVAL = (
     "another program changes these routes at the same time, or has a next hop in one: configure "
     "another metric"
@@ -63,8 +60,8 @@ def apply_plan(
     without changes writes nothing.
     """
     plan.require_possible()
-    if plan.pending:
-        raise ValueError(f"the plan is not ready: {plan.pending[0]}")
+    if plan.waiting:
+        raise ValueError(f"the plan is not ready: {plan.waiting[0]}")
     transaction = _Transaction(plan, backend, before)
     with having_changed(transaction.done):
         try:
@@ -150,11 +147,11 @@ class _Transaction:
         outcomes = self._request(requests)
         del self._sent[count:]
         refusals: list[BackendError] = []
-        for request, error in outcomes:
-            if error is None:
-                self._sent.append(request)
-            elif error.kind != _DONE[request.verb]:
-                refusals.append(error)
+        for outcome in outcomes:
+            if outcome.error is None:
+                self._sent.append(outcome.change)
+            elif not outcome.is_done:
+                refusals.append(outcome.error)
         if not refusals:
             check()
         return refusals

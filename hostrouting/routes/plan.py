@@ -7,8 +7,8 @@ its steps.
 Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours
 (protocol 213), or another program's. No step changes a route that is not ours: if it holds the key
 of a wanted one, that is a conflict. What changes nothing about where packets go is not compared
-(`_compared`). While a wanted route lacks something, the present one of ours is the wanted one if it
-is usable (`uplink`), and a finding says that it would have to wait after a reboot.
+(`_compared`). A wanted route that cannot be completed is waiting; or, if one of ours is there and
+usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
 those with gateways as one route with the protocol of the first. So the plan has a step for each
@@ -16,14 +16,12 @@ next hop. If the first is ours, all count as ours. If one is not ours, the plan 
 `apply` deletes with our protocol, so that next hop stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
@@ -33,19 +31,18 @@ from hostrouting.model.route import (
     RouteKey,
     as_listed,
     as_stored,
+    deletion_command,
     protocol_name,
-    table_name,
 )
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import REMEDIES, REMEDY, Need, Uplink, bare_hop
-
-if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
+_TO_DELETE = "if nothing needs that route, delete it (its program may add it again)"
 SENTENCES = {
     "waits": "{route} needs {missing}",
     "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
@@ -56,8 +53,7 @@ SENTENCES = {
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
     "are more specific, so they override that route completely",
     "single": "no route can be more specific",
-    "delete": "if nothing needs that route, delete it (its program may add it again), "
-    "as root: {delete}",
+    "delete": str(Remedy(_TO_DELETE, "{delete}")),
     "address": "Linux has this route from an address of {dev}: override or delete it only if this "
     "host needs nothing in {prefix} through {dev}",
 }
@@ -75,38 +71,44 @@ class Step(NamedTuple):
     held: Route | None = None
 
     @property
-    def remedy(self) -> str:
-        """How to have a route to this prefix although another program holds its key; empty without
-        a conflict.
-        """
-        ways = "; or, ".join(self.ways_out)
-        if self.held is None or not _is_of_an_address(self.held):
-            return ways
-        dev = self.held.next_hops[0].dev
-        warning = SENTENCES["address"].format(dev=dev, prefix=self.held.prefix)
-        return f"{warning}; {ways}"
-
-    @property
-    def ways_out(self) -> tuple[str, ...]:
-        """What settles a conflict: to configure something else, if that is possible, or to delete
-        the route of the other program.
+    def remedy(self) -> Remedy | None:
+        """How to have a route to this prefix although another program holds its key: to configure
+        something else, if that is possible, or to delete that route. None without a conflict.
         """
         if self.held is None:
-            return ()
+            return None
+        words: list[str] = []
+        if _is_of_an_address(self.held):
+            dev = self.held.next_hops[0].dev
+            words.append(SENTENCES["address"].format(dev=dev, prefix=self.held.prefix))
+        delete = deletion_command(self.held)
+        edit = self._edit
+        if not edit:
+            words += [SENTENCES["single"], _TO_DELETE]
+            return Remedy("; ".join(words), delete)
+        words.append(edit)
+        return Remedy("; ".join(words), otherwise=Remedy(_TO_DELETE, delete))
+
+    @property
+    def _edit(self) -> str:
+        """What to configure instead of a route whose key is held; empty if nothing would do."""
         prefix = self.route.prefix
-        delete = SENTENCES["delete"].format(delete=deletion_command(self.held))
         if prefix.family != IPV4:
-            return SENTENCES["metric"].format(prefix=prefix), delete
+            return SENTENCES["metric"].format(prefix=prefix)
         if prefix.length == width_of(IPV4):
-            return (f"{SENTENCES['single']}; {delete}",)
+            return ""
         left, right = prefix.halves()
-        halves = SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
-        return halves, delete
+        return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
 
     @property
     def why(self) -> str:
         """The reason and the remedy."""
-        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+        return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
+
+    @property
+    def line(self) -> str:
+        """The step with its reason."""
+        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
 
     @property
     def finding(self) -> Finding:
@@ -117,7 +119,7 @@ class Step(NamedTuple):
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
-        return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.why}"
+        return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
 
 
 def _is_of_an_address(route: Route) -> bool:
@@ -128,27 +130,8 @@ def _is_of_an_address(route: Route) -> bool:
     return is_plain and route.protocol == PROTOCOL_KERNEL
 
 
-def deletion_command(route: Route) -> str:
-    """The command that deletes the first route of its key that is like this one.
-
-    Linux does not find a route with a nexthop object by its device. In IPv4, a request cannot name
-    metric 0: without a metric, it deletes the first route with the rest, so a second time, it could
-    delete one with another metric.
-    """
-    words = ["ip" if route.prefix.family == IPV4 else "ip -6", "route del", str(route.prefix)]
-    if route.nexthop_id is not None:
-        words.append(f"nhid {route.nexthop_id}")
-    elif route.type == "unicast" and len(route.next_hops) == 1:
-        words.append(f"dev {route.next_hops[0].dev}")
-    words.append(f"table {table_name(route.table)}")
-    if route.metric:
-        words.append(f"metric {route.metric}")
-    words.append(f"proto {route.protocol}")
-    return " ".join(words)
-
-
-class Pending(NamedTuple):
-    """A configured route that lacks something, and what is missing."""
+class Incomplete(NamedTuple):
+    """A configured route that cannot be completed, and what is missing."""
 
     route: StaticRoute
     missing: Need
@@ -158,16 +141,17 @@ class Pending(NamedTuple):
 
 
 class RoutePlan(NamedTuple):
-    """The steps in their order, and the routes that cannot be planned yet."""
+    """The steps in their order, and the routes that lack something: those of which nothing is there
+    wait, and those of which ours is there from before stay as they are.
+    """
 
     steps: tuple[Step, ...] = ()
-    pending: tuple[Pending, ...] = ()
+    waiting: tuple[Incomplete, ...] = ()
     left_out: tuple[Finding, ...] = ()
     """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
     for it.
     """
-    standing: tuple[Pending, ...] = ()
-    """The configured routes that would wait if no route of ours were there."""
+    staying: tuple[Incomplete, ...] = ()
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -188,25 +172,25 @@ class RoutePlan(NamedTuple):
             raise RouteConflict(findings=(step.finding for step in conflicts))
 
     @property
-    def waits(self) -> tuple[Finding, ...]:
-        """What the pending routes wait for; routes that need the same thing share a finding."""
-        return tuple(_waits(waiting) for waiting in _by_need(self.pending))
+    def route_waits(self) -> tuple[Finding, ...]:
+        """What the waiting routes need; those that need the same thing share a finding."""
+        return tuple(_route_waits(routes) for routes in _by_what_is_missing(self.waiting))
 
     @property
-    def stays(self) -> tuple[Finding, ...]:
-        """What the routes that stay would wait for after a reboot."""
-        return tuple(_stays(waiting) for waiting in _by_need(self.standing))
+    def route_stays(self) -> tuple[Finding, ...]:
+        """What the staying routes would wait for after a reboot."""
+        return tuple(_route_stays(routes) for routes in _by_what_is_missing(self.staying))
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
         for conflict in self.conflicts:
             yield conflict.finding
-        yield from self.waits
-        yield from self.stays
+        yield from self.route_waits
+        yield from self.route_stays
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The host after the plan was carried out; conflicts and pending routes change nothing."""
+        """The host after the plan was carried out; conflicts and waiting routes change nothing."""
         deleted = {step.route for step in self.changes if step.action == "delete"}
         changed: dict[RouteKey, list[Route]] = {step.route.key: [] for step in self.changes}
         routes: list[Route] = []
@@ -226,42 +210,44 @@ class RoutePlan(NamedTuple):
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps]
-        lines += [f"? {pending}" for pending in self.pending]
+        lines += [f"? {route}" for route in self.waiting]
         return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
 
 
-def _by_need(waiting: Iterable[Pending]) -> Iterable[list[Pending]]:
-    """The routes that need the same thing, together."""
-    groups: dict[Need, list[Pending]] = {}
-    for pending in waiting:
-        groups.setdefault(pending.missing, []).append(pending)
+def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplete]]:
+    """The routes that lack the same thing, together."""
+    groups: dict[Need, list[Incomplete]] = {}
+    for route in routes:
+        groups.setdefault(route.missing, []).append(route)
     return groups.values()
 
 
-def _waits(waiting: Sequence[Pending]) -> Finding:
-    first, missing = waiting[0]
-    verb = "needs" if len(waiting) == 1 else "need"
+def _route_waits(routes: Sequence[Incomplete]) -> Finding:
+    first, missing = routes[0]
+    verb = "needs" if len(routes) == 1 else "need"
     return Finding(
         "route-waits",
         "warning",
-        f"{_named(waiting)} {verb} {missing}",
+        f"{_named(routes)} {verb} {missing}",
         str(first.destination),
         missing.remedy,
         can_retry=True,
     )
 
 
-def _stays(waiting: Sequence[Pending]) -> Finding:
-    first, missing = waiting[0]
-    sentence = SENTENCES["stays"].format(route=_named(waiting), missing=missing)
-    remedy = REMEDIES["pin"] if missing.remedy == REMEDY else missing.remedy
+def _route_stays(routes: Sequence[Incomplete]) -> Finding:
+    first, missing = routes[0]
+    sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
+    remedy = missing.remedy
+    if remedy == REMEDY:
+        remedy = Remedy(REMEDIES["pin"])
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 
-def _named(waiting: Sequence[Pending]) -> str:
+def _named(routes: Sequence[Incomplete]) -> str:
     """The route, or their number and the first of them."""
-    first = str(waiting[0].route)
-    return first if len(waiting) == 1 else f"{len(waiting):,} routes, such as {first},"
+    first = str(routes[0].route)
+    return first if len(routes) == 1 else f"{len(routes):,} routes, such as {first},"
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
@@ -313,31 +299,41 @@ def _plan_route(
     if isinstance(route, Route):
         steps = steps_for_key(as_stored(route), present)
         if is_reply and steps[0].action == "conflict":
-            return RoutePlan(left_out=(steps[0].finding._replace(severity="warning"),))
+            return RoutePlan(left_out=(_reply_conflict(steps[0]),))
         return RoutePlan(tuple(steps))
 
-    lacking = (Pending(static, route),)
+    incomplete = (Incomplete(static, route),)
     if _is_right_meanwhile(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, route)), standing=lacking)
+        return RoutePlan(tuple(_steps_that_stay(present, route)), staying=incomplete)
     if is_reply:
-        return RoutePlan(left_out=(_waits(lacking),))
-    return RoutePlan(pending=lacking)
+        return RoutePlan(left_out=(_route_waits(incomplete),))
+    return RoutePlan(waiting=incomplete)
+
+
+def _reply_conflict(conflict: Step) -> Finding:
+    """A conflict about the route for replies to probes, which is not in staticRoutes."""
+    otherwise: Remedy | None = None
+    if conflict.held is not None:
+        otherwise = Remedy(_TO_DELETE, deletion_command(conflict.held))
+    words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    remedy = Remedy(words, otherwise=otherwise)
+    return conflict.finding._replace(severity="warning", remedy=remedy)
 
 
 def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
     """One plan with everything that is in these, and its steps in the order of their signs."""
     steps: list[Step] = []
-    pending: list[Pending] = []
+    waiting: list[Incomplete] = []
     left_out: list[Finding] = []
-    standing: list[Pending] = []
+    staying: list[Incomplete] = []
     for plan in plans:
         steps += plan.steps
-        pending += plan.pending
+        waiting += plan.waiting
         left_out += plan.left_out
-        standing += plan.standing
+        staying += plan.staying
     order = [*_SIGNS]
     steps.sort(key=lambda step: order.index(step.action))
-    return RoutePlan(tuple(steps), tuple(pending), tuple(left_out), tuple(standing))
+    return RoutePlan(tuple(steps), tuple(waiting), tuple(left_out), tuple(staying))
 
 
 def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -356,7 +352,7 @@ def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[
 
 def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
     """Whether Linux uses a route of ours for this key that is right although the configured one
-    lacks something.
+    cannot be completed.
     """
     if not present or present[0].protocol != OURS:
         return False

@@ -13,8 +13,8 @@ default route in doubt, unless exactly one of the expected devices can have the 
 that device's is used. So no route follows a VPN, or changes sides while two devices have equal
 default routes.
 
-A route that lacks something waits. A route of ours that is there stays meanwhile, and is right if
-it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
+A route that cannot be completed waits. A route of ours that is there stays meanwhile, and is right
+if it is usable (`Uplink.can_stay`): a default route that goes, or is in doubt for a while, takes
 nothing away from a host that works.
 
 static-routes.sh follows the same rules, and a property test compares both. This module completes
@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -47,9 +48,6 @@ from hostrouting.model.snapshot import (
     Snapshot,
 )
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _NextHops: TypeAlias = "tuple[NextHop, ...] | Need"
 """The next hops of a route, or what is missing."""
@@ -84,7 +82,7 @@ NEEDS = {
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
 }
 """What a route can lack that static-routes.sh says, too."""
-REMEDY = "add it, or correct the configuration"
+REMEDY = Remedy("add it, or correct the configuration")
 REMEDIES = {
     "choose": 'write "dev": {devs} into the configured route, or name one device in '
     "routeOverlap.expectedDevs",
@@ -95,17 +93,14 @@ static-routes.sh says it, too.
 """
 
 
-class Need(str):
+class Need(NamedTuple):
     """A phrase for what a route still needs, and what an operator can do."""
 
-    __slots__ = ("remedy",)
-    remedy: str
+    phrase: str
+    remedy: Remedy = REMEDY
 
-    def __new__(cls, phrase: str, remedy: str = REMEDY) -> Self:
-        """Keep the remedy with the phrase."""
-        need = super().__new__(cls, phrase)
-        need.remedy = remedy
-        return need
+    def __str__(self) -> str:
+        return self.phrase
 
 
 # What a device is
@@ -172,25 +167,6 @@ def are_only_taps(
 
 
 # Which default route is in doubt
-
-
-def doubtful_devs(
-    used: Route,
-    devs: frozenset[str],
-    rivals: frozenset[str],
-    hidden: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    is_line: bool,
-) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones.
-
-    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
-    `hidden` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
-    line may have the only default route.
-    """
-    through_tunnel = devs_of_a_tunnel(devs, hidden, links, is_line=is_line)
-    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
 
 
 def devs_of_equal_routes(
@@ -280,8 +256,8 @@ class Uplink:
         )
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
-        """Whether a route of ours with the wanted key is right while the wanted one lacks
-        something.
+        """Whether a route of ours with the wanted key is right while the wanted one cannot be
+        completed.
 
         Its devices are up, its gateways are reached directly, and it has the device and the gateway
         that are wanted. Without a wanted device, each of its devices is one that can have the
@@ -290,26 +266,23 @@ class Uplink:
         if route.type != "unicast" or not route.next_hops:
             return False
         if dev is None and self._doubt is not None:
-            dev = self._settling_dev
-        for hop in route.next_hops:
-            if self._lack_of(hop) or self._is_own(hop.gateway):
-                return False
-            if gateway is not None and hop.gateway != gateway:
-                return False
-            if not self._is_right_dev(hop.dev, dev):
-                return False
-        return True
+            dev = self._only_expected_dev
+        return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
 
-    def _is_right_dev(self, present: str | None, wanted: str | None) -> bool:
-        """Whether a route of ours may keep its device; without a wanted one, it must not be a
-        guess.
+    def _is_usable(self, hop: NextHop, wanted_dev: str | None, wanted_gateway: IP | None) -> bool:
+        """Whether a route of ours may keep this next hop; without a wanted device, that of the hop
+        must not be a guess.
         """
-        if wanted is not None:
-            return present == wanted
-        link = self._links.get(present or "")
+        if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
+            return False
+        if wanted_gateway is not None and hop.gateway != wanted_gateway:
+            return False
+        if wanted_dev is not None:
+            return hop.dev == wanted_dev
+        link = self._links.get(hop.dev or "")
         if not leads_out(link):
             return False
-        return present == self._settling_dev or not self._is_vpn(link)
+        return hop.dev == self._only_expected_dev or not self._is_vpn(link)
 
     # Finding the next hops of a route
 
@@ -320,9 +293,9 @@ class Uplink:
         if isinstance(next_hops, Need):
             return next_hops
         for hop in next_hops:
-            lack = self._lack_of(hop)
-            if lack:
-                return Need(lack)
+            missing = self._missing_for_hop(hop)
+            if missing:
+                return Need(missing)
         return next_hops
 
     def _complete(self, dev: str | None, gateway: IP | None) -> _NextHops:
@@ -340,7 +313,7 @@ class Uplink:
         if next_hops:
             return next_hops
         if gateway is None and dev in self._links:
-            return self._need_default(dev)
+            return self._missing_default(dev)
         return (NextHop(dev, gateway=gateway),)
 
     def _hops_of_default_route(self) -> _NextHops:
@@ -349,14 +322,14 @@ class Uplink:
         """
         if self._doubt is None:
             if not self._of_main:
-                return self._need_default()
+                return self._missing_default()
             return self._of_main[0].next_hops
-        if self._settling_dev is None:
+        if self._only_expected_dev is None:
             return self._doubt
-        hops = _first_hops(self._of_main, self._settling_dev)
-        return hops or self._need_default(self._settling_dev)
+        hops = _first_hops(self._of_main, self._only_expected_dev)
+        return hops or self._missing_default(self._only_expected_dev)
 
-    def _need_default(self, dev: str | None = None) -> Need:
+    def _missing_default(self, dev: str | None = None) -> Need:
         name = "default" if dev is None else "default-on"
         return Need(NEEDS[name].format(family=self._family, dev=dev))
 
@@ -383,7 +356,7 @@ class Uplink:
         devs = frozenset(used.devs)
         equal = devs_of_equal_routes(used, devs, self._devs_ranked_like(used))
         hidden = self._card_hidden_by(devs)
-        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_line=self._may_be_alone(devs))
+        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_line=self._can_be_only_uplink(devs))
         if tunnel:
             return self._choice("tunnel", used, equal | tunnel)
         if equal:
@@ -396,7 +369,7 @@ class Uplink:
         for route in self._of_main:
             listed |= dict.fromkeys(route.devs)
         devs = [f'"{dev}"' for dev in listed if dev in doubtful]
-        remedy = REMEDIES["choose"].format(devs=spoken(devs, last="or"))
+        remedy = Remedy(REMEDIES["choose"].format(devs=spoken(devs, last="or")))
         return Need(NEEDS[why].format(route=used), remedy)
 
     def _devs_ranked_like(self, used: Route) -> frozenset[str]:
@@ -418,7 +391,7 @@ class Uplink:
         return frozenset()
 
     @cached_property
-    def _settling_dev(self) -> str | None:
+    def _only_expected_dev(self) -> str | None:
         """The one expected device that can have the default route, if there is one.
 
         One that is not there may be able to.
@@ -433,9 +406,9 @@ class Uplink:
             return False
         if self._card_hidden_by([link.name]):
             return True
-        return not self._may_be_alone([link.name])
+        return not self._can_be_only_uplink([link.name])
 
-    def _may_be_alone(self, devs: Iterable[str]) -> bool:
+    def _can_be_only_uplink(self, devs: Iterable[str]) -> bool:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
@@ -451,9 +424,9 @@ class Uplink:
                 devs.update(route.devs)
         return devs
 
-    # What a next hop lacks
+    # What is missing for a next hop
 
-    def _lack_of(self, hop: NextHop) -> str:
+    def _missing_for_hop(self, hop: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route with this next hop; empty if
         nothing is missing.
         """
@@ -468,7 +441,7 @@ class Uplink:
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
         # Linux would accept this host's own address, and lose the packets.
-        if self._is_own(gateway):
+        if self._is_own_address(gateway):
             return NEEDS["own"].format(gateway=gateway)
         if hop.onlink or self._is_near(gateway, hop.dev):
             return ""
@@ -482,7 +455,7 @@ class Uplink:
                 return True
         return False
 
-    def _is_own(self, gateway: IP | None) -> bool:
+    def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
         return gateway is not None and Prefix.of(gateway) in self._own
 

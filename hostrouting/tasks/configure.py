@@ -13,8 +13,9 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.install.installed import readable_installed
-from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, Wanted
+from hostrouting.install.arguments import IS_HOST
+from hostrouting.install.installed import Wanted, readable_installed
+from hostrouting.install.task import InstallTask, SectionTask
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -57,22 +58,33 @@ class Configure(InstallTask):
         """See InstallTask. The installed configuration need not be readable, because this one takes
         its place.
         """
-        return Wanted(self.config, readable_installed(self.host) or HostRoutingConfig())
+        return Wanted(self.config, readable_installed(self.host))
+
+    def own_part(self, config: HostRoutingConfig) -> object:
+        """See InstallTask."""
+        return config
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """Install the files, then run each task as a step. Returns what they did, with the report
         of the check.
         """
-        installed = self.check_and_install_files(ctx)
+        installed = self.install_files(ctx)
         if installed is None:
             return phases.Skip(self.nothing)
-        effects, wanted = installed
-        steps = [phases.task(part.name)(partial(part.work, wanted=wanted)) for part in self.parts()]
+        effects, wanted, plan = installed
+        steps = [
+            phases.task(part.name)(partial(part.carry_out_or_explain, wanted=wanted))
+            for part in self.parts()
+        ]
         report = None
-        for result in phases.serial(*steps, name=self.name).do(ctx):
-            effects += effects_of(result)
-            if isinstance(result, CheckResult):
-                report = result.report
+        with self.guard_started(ctx, plan) as started:
+            effects += started
+            for result in phases.serial(*steps, name=self.name).do(ctx):
+                effects += effects_of(result)
+                if isinstance(result, CheckResult):
+                    report = result.report
+        if report is None and not effects.changed:
+            return phases.Skip("everything is as it should be")
         return CheckResult(effects.changes, effects.files, effects.operations, report=report)
 
 

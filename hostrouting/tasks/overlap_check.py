@@ -19,12 +19,13 @@ from hostrouting.finding import SEVERITIES, WRONG, Finding
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
+    from hostrouting.install.installed import Wanted
     from hostrouting.model.prefix import IP
 
 _SHOWN = 20  # findings of one kind in a log or an error
@@ -37,6 +38,13 @@ class CheckResult(Effects):
 
     report: CheckReport | None = attrs.field(default=None, kw_only=True)
     """None for an image, and where no CIDRs are expected."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the check found, as in the JSON document; empty without a report."""
+        if self.report is None:
+            return ()
+        return check_findings(self.report, mode="WARN")
 
     @property
     def node_ips(self) -> dict[int, IP]:
@@ -56,14 +64,14 @@ class CheckResult(Effects):
         fields: dict[str, object] = {}
         if self.report is not None:
             fields["verdict"] = self.report.verdict
-            fields["findings"] = len(self.report.escapes)
+            fields["findings"] = len(self.findings)
         return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
         values = super().to_mapping()
         if self.report is not None:
-            document = check_document(self.report, mode="WARN")
+            document = check_document(self.report, mode="WARN", findings=self.findings)
             values |= {key: document[key] for key in document if key not in {"schema", "mode"}}
         return values
 

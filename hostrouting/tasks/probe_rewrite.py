@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.config.settings import ProbeRewriteConfig
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 
@@ -28,7 +29,7 @@ _STAYS = Finding(
     "warning",
     f"{_TITLE} stays until the next boot: the program nft is not installed",
     "nft",
-    "to delete it now, install the package nftables",
+    Remedy("to delete it now, install the package nftables"),
 )
 
 
@@ -49,7 +50,7 @@ class RewriteProbeSource(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         is_wanted = wanted.config.probe_rewrite.enabled
-        was_wanted = wanted.former.probe_rewrite.enabled
+        was_wanted = wanted.former is not None and wanted.former.probe_rewrite.enabled
         if not self.host.has_program("nft"):
             # If the table is wanted, `find_requirements` says it.
             stays = was_wanted and not is_wanted
@@ -85,11 +86,13 @@ class RewriteProbeSource(SectionTask):
                     raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
-    def _unchanged(self, wanted: Wanted) -> Effects | phases.Skip:
-        """The result where the table is as it should be."""
-        if wanted.config.probe_rewrite.enabled:
-            return Effects()
-        return phases.Skip(self.nothing)
+    def _unchanged(self, wanted: Wanted) -> phases.Skip:
+        """The result where there is nothing to do."""
+        if not wanted.config.probe_rewrite.enabled:
+            return phases.Skip(self.nothing)
+        if self.host.backend is None:
+            return phases.Skip("an image has no table; it is loaded when it boots")
+        return phases.Skip("the table is as it should be")
 
 
 def _find_operations(nftables: Nftables, settings: ProbeRewriteConfig) -> Iterator[Operation]:

@@ -9,7 +9,7 @@ from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
@@ -40,17 +41,19 @@ class ConfigureStaticRoutes(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         routes = plan_static_routes(wanted.config, read_snapshot())
-        return Plan(routes=routes, findings=tuple(routes.findings()))
+        return Plan(routes=routes, findings=routes.findings())
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:
-            return Effects()
+            return phases.Skip("an image has no routes; they are set when it boots")
         with self.host.backend() as backend:
             applied = self._await_and_apply(ctx, backend, wanted)
-        for finding in (*applied.plan.left_out, *applied.plan.stays):
+        for finding in (*applied.plan.left_out, *applied.plan.route_stays):
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
+        if not applied.changes:
+            return phases.Skip("the routes are as they should be")
         return Effects(applied.changes)
 
     def _await_and_apply(
@@ -80,7 +83,7 @@ class ConfigureStaticRoutes(SectionTask):
         with self.changing(ctx, wanted) as config, ctx.shielded():
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
-            if plan.pending:
+            if plan.waiting:
                 return None
             return apply_plan(plan, backend, before=snapshot, check=ctx.check)
 
@@ -93,8 +96,8 @@ def _await_plan(
 
     def attempt() -> tuple[RoutePlan | None, str]:
         plan = plan_static_routes(config, backend.snapshot())
-        missing[:] = [finding._replace(severity="error") for finding in plan.waits]
-        if plan.pending:
+        missing[:] = [finding._replace(severity="error") for finding in plan.route_waits]
+        if plan.waiting:
             return None, "; ".join(finding.sentence for finding in missing)
         return plan, ""
 

@@ -87,6 +87,13 @@ class TestPlan:
         assert isinstance(report.children[2].error, PermissionError)
         assert phases.plan(tree(), skip="broken").ok
 
+    def test_a_plan_of_several_lines(self) -> None:
+        """It begins on a line of its own, below the condition."""
+        routes = phases.task("routes", plan=lambda _: "+ 10.9.0.0/16\n+ 10.8.0.0/16")(never)
+        assert str(phases.plan(phases.when(lambda _: True, routes))) == (
+            "routes  only if its condition is true\n  + 10.9.0.0/16\n  + 10.8.0.0/16"
+        )
+
     def test_a_plan_that_says_why_the_run_would_fail(self) -> None:
         """Its step has failed for that reason, and still shows the plan; the other tasks are asked
         all the same.
@@ -393,3 +400,60 @@ class TestUndoOfARun:
         log: list[str] = []
         assert phases.run(Disk("a", log), undo_on_failure=True, observers=[]).ok
         assert log == ["do a"]
+
+    def test_a_later_attempt_that_finds_everything_there(self) -> None:
+        """A task ran if one of its attempts failed: what that attempt made is undone, although the
+        last one had nothing to do.
+        """
+        made: list[str] = []
+
+        def create(_ctx: Context) -> object:
+            if made:
+                return phases.Skip("it is there")
+            made.append("machine")
+            raise OSError("timed out")
+
+        machine = phases.task("machine", undo=lambda _: made.clear())(create)
+        tree = phases.serial(phases.retry(machine, delay=0), Disk("x", [], OSError()), name="all")
+        report = phases.run(tree, observers=[])
+        assert (report.find("machine").status, made) == (Status.SKIPPED, ["machine"])
+        phases.undo(tree, Context(observers=[]), of=report)
+        assert made == []
+        phases.run(tree, undo_on_failure=True, observers=[], clock=FakeClock())
+        assert made == []
+
+    @pytest.mark.parametrize("has_undo", [False, True])
+    def test_a_task_that_had_nothing_to_do_itself(self, *, has_undo: bool) -> None:
+        """What ran inside it is undone, by its own undo if it has one."""
+        log: list[str] = []
+        inner = Disk("inner", log)
+
+        def do(ctx: Context) -> phases.Skip:
+            phases.execute(inner, ctx)
+            return phases.Skip("nothing else to do")
+
+        undo = (lambda _: log.append("undo group")) if has_undo else None
+        group = FunctionTask("group", do, undo=undo, subtasks=(inner, Disk("unused", log)))
+        tree = phases.serial(group, Disk("x", log, OSError("full")), name="all")
+        phases.run(tree, undo_on_failure=True, observers=[], clock=FakeClock())
+        assert log == ["do inner", "do x", "undo x", "undo group" if has_undo else "undo inner"]
+
+    @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
+    def test_an_undo_that_fails_after_a_failure(self, error: BaseException) -> None:
+        """Both are failures of the run, the first one first, whatever was raised and by what."""
+
+        def fails(_ctx: Context) -> None:
+            raise error
+
+        def broken(_ctx: Context) -> None:
+            raise KeyError("busy")
+
+        leaf = phases.task("leaf", undo=broken)(fails)
+        for tree in (leaf, phases.retry(leaf, attempts=1), phases.serial(leaf, name="all")):
+            report = phases.run(tree, undo_on_failure=True, observers=[])
+            assert [step.action for step in report.failures] == ["do", "undo"]
+            first, second = report.failures
+            assert first.own_error is error
+            assert first in {report, report.children[0]}
+            assert isinstance(second.own_error, KeyError)
+            assert str(report).count("KeyError") == 1

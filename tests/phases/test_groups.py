@@ -48,6 +48,42 @@ def test_one_error_has_all_failures() -> None:
     )
 
 
+class RefusedError(OSError):
+    """An error whose reason is not text, as that of urllib is."""
+
+    reason = OSError("refused")
+
+
+@pytest.mark.parametrize("group", [phases.serial, phases.parallel])
+def test_a_task_that_passes_on_the_error_of_another(
+    group: Callable[..., phases.Task[object]],
+) -> None:
+    """If a task raises the error of a step somewhere inside it, the failure is that step's: groups
+    name it beside their other failures, and `execute` raises TaskFailed.
+    """
+    inner = group(StubTask("inner", errors=repeat(RefusedError("no disk"))), name="group")
+
+    @phases.task("outer")
+    def outer(ctx: Context) -> None:
+        try:
+            phases.execute(inner, ctx)
+        except phases.TaskFailed as failed:
+            raise failed.error from None  # type: ignore[misc]  # mypy: it is None only for a step without an error
+
+    with pytest.raises(phases.TaskFailed) as caught:
+        phases.execute(outer, recorded()[0])
+    assert [step.path for step in caught.value.failures] == [("outer", "group", "inner")]
+    assert isinstance(caught.value.__cause__, RefusedError)
+    report = phases.run(
+        phases.parallel(phases.task("late")(deaf), outer, StubTask("stopped", seconds=60)),
+        clock=FakeClock(),
+        observers=[],
+    )
+    assert [step.name for step in report.failures] == ["inner", "late"]
+    assert report.find("stopped").reason == "inner failed"
+    assert str(report).count("no disk") == report.to_json().count('"RefusedError: no disk"') == 1
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_thread_to_be_had(threads: int) -> None:
     """If no more threads can be started, the running tasks are cancelled and waited for, and the
@@ -160,6 +196,17 @@ def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     assert (report.attempts, report.seconds) == (50, 99)
     assert isinstance(report.error, OSError)
     assert "a: attempt 1 failed: OSError: busy; again in 1.00 s" in caplog.text
+
+
+def test_the_time_is_up_during_an_attempt() -> None:
+    """An attempt that fails late fails with its own error; one that is cut short has none."""
+    deafly = phases.retry(phases.task("a")(deaf), attempts=None)
+    report = phases.run(phases.deadline(deafly, 5), clock=FakeClock(), observers=[])
+    assert isinstance(report.error, ValueError)
+    cut = phases.retry(StubTask("a", errors=repeat(OSError("busy")), seconds=4), attempts=None)
+    report = phases.run(phases.deadline(cut, 6), clock=FakeClock(), observers=[])
+    assert (report.attempts, report.seconds) == (2, 6)
+    assert isinstance(report.error, phases.DeadlineExceeded)
 
 
 @pytest.mark.parametrize("on", [OSError, (OSError, KeyError)])

@@ -5,7 +5,7 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import attrs
@@ -13,6 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import phases
 from phases import Context, Status, Step
+from phases.tasks import FunctionTask, wrapped
 from phases.testing import FakeClock
 
 QUIET = logging.getLogger("phases.test.quiet")
@@ -28,6 +29,7 @@ class Spec:
     members: tuple["Spec", ...] = ()
     end: str = "ok"
     deaf: bool = False
+    undo_fails: bool = False
     number: int = 1
     """The attempts of a retry, and how many tasks of a parallel group run at once."""
     seconds: float = 0
@@ -40,45 +42,104 @@ class FinalError(Exception):
     can_retry = False
 
 
-ERRORS = {"failed": OSError, "final": FinalError, "exit": SystemExit, "cancelled": phases.Cancelled}
+ERRORS = {
+    "failed": OSError,
+    "failed, then skipped": OSError,
+    "final": FinalError,
+    "exit": SystemExit,
+    "cancelled": phases.Cancelled,
+}
 
 
-def task_of(spec: Spec, undone: list[Spec]) -> phases.AnyTask:
-    """The task, which records when it is undone."""
-    members = [task_of(member, undone) for member in spec.members]
+class World:
+    """What the leaves of one tree have made, and which of them were undone, in order."""
 
-    def leaf(ctx: Context) -> object:
-        if spec.deaf:
-            with ctx.shielded() as safe:
-                safe.sleep(spec.seconds)
-        else:
-            ctx.sleep(spec.seconds)
-        if spec.end in ERRORS:
-            raise ERRORS[spec.end]
-        if spec.end == "check":
-            ctx.check()
-        return phases.Skip("so told") if spec.end == "skipped" else spec
+    def __init__(self) -> None:
+        self.made: list[Spec] = []
+        self.undone: list[Spec] = []
 
-    def shield(ctx: Context) -> object:
+    def task_of(self, spec: Spec) -> phases.AnyTask:
+        """The task that the spec describes."""
+        members = [self.task_of(member) for member in spec.members]
+        match spec.kind:
+            case "leaf":
+                return self._leaf(spec)
+            case "serial":
+                return phases.serial(*members, name=spec.name)
+            case "parallel":
+                return phases.parallel(*members, name=spec.name, at_once=spec.number)
+            case "retry":
+                return phases.retry(
+                    members[0], attempts=spec.number, delay=spec.seconds, factor=1, jitter=0
+                )
+            case "deadline":
+                return phases.deadline(members[0], spec.seconds)
+            case "when":
+                return phases.when(lambda _: spec.end == "ok", members[0])
+            case "own":
+                return _own_group(spec, members[0])
+        return _shield(spec, members[0])
+
+    def _leaf(self, spec: Spec) -> phases.AnyTask:
+        def do(ctx: Context) -> object:
+            end = _end_of(spec, ctx)
+            if end != "skipped":
+                self.made.append(spec)
+            if spec.deaf:
+                with ctx.shielded() as safe:
+                    safe.sleep(spec.seconds)
+            else:
+                ctx.sleep(spec.seconds)
+            if end in ERRORS:
+                raise ERRORS[end]
+            if end == "check":
+                ctx.check()
+            if end == "skipped":
+                return phases.Skip("so told")
+            return spec
+
+        def undo(_ctx: Context) -> None:
+            self.undone.append(spec)
+            self.made = [made for made in self.made if made is not spec]
+            if spec.undo_fails:
+                raise OSError
+
+        return FunctionTask(spec.name, do, undo=undo)
+
+
+def _end_of(spec: Spec, ctx: Context) -> str:
+    """How this attempt of the leaf ends."""
+    assert ctx.step is not None
+    if spec.end == "failed, then skipped" and ctx.step.attempts * ctx.step.attempt > 1:
+        return "skipped"
+    return spec.end
+
+
+def _own_group(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
+    """A group of somebody else, which knows no TaskFailed, or has nothing to do itself."""
+
+    def do(ctx: Context) -> object:
+        try:
+            result = phases.execute(member, ctx)
+        except phases.TaskFailed as failed:
+            if len(failed.failures) == 1 and failed.error is not None:
+                raise failed.error from None
+            raise
+        if spec.end == "ok":
+            return result
+        return phases.Skip("nothing else to do")
+
+    return FunctionTask(spec.name, do, subtasks=(member,))
+
+
+def _shield(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
+    """A task that says nothing of the one that it runs."""
+
+    def do(ctx: Context) -> object:
         with ctx.shielded(grace=spec.seconds) as safe:
-            return phases.execute(members[0], safe)
+            return phases.execute(member, safe)
 
-    match spec.kind:
-        case "leaf":
-            return phases.task(spec.name, undo=lambda _: undone.append(spec))(leaf)
-        case "serial":
-            return phases.serial(*members, name=spec.name)
-        case "parallel":
-            return phases.parallel(*members, name=spec.name, at_once=spec.number)
-        case "retry":
-            return phases.retry(
-                members[0], attempts=spec.number, delay=spec.seconds, factor=1, jitter=0
-            )
-        case "deadline":
-            return phases.deadline(members[0], spec.seconds)
-        case "when":
-            return phases.when(lambda _: spec.end == "ok", members[0])
-    return phases.task(spec.name)(shield)
+    return FunctionTask(spec.name, do)
 
 
 def timed(spec: Spec, chance: random.Random) -> Spec:
@@ -93,48 +154,65 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
 NAMES = st.sampled_from(
     ["a", "b", "c", "d"]
 )  # names repeat: nothing may depend on their being different
-ENDS = ["ok"] * 6 + ["failed"] * 3 + ["final", "exit", "skipped", "cancelled", "check"]
-LEAVES = st.builds(Spec, st.just("leaf"), NAMES, end=st.sampled_from(ENDS), deaf=st.booleans())
+ENDS = ["ok"] * 6 + ["failed"] * 3 + ["failed, then skipped"] * 2
+ENDS += ["final", "exit", "skipped", "cancelled", "check"]
+LEAVES = st.builds(
+    Spec,
+    st.just("leaf"),
+    NAMES,
+    end=st.sampled_from(ENDS),
+    deaf=st.booleans(),
+    undo_fails=st.sampled_from([False, False, True]),
+)
 CHANCES = st.builds(random.Random, st.integers(0, 1 << 64))
 
 
-def around(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
+def around_members(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
     """Groups and wrappers around these."""
-    groups, lists = (
+    groups = st.builds(
+        Spec,
         st.sampled_from(["serial", "parallel"]),
+        NAMES,
         st.lists(members, max_size=4).map(tuple),
+        number=st.integers(1, 4),
     )
-    wrappers, ends = (
-        st.sampled_from(["retry", "deadline", "when", "shield"]),
-        st.sampled_from(["ok", "ok", "unmet"]),
-    )
-    return st.builds(Spec, groups, NAMES, lists, number=st.integers(1, 4)) | st.builds(
+    wrappers = st.builds(
         lambda kind, member, end, number: Spec(kind, member.name, (member,), end, number=number),
-        *(wrappers, members, ends, st.integers(1, 3)),
+        st.sampled_from(["retry", "deadline", "when", "own", "shield"]),
+        members,
+        st.sampled_from(["ok", "ok", "unmet"]),
+        st.integers(1, 3),
     )
+    return groups | wrappers
 
 
-TREES = st.builds(timed, st.recursive(LEAVES, around, max_leaves=12), CHANCES)
+TREES = st.builds(timed, st.recursive(LEAVES, around_members, max_leaves=12), CHANCES)
 MOMENTS = st.just(math.inf) | st.builds(
     lambda chance: chance.randrange(1, 16 << 20) / (1 << 20), CHANCES
 )
 
+NEVER = -1.0
+
 Line = tuple[str, str, float, int]
-"""The path of a step, its status, its end (0 if it never starts), and its attempts."""
+"""The path of a step, its status, its end (NEVER if it does not start), and its attempts."""
 
 
 class Around(NamedTuple):
-    """What is around a task: when and by what it is stopped, its nearest deadline, and its path."""
+    """What is around a task: when and by what it is stopped, its nearest deadline, its path, and in
+    which of its attempts, and of those of the step around it, it runs.
+    """
 
     stop: float
     by: object = None
     limit: float = math.inf
     path: str = ""
+    attempts: int = 1
+    attempt: int = 1
 
 
 class Result(NamedTuple):
-    """When a task ends and how, what cancelled it, its further attempts, and a line for each step
-    inside it.
+    """When a task ends and how, what cancelled it, its further attempts, a line for each step
+    inside it, and the paths of those that made it fail, if it is not itself.
     """
 
     end: float
@@ -142,154 +220,186 @@ class Result(NamedTuple):
     by: object = None
     again: int = 0
     lines: tuple[Line, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
-WORST = ["exit", "final", "failed", "cancelled"]
-"""What stops a group, the worst first."""
-STATUS_OF = {"final": "failed", "exit": "failed"}
-"""The status of a step, where it is not how its task ends."""
+FAILURES = ["exit", "final", "failed"]
+WORST = [*FAILURES, "cancelled"]
 
 
 def step(spec: Spec, now: float, around: Around) -> Result:
     """A task that has a name: one line."""
     path = f"{around.path}/{spec.name}"
     if around.stop <= now:
-        return Result(now, "cancelled", around.by, lines=((path, "cancelled", 0, 1),))
-    result = do(spec, now, around._replace(path=path))
-    status = STATUS_OF.get(result.how, result.how)
+        return Result(now, "cancelled", around.by, lines=((path, "cancelled", NEVER, 1),))
+    inside = around._replace(path=path, attempts=1, attempt=around.attempts)
+    result = OUTCOMES[spec.kind](spec, now, inside)
+    status, failures = result.how, result.failures
+    if status in FAILURES:
+        status = "failed"
+        failures = failures or (path,)
     line = (path, status, result.end, 1 + result.again)
-    return result._replace(lines=(*result.lines, line), again=0)
+    return result._replace(lines=(*result.lines, line), failures=failures, again=0)
 
 
-def do(spec: Spec, now: float, around: Around) -> Result:
-    """What a task does that began at this moment."""
-    return DOES[spec.kind](spec, now, around)
-
-
-def leaf_does(spec: Spec, now: float, around: Around) -> Result:
-    """A leaf sleeps, and then ends as it is told to. One that is deaf sleeps on when it is
-    cancelled, and notices only if it checks afterwards.
-    """
-    end = now + spec.seconds
-    is_told = "ok" if spec.end == "check" else spec.end
-    if around.stop >= end:
-        return Result(end, is_told)
-    if not spec.deaf:
+def leaf(spec: Spec, now: float, around: Around) -> Result:
+    """It ends after its time as it should, or when it is stopped."""
+    end, how = now + spec.seconds, spec.end
+    if around.stop < end and not spec.deaf:
         return Result(around.stop, "cancelled", around.by)
-    if spec.end == "check":
+    if around.stop < end and how == "check":
         return Result(end, "cancelled", around.by)
-    return Result(end, is_told)
+    if how == "failed, then skipped":
+        is_first = around.attempts == around.attempt == 1
+        how = "failed" if is_first else "skipped"
+    return Result(end, "ok" if how == "check" else how)
 
 
-def serial_does(spec: Spec, now: float, around: Around) -> Result:
-    """One member after the other; what comes after a failure is skipped."""
+def serial(spec: Spec, now: float, around: Around) -> Result:
+    """The members in order, until one fails or is cancelled."""
     lines: tuple[Line, ...] = ()
-    for place, member in enumerate(spec.members, start=1):
+    for number, member in enumerate(spec.members, start=1):
         result = step(member, now, around)
         now = result.end
         lines += result.lines
         if result.how in WORST:
-            for later in spec.members[place:]:
-                lines += ((f"{around.path}/{later.name}", "skipped", 0, 1),)
+            for later in spec.members[number:]:
+                lines += ((f"{around.path}/{later.name}", "skipped", NEVER, 1),)
             return result._replace(lines=lines)
     return Result(now, "ok", lines=lines)
 
 
-def parallel_does(spec: Spec, now: float, around: Around) -> Result:
-    """All members, until the first failure cancels those that are left; when that is, shows what
-    they would do if nothing cancelled them.
-    """
-    failures = [member.end for member in together(spec, now, around) if member.how in WORST]
-    first_failure = min(failures, default=math.inf)
-    if first_failure < around.stop:
-        around = around._replace(stop=first_failure, by=spec)
+def parallel(spec: Spec, now: float, around: Around) -> Result:
+    """The members side by side; the first that fails or is cancelled stops the others."""
+    ends = [member.end for member in together(spec, now, around) if member.how in WORST]
+    first = min(ends, default=math.inf)
+    if first < around.stop:
+        around = around._replace(stop=first, by=spec)
     members = together(spec, now, around)
     end = max((member.end for member in members), default=now)
     lines = tuple(line for member in members for line in member.lines)
-    failed = [member for member in members if member.how in WORST]
-    if not failed:
+
+    bad = sorted((member for member in members if member.how in WORST), key=lambda bad: bad.end)
+    if not bad:
         return Result(end, "ok", lines=lines)
-    worst = min(failed, key=lambda member: (WORST.index(member.how), member.end))
-    return worst._replace(end=end, lines=lines)
+    worst = min(bad, key=lambda member: WORST.index(member.how))
+    failures = worst.failures
+    if worst.how != "exit":
+        failures = tuple(path for member in bad for path in member.failures)
+    return worst._replace(end=end, lines=lines, failures=failures)
 
 
-def deadline_does(spec: Spec, now: float, around: Around) -> Result:
-    """The member, which is stopped at the limit, unless something else stops it before."""
+def together(spec: Spec, now: float, around: Around) -> list[Result]:
+    """The members of a group, each from the moment at which a thread is free."""
+    free, results = [now] * spec.number, list[Result]()
+    for member in spec.members:
+        results.append(step(member, heapq.heappop(free), around))
+        heapq.heappush(free, results[-1].end)
+    return results
+
+
+def retry(spec: Spec, now: float, around: Around) -> Result:
+    """The member again after a pause, if it has failed and nothing stops it meanwhile."""
+    result = wrapped_member(spec, now, around)
+    later = result.end + spec.seconds
+    if result.how != "failed" or spec.number == 1:
+        return result
+    if around.stop <= result.end or around.limit <= later:
+        return result
+    if around.stop <= later:
+        return result._replace(end=around.stop, how="cancelled", by=around.by, failures=())
+    again = around._replace(attempts=around.attempts + result.again + 1)
+    further = retry(attrs.evolve(spec, number=spec.number - 1), later, again)
+    attempts = result.again + further.again + 1
+    return further._replace(lines=result.lines + further.lines, again=attempts)
+
+
+def deadline(spec: Spec, now: float, around: Around) -> Result:
+    """The member; it fails if its time is up first."""
     limit = now + spec.seconds
-    inner = around._replace(limit=min(limit, around.limit))
+    inside = around._replace(limit=min(limit, around.limit))
     if limit <= around.stop:
-        inner = inner._replace(stop=limit, by=spec)
-    return expired(spec, do(spec.members[0], now, inner))
+        inside = inside._replace(stop=limit, by=spec)
+    return in_time(spec, wrapped_member(spec, now, inside))
 
 
-def shield_does(spec: Spec, now: float, around: Around) -> Result:
-    """The member, as a step of its own, which only the end of the grace stops."""
+def shield(spec: Spec, now: float, around: Around) -> Result:
+    """The member as a step, which only its own time can stop."""
     limit = now + spec.seconds
-    inner = around._replace(stop=limit, by=spec, limit=limit)
-    return expired(spec, step(spec.members[0], now, inner))
+    inside = around._replace(stop=limit, by=spec, limit=limit)
+    return in_time(spec, step(spec.members[0], now, inside))
 
 
-def expired(spec: Spec, result: Result) -> Result:
-    """What this limit has cancelled is a failure."""
+def in_time(spec: Spec, result: Result) -> Result:
+    """The result; a failure if the time of this spec was up."""
     if result.how == "cancelled" and result.by is spec:
         return result._replace(how="failed")
     return result
 
 
-def when_does(spec: Spec, now: float, around: Around) -> Result:
-    """The member, if the condition is met."""
-    return do(spec.members[0], now, around) if spec.end == "ok" else Result(now, "skipped")
+def when(spec: Spec, now: float, around: Around) -> Result:
+    """The member, or nothing."""
+    if spec.end == "ok":
+        return wrapped_member(spec, now, around)
+    return Result(now, "skipped")
 
 
-def retry_does(spec: Spec, now: float, around: Around) -> Result:
-    """The member, again after each failure but the last, if there is time for another attempt."""
-    result = do(spec.members[0], now, around)
-    if result.how != "failed" or spec.number == 1:
+def own(spec: Spec, now: float, around: Around) -> Result:
+    """The member as a step; if that is well, perhaps a Skip."""
+    result = step(spec.members[0], now, around)
+    if spec.end == "ok" or result.how in WORST:
         return result
-    failure = result.end
-    again = failure + spec.seconds
-    # A failure that itself stops the group around it is still tried again.
-    is_its_own = around.stop == failure and around.by is not None
-    if around.stop <= failure and not is_its_own:
-        return result._replace(how="cancelled", by=around.by)
-    if failure < around.stop <= again < around.limit:
-        return result._replace(end=around.stop, how="cancelled", by=around.by)
-    if around.limit <= again:
-        return result
-    further = do(attrs.evolve(spec, number=spec.number - 1), again, around)
-    attempts = result.again + 1 + further.again
-    return further._replace(lines=result.lines + further.lines, again=attempts)
+    return result._replace(how="skipped")
 
 
-DOES: dict[str, Callable[[Spec, float, Around], Result]] = {
-    "leaf": leaf_does,
-    "serial": serial_does,
-    "parallel": parallel_does,
-    "deadline": deadline_does,
-    "shield": shield_does,
-    "when": when_does,
-    "retry": retry_does,
+def wrapped_member(spec: Spec, now: float, around: Around) -> Result:
+    """What the member does, which has the name and the step of the wrapper around it."""
+    member = spec.members[0]
+    return OUTCOMES[member.kind](member, now, around)
+
+
+OUTCOMES: dict[str, Callable[[Spec, float, Around], Result]] = {
+    "leaf": leaf,
+    "serial": serial,
+    "parallel": parallel,
+    "retry": retry,
+    "deadline": deadline,
+    "when": when,
+    "own": own,
+    "shield": shield,
 }
+"""What a task of each kind does that begins at this moment."""
 
 
-def together(spec: Spec, now: float, around: Around) -> list[Result]:
-    """The members of a group, each from the moment at which a thread is free."""
-    free = [now] * spec.number
-    results: list[Result] = []
-    for member in spec.members:
-        result = step(member, heapq.heappop(free), around)
-        heapq.heappush(free, result.end)
-        results.append(result)
-    return results
-
-
-def leaves(spec: Spec) -> list[Spec]:
-    """The leaves that the tree knows of: a task inside a shield is its function's own."""
+def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
+    """The leaves that the tree knows of, the last first, each with its path."""
+    if spec.kind in {"retry", "deadline", "when"}:
+        return undo_of(spec.members[0], above)
+    path = f"{above}/{spec.name}"
     if spec.kind == "leaf":
-        return [spec]
+        return [(path, spec)]
     if spec.kind == "shield":
         return []
-    return [leaf for member in spec.members for leaf in leaves(member)]
+    return [leaf for member in spec.members[::-1] for leaf in undo_of(member, path)]
+
+
+def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spec]]:
+    """The leaves whose path is that of a step that did something, or of a group around one."""
+    did_something = [
+        f"{path}/"
+        for path, status, end, attempts in lines
+        if end != NEVER and (status != "skipped" or attempts > 1)
+    ]
+    return [
+        (path, leaf)
+        for path, leaf in undo_of(spec)
+        if any(inner.startswith(f"{path}/") for inner in did_something)
+    ]
+
+
+def failing(undone: list[tuple[str, Spec]]) -> list[str]:
+    """The paths of those whose undo fails."""
+    return [path for path, leaf in undone if leaf.undo_fails]
 
 
 class Watch:
@@ -298,18 +408,14 @@ class Watch:
     def __init__(self, clock: FakeClock, raises: type[BaseException] | None) -> None:
         self.clock, self.raises = clock, raises
         self.starts: list[Step] = []
-        self.ends: list[Step] = []
-        self.lines: list[Line] = []
+        self.ends: list[tuple[Step, float]] = []
 
     def __call__(self, step: Step) -> None:
         """Record the start or the end, and raise."""
         if step.status is Status.RUNNING:
             self.starts.append(step)
         else:
-            moment = 0 if step.start is None else self.clock.now()
-            path = "/" + "/".join(step.path)
-            self.lines.append((path, str(step.status), moment, step.attempts))
-            self.ends.append(step)
+            self.ends.append((step, NEVER if step.start is None else self.clock.now()))
         if self.raises is not None:
             raise self.raises
 
@@ -331,46 +437,88 @@ def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
             ctx.clock.wake()
             thread.join()
 
-    return phases.task(task.name)(do)
+    return wrapped(task, do)
+
+
+def path_of(step: Step) -> str:
+    """As the oracle writes it."""
+    return "/" + "/".join(step.path)
+
+
+def ids(specs: list[Spec]) -> list[int]:
+    """Which ones they are: two leaves can be equal."""
+    return [id(spec) for spec in specs]
 
 
 RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
-AGAIN = Spec(
-    "retry", "a", (Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3
-)
+FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
+AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
+FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
+NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
+PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))
+BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
 
 
 @settings(max_examples=10 * settings().max_examples)
-@given(TREES, MOMENTS, RAISED)
-@example(AGAIN, 1, None)
+@given(tree=TREES, moment=MOMENTS, raises=RAISED, undo_on_failure=st.booleans())
+@example(tree=AGAIN, moment=1, raises=None, undo_on_failure=False)
+@example(tree=FOUND_THERE, moment=math.inf, raises=None, undo_on_failure=False)
+@example(tree=NOTHING_ELSE, moment=math.inf, raises=None, undo_on_failure=False)
+@example(tree=BOTH_FAIL, moment=math.inf, raises=None, undo_on_failure=True)
 def test_a_run_does_what_the_oracle_says(
-    tree: Spec, moment: float, raises: type[BaseException] | None
+    *, tree: Spec, moment: float, raises: type[BaseException] | None, undo_on_failure: bool
 ) -> None:
     """Each task has one start and one end, as and when foretold, whatever observers raise; no
-    thread is left.
+    thread is left. The report names the steps that failed.
 
-    Undo calls every undo, the last first.
+    An undo of the run, at once or later, leaves nothing behind, and undoes just what ran. An undo
+    without a report calls every undo, the last first.
     """
-    clock = FakeClock()
-    seen = Watch(clock, raises)
-    undone: list[Spec] = []
-    task = task_of(tree, undone)
-    foretold = step(tree, 0, Around(moment)).lines
-    threads = threading.active_count()
-
-    report = phases.run(cancelled_at(moment, task), clock=clock, observers=[seen], logger=QUIET)
-
-    assert sorted(seen.lines) == sorted(foretold)
-    _, status, _, _ = foretold[-1]  # the root's: the line of a group follows those of its members
-    assert report.status == status
-    started = [each for each in seen.ends if each.start is not None]
-    assert same(seen.starts, started)
-    assert same(report.walk(), seen.ends)
+    clock, world, threads = FakeClock(), World(), threading.active_count()
+    task, seen = world.task_of(tree), Watch(clock, raises)
+    report = phases.run(
+        cancelled_at(moment, task),
+        undo_on_failure=undo_on_failure,
+        clock=clock,
+        observers=[seen],
+        logger=QUIET,
+    )
     assert threading.active_count() == threads
-    assert phases.undo(task, Context(observers=[seen], logger=QUIET)).ok
-    assert [*map(id, undone)] == [*map(id, leaves(tree))][::-1]
 
+    expected = step(tree, 0, Around(moment))
+    ran = undo_of_what_ran(tree, expected.lines)
+    is_undone = undo_on_failure and expected.how in WORST
+    failures = list(expected.failures)
+    if is_undone:
+        failures += [f"/{tree.name}{path}" for path in failing(ran)]
+    assert [path_of(step) for step in report.failures] == failures
+    assert report.ok is (expected.how not in WORST)
+    assert (report.status is Status.FAILED) is bool(failures)
 
-def same(steps: Iterable[Step], others: Iterable[Step]) -> bool:
-    """Whether these are the same steps, each once, in any order."""
-    return sorted(map(id, steps)) == sorted(map(id, others))
+    *_, (path, status, end, attempts) = expected.lines
+    if failures:
+        status = "failed"
+    lines = [*expected.lines[:-1], (path, status, end, attempts)]
+    assert sorted(lines) == sorted(
+        (path_of(each), str(each.status), when, each.attempts)
+        for each, when in seen.ends
+        if each.action == "do"
+    )
+    assert sorted(map(id, seen.starts)) == sorted(
+        id(each) for each, _ in seen.ends if each.start is not None
+    )
+    assert sorted(map(id, report.walk())) == sorted(id(each) for each, _ in seen.ends)
+
+    every_leaf = undo_of(tree)
+    ctx = Context(observers=[seen], logger=QUIET)
+    if not is_undone:
+        assert not world.undone
+        undo = phases.undo(task, ctx, of=report)
+        assert [path_of(step) for step in undo.failures] == failing(ran)
+    assert ids(world.undone) == ids([leaf for _, leaf in ran])
+    assert not set(ids(world.made)) & set(ids([leaf for _, leaf in every_leaf]))
+
+    world.undone.clear()
+    undo = phases.undo(task, ctx)
+    assert [path_of(step) for step in undo.failures] == failing(every_leaf)
+    assert ids(world.undone) == ids([leaf for _, leaf in every_leaf])

@@ -142,6 +142,15 @@ def test_a_result_that_cannot_be_pickled() -> None:
     assert copied.find("task-0").status is Status.FAILED
 
 
+def test_a_result_of_a_group_that_cannot_be_pickled() -> None:
+    """It is still the result of a group, so the JSON is the same."""
+    tree = phases.serial(StubTask("first", Connection()), StubTask("second", 2), name="all")
+    report = phases.run(tree, observers=[])
+    copied = through_pickle(report)
+    assert copied.result == ({"peer": "10.0.0.1"}, 2)
+    assert copied.to_mapping()["result"] is None
+
+
 def test_a_copy_has_the_same_result() -> None:
     """A shallow copy stays in its process, so there nothing is replaced."""
     step = failed(OSError("x"), result=Connection()).find("first")

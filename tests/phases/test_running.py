@@ -86,6 +86,21 @@ def test_functions_that_a_call_does_not_run(function: Callable[[Context], object
             make(**{"do": print, verb: function})
 
 
+def test_a_condition_that_nothing_evaluates() -> None:
+    """The coroutine of an async condition would always be true, so it is refused, too."""
+    condition: Any = _asynchronous
+    with pytest.raises(phases.InvalidTask, match="when: its condition is async or a generator"):
+        phases.when(condition, StubTask("a"))
+    with pytest.raises(phases.InvalidTask, match=r"condition takes no context; write condition"):
+        phases.when(lambda: True, StubTask("a"))  # type: ignore[arg-type, misc]
+    task = StubTask("a")
+    report = phases.run(phases.when(lambda ctx: condition(ctx), task), observers=[])  # noqa: PLW0108  the mistake
+    assert str(report.error) == (
+        "a: its condition returned a coroutine, which nothing runs; call asyncio.run in it"
+    )
+    assert task.calls == 0
+
+
 class _Group:
     """A group of one's own."""
 
@@ -247,6 +262,33 @@ def test_errors_around_the_task(*, undo_on_failure: bool) -> None:
         assert (report.status, report.exit_code, [*report.failures]) == (Status.FAILED, 1, [report])
         assert isinstance(report.error, ValueError | TypeError)
     assert phases.run(_Unreadable("a"), observers=[], undo_on_failure=undo_on_failure).ok
+
+
+@pytest.mark.parametrize(
+    ("attribute", "use"),
+    [("do", phases.run), ("plan_note", phases.plan), ("subtasks", phases.undo)],
+)
+def test_a_property_that_raises_when_its_task_is_called(
+    attribute: str, use: Callable[..., Step]
+) -> None:
+    """The step of the task has failed with that error: it has a start and an end, like any other."""
+    values = {"do": print, "plan_note": "", "subtasks": ()}
+    is_broken: list[object] = []
+
+    def read(_task: object) -> object:
+        if is_broken:
+            raise ValueError("no such file")
+        return values[attribute]
+
+    broken: Any = type("Broken", (), {"name": "broken", "do": print, attribute: property(read)})()
+    breaks = FunctionTask("breaks", is_broken.append, is_broken.append, is_broken.append)
+    seen = Recorder()
+    report = use(phases.serial(breaks, broken, breaks), ctx=Context(observers=[seen]))
+    step = report.find("broken")
+    assert report.failures == (step,)
+    assert isinstance(step.error, ValueError)
+    assert seen.starts.count("serial/broken") == 1
+    assert seen.ends.count(("serial/broken", Status.FAILED)) == 1
 
 
 def test_a_run_is_cancelled_from_outside() -> None:

@@ -171,6 +171,52 @@ def test_execute_handles_no_signal() -> None:
     assert "next ok" not in err
 
 
+@pytest.mark.linux
+def test_ctrl_c_while_a_line_is_logged() -> None:
+    """Under execute, it is raised also there, and no further task starts."""
+    code = """
+        import os, signal
+
+        class Pressed(logging.Handler):
+            def emit(self, record):
+                if "b started" in record.getMessage():
+                    os.kill(os.getpid(), signal.SIGINT)
+        logging.getLogger("phases").addHandler(Pressed())
+        done = []
+        tasks = [phases.task(name)(lambda ctx: done.append(ctx.path[-1])) for name in "abc"]
+        try:
+            phases.execute(phases.serial(*tasks))
+        except KeyboardInterrupt:
+            print(done)
+    """
+    assert Program(code, ready=0).end()[:2] == (0, "['a']\n")
+
+
+@pytest.mark.linux
+def test_a_handler_of_a_signal_without_a_name() -> None:
+    """If the program's handler of a real-time signal raises, the run is cancelled like for any
+    other signal.
+    """
+    code = """
+        import signal, threading
+
+        class OwnError(Exception): ...
+
+        def raises(*_):
+            raise OwnError
+
+        signal.signal(signal.SIGRTMIN + 1, raises)
+        try:
+            phases.run(wait)
+        except OwnError:
+            print(threading.active_count())
+    """
+    code_, out, err = Program(code).end(signal.SIGRTMIN + 1)
+    assert (code_, out) == (0, "1\n")
+    assert f"signal {signal.SIGRTMIN + 1}: stopping, waiting for wait" in err
+    assert "wait cancelled after" in err
+
+
 class _AtLine:
     """Send a signal before the n-th line of phases that the main thread runs inside the block."""
 

@@ -6,14 +6,14 @@ import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 import phases
 from phases import Status, Step
-from phases.step import seconds_in_words
 from phases.testing import FakeClock, StubTask
+from phases.values import seconds_in_words
 
 
 class Result:
@@ -146,6 +146,27 @@ def test_results_and_errors_are_data_and_stand_once() -> None:
     assert (failed["error"], failed["details"]) == ("DiskError", DATA)
 
 
+class Machine(NamedTuple):
+    """A result that is a tuple."""
+
+    name: str
+    cores: int
+
+
+def test_a_tuple_of_a_task_that_runs_another() -> None:
+    """It is in the JSON: only the results of a group are left out, which its steps have."""
+
+    @phases.task("outer")
+    def outer(ctx: phases.Context) -> Machine:
+        phases.execute(StubTask("inner"), ctx)
+        return Machine("node-7", 8)
+
+    document = phases.run(phases.retry(outer), observers=[]).to_mapping()
+    assert document["result"] == ["node-7", 8]
+    document = phases.run(phases.parallel(name="none"), observers=[]).to_mapping()
+    assert document["result"] is None
+
+
 def test_odd_results_and_errors() -> None:
     """The JSON and the text of a report are valid, whatever a task returns or raises."""
     circle: list[object] = []
@@ -178,7 +199,7 @@ def test_odd_results_and_errors() -> None:
 
 
 def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """print() raises nothing, and the tree can still be read."""
+    """print() raises nothing: what the stream cannot have is escaped."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     tree = phases.serial(
         phases.serial(StubTask("a"), name="größe"), StubTask("b", errors=[OSError("voll: é")])
@@ -190,9 +211,9 @@ def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch)
     stream.seek(0)
     assert stream.read() == (
         "serial    failed         0 ms\n"
-        "|- gr\\xf6\\xdfe  ok             0 ms\n"
-        "|  `- a   ok             0 ms\n"
-        "`- b      failed         0 ms  OSError: voll: \\xe9\n"
+        "\\u251c\\u2500 gr\\xf6\\xdfe  ok             0 ms\n"
+        "\\u2502  \\u2514\\u2500 a   ok             0 ms\n"
+        "\\u2514\\u2500 b      failed         0 ms  OSError: voll: \\xe9\n"
     )
 
 
@@ -201,7 +222,8 @@ def test_a_step_is_found_by_name() -> None:
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
     with pytest.raises(
-        KeyError, match="there is no step 'ull'; the steps are bootstrap, bootstrap/download"
+        phases.UnknownTask,
+        match="there is no step 'ull'; the steps are: bootstrap, bootstrap/download",
     ):
         report().find("ull")
 

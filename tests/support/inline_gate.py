@@ -11,7 +11,7 @@ GATE, GUARD, STEPS = (
     "/etc/hostrouting/guard.sh",
     "/etc/hostrouting/gate.d",
 )
-COMMAND = """trap "exit 255" EXIT; . "$0\""""
+COMMAND = DROP_IN.partition(" -pc '")[2].partition("'")[0].replace("$$", "$")
 """What bash runs as the condition of a gated unit."""
 
 MAY = "/run/may-start"

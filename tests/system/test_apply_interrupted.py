@@ -1,4 +1,6 @@
-"""An apply that meets a start, or cannot write: what starts meanwhile."""
+"""An apply that meets a start, or cannot write or tell systemd: what starts meanwhile, and what the
+next one completes.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from tests.support import gate
 from tests.support.gate import HALVES, LAYOUT, gate_tests
 from tests.support.sections import static
@@ -95,3 +97,51 @@ def test_whether_a_machine_starts_is_said() -> None:
             assert gate.start(system) == 1, name
             assert gate.markers(system) == {LAYOUT.detected_path}, name
             gate.remove(system)
+
+
+GUARD = LAYOUT.guard_unit
+GUARDED = ALLOWS._replace(guard=GuardConfig(enabled=True))
+# It stands in for systemctl, and refuses each reload.
+REFUSING = """\
+#!/bin/sh
+case "$*" in *daemon-reload*) exit 1 ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
+
+
+def test_a_guard_without_its_unit() -> None:
+    """A guard whose unit file somebody has removed is stopped all the same."""
+    with gate.host() as system:
+        gate.apply(system, GUARDED)
+        assert system.show(GUARD, "ActiveState") == "active"
+        system.must("rm", LAYOUT.unit_path(GUARD))
+        gate.remove(system)
+        assert system.show(GUARD, "ActiveState") == "inactive"
+
+
+def test_a_guard_that_does_not_start() -> None:
+    """The routes are set, and the machine starts; apply fails, and says why the guard does not run."""
+    with gate.host() as system:
+        system.lay(f"{UNITS}/{GUARD}.d/50.conf", "[Service]\nExecStartPre=/bin/false\n")
+        page = gate.apply(system, GUARDED, code=1)
+        assert f"FAILED: {GUARD} failed" in page
+        assert len(gate.ours(system)) == len(GUARDED.static_routes.routes)
+        assert gate.start(system) == 0
+
+
+def test_a_reload_that_was_lost() -> None:
+    """A unit that has left the gate is free after the next apply, although config.json could not be
+    read.
+    """
+    unit = f"{UNITS}/plain.service"
+    gated = ALLOWS._replace(gate=GateConfig(("plain.service", "systemd-nspawn@.service")))
+    more = {unit: "[Service]\nExecStart=/bin/sleep infinity\n"}
+    with gate.host(more=more) as system:
+        gate.apply(system, gated)
+        system.must("systemctl", "start", "plain.service")  # so that systemd has it loaded
+        system.lay(LAYOUT.config_path, "{")
+        with systemctl(system, REFUSING):
+            gate.apply(system, ALLOWS, code=1)
+        assert LAYOUT.gate_path in system.show("plain.service", "ExecCondition")
+        gate.apply(system, ALLOWS)
+        assert not system.show("plain.service", "ExecCondition")

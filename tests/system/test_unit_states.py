@@ -1,5 +1,6 @@
 """What `status` says of a gated unit is what systemd and the gate have done with it."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -27,7 +28,7 @@ def system() -> Iterator[System]:
 
 def state(system: System) -> UnitState:
     """The state of the machine; systemd forgets a machine that was stopped."""
-    states = {state.unit: state for state in unit_states(InsideManager(system), CONFIG)}
+    states = {state.unit: state for state in unit_states(InsideManager(system), [MACHINES])}
     return states.get(KUBE1, UnitState(KUBE1, "does not run"))
 
 
@@ -54,3 +55,15 @@ def test_each_state(system: System) -> None:
 
     wait_for("the journal to have both lines", lambda: f"{KUBE1} was not started" in reasons())
     assert "the licence has ended" in reasons()
+
+
+def test_when_the_gate_last_ran(system: System) -> None:
+    """The time of the last start of a machine, whether the gate has let it pass or not."""
+    before = time.time()
+    assert gate.start(system) == 0
+    ran = state(system).checked
+    assert before - 1 <= ran <= time.time()
+    end(system)
+    system.lay(STEP, "exit 1\n", mode=0o755)
+    assert gate.start(system) == 1
+    assert ran < state(system).checked <= time.time()

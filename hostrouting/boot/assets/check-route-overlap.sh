@@ -14,26 +14,30 @@
 #   NO-DEFAULT-ROUTE  there is no default route, and the configuration expects no device
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
-# By hand, without waiting, with each step: bash -x FILE by-hand 0
+# By hand, without waiting, with what each step prints (it writes the marker, too), as root:
+#   bash FILE by-hand 0 steps
 #
 # Words: an expected CIDR is a network of the cluster (routeOverlap in the configuration). One of
 # its addresses escapes if its packets leave through another device than the expected ones, which
 # are those of the default route or those that the configuration names. A plain packet is one of
 # root, without a mark and not bound to an address.
 #
-# For each family, `examine` runs these steps. One with a number is a program of awk, below, which
-# reads lines and prints lines:
-#   list         what is there: rules, routes, devices    (1 read_lists)
-#   find_places  where to ask Linux                       (2 compute_places)
-#   ask          how Linux routes packets to each place   (3 read_answers)
-#   list         again, because the answers may be about other routes meanwhile
-#   judge        what is right, and what escapes          (4 judgement, in six parts)
+# For each family, `examine` runs these steps:
+#   list         what is there: rules and routes
+#   find_places  where to ask Linux
+#   ask          how Linux routes packets to each place
+#   list         again, with the devices: the answers may be about other routes meanwhile
+#   judge        what is right, and what escapes
+# find_places and judge are programs of awk, below, which read lines and print lines.
 #
 # To change it: tables and sentences are settings, which Python writes. A device of a CNI, and a
 # route with which a CNI refuses packets, are rows of hostrouting/config/cni.py; sentences are in
-# hostrouting/boot/check_settings.py. Only what is read or decided is changed here.
+# hostrouting/boot/check_settings.py. Only what is read or decided is changed here. No apostrophe
+# can stand in the text of a program of awk: it would end it. All functions of awk share their
+# variables; a parameter is called its_name where `name` is such a variable.
 #
-# Arguments: the unit that this is for, and how many seconds to wait for what may still come (60).
+# Arguments: the unit that this is for, which only `ps` shows; how many seconds to wait for what may
+# still come (60); and `steps`, to print what each step prints.
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
 # verdict because a program failed; in any mode, 1 if it is told to stop; otherwise 0.
 
@@ -46,11 +50,16 @@ set -fuo pipefail
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
+cidrs=()           # the settings about expected CIDRs
+prints_steps=${3-}
 
 main() {
   local line
   for line in "${configuration[@]}"; do
     setting[${line%% *}]=${line#* }
+    if [[ $line == cidr\ * ]]; then
+      cidrs+=("$line")
+    fi
   done
   trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
   look
@@ -87,57 +96,56 @@ look() {
 
 # Examines one family. If a program fails, this fails too, and there is no verdict.
 examine() {
-  local facts places answers
-  run list || return
+  local before places answers
   for _ in 1 2 3; do
-    facts=$output
-    run find_places "$facts" || return
+    run list 'rule show' 'route show table all' || return
+    before=$output
+    run find_places "$before" || return
     places=$output
     run ask "$places" || return
     answers=$output
-    run list || return
-    if [[ $output == "$facts" ]]; then
+    run list 'rule show' 'route show table all' 'link show' || return
+    run judge "$places" "$answers" "$before" "$output" || return
+    if [[ $'\n'$output$'\n' != *$'\nchanged\n'* ]]; then
       break
     fi
   done
-  if [[ $output != "$facts" ]]; then
-    doubts+=('UNDECIDED: the routes keep changing; run: hostrouting check')
-  fi
-  run judge "$output" "$answers" || return
   sort_findings "$output"
 }
 
-# Runs a step and keeps its output. If it fails, the reason is the line that could not be read.
+# Runs a step and keeps its output. If it fails, the reason is the first of its errors.
 run() { # STEP...
   if output=$("$@"); then
+    if [[ $prints_steps ]]; then
+      lines "--- $1" "$output" >&2
+    fi
     return 0
   fi
-  failure='no verdict: ip, awk, sed or sort was killed, or is missing'
-  if [[ $output == *unread\ * ]]; then
-    output=${output#*unread }
+  failure='no verdict: ip, awk or sort was killed, or is missing'
+  if [[ $'\n'$output == *$'\nerrors\n'* ]]; then
+    output=${output##*errors$'\n'}
     failure="no verdict: ip failed: ${output%%$'\n'*}"
   fi
   return 1
 }
 
-list() {
-  lines 'rule show' 'route show table all' 'link show' | batch | program "$routes$read_lists"
+list() { # COMMAND...
+  local IFS=$'\n'
+  batch <<<"$*"
 }
 
-find_places() { # FACTS
-  lines "$1" | program "$compute_places" | sort -u
+# Prints a command for `ip` for each place, in the order of the places.
+find_places() { # RULES_AND_ROUTES
+  lines "$1" | program "$addresses$ranges$finding" "${cidrs[@]}" | sort -t '#' -k 2
 }
 
-# Prints each place, and what Linux answers about it.
 ask() { # PLACES
-  {
-    lines "$1"
-    lines "$1" | sed 's/^place [^ ]* //' | batch -force || : # some answers are errors
-  } | program "$routes$read_answers"
+  lines "$1" | batch -force || : # some answers are errors
 }
 
-judge() { # FACTS ANSWERS
-  lines "$1" answers "$2" | program "$judgement"
+judge() { # PLACES ANSWERS BEFORE AFTER
+  lines places "$1" answers "$2" before "$3" after "$4" |
+    program "$addresses$ranges$settings$judging" "${configuration[@]}"
 }
 
 lines() { # LINE...
@@ -150,16 +158,14 @@ batch() { # OPTION...
   local errors status
   { errors=$(ip "-$family" -N -d -o "$@" -batch - 2>&1 >&3); } 3>&1
   status=$?
-  if [[ $errors ]]; then
-    lines "$errors"
-  fi
+  lines errors "$errors"
   return "$status"
 }
 
-# Runs a program of awk on the lines of its input. The settings are its arguments. Each stands in a
-# pipe, which has a process for it already.
-program() { # PROGRAM
-  exec "$awk" -v "family=$family" "$addresses$settings$1" "${configuration[@]}"
+# Runs a program of awk on the lines of its input. Each stands in a pipe, which has a process for it
+# already.
+program() { # PROGRAM SETTING...
+  exec "$awk" -v "family=$family" "$@"
 }
 awk='awk'
 if hash mawk 2>/dev/null; then
@@ -172,6 +178,7 @@ sort_findings() { # FINDINGS
   for line in $1; do
     text=${line#* }
     case $line in
+      changed) doubts+=('UNDECIDED: the routes keep changing; run: hostrouting check') ;;
       escape\ *) escapes+=("$text") ;;
       lacking\ *) lacking+=("$text") ;;
       doubt\ *) doubts+=("UNDECIDED: $text") ;;
@@ -183,10 +190,25 @@ sort_findings() { # FINDINGS
 
 # --- Waiting --------------------------------------------------------------------------------------
 
-seconds_to_wait=${2:-60} said_before='' say_again_at=0
+seconds_to_wait=${2:-60} waited=0 said_before='' say_again_at=0
 
 may_improve() {
-  [[ $verdict != ok ]] && ((${#awaited[@]} && SECONDS < seconds_to_wait))
+  if [[ $verdict == ok ]] || ((${#awaited[@]} == 0)); then
+    return 1
+  fi
+  find_waited
+  ((waited < seconds_to_wait))
+}
+
+# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
+# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
+# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
+find_waited() {
+  local words began now
+  read -r -a words </proc/self/stat
+  began=${words[21]-0}
+  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  waited=$(((now - began) / 100))
 }
 
 # Says what is awaited every 10 s, and at once when it is something else.
@@ -194,10 +216,10 @@ report_waiting() {
   local text
   printf -v text '%s, ' "${awaited[@]}"
   text=${text%, }
-  if [[ $text != "$said_before" ]] || ((SECONDS >= say_again_at)); then
-    say 6 "check-route-overlap: waiting ($SECONDS of $seconds_to_wait s) for $text"
+  if [[ $text != "$said_before" ]] || ((waited >= say_again_at)); then
+    say 6 "check-route-overlap: waiting ($waited of $seconds_to_wait s) for $text"
     said_before=$text
-    say_again_at=$((SECONDS + 10))
+    say_again_at=$((waited + 10))
   fi
 }
 
@@ -216,7 +238,10 @@ hostrouting repair ${repairs[*]}")
   elif ((${#escapes[@]})); then
     notes+=('ACTION: to see what to do about this: hostrouting check')
   fi
-  notes+=("${doubts[@]}")
+  notes+=("${doubts[@]:0:14}")
+  if ((${#doubts[@]} > 14)); then
+    notes+=("and $((${#doubts[@]} - 14)) more doubts")
+  fi
   case $verdict in
     ok) level=6 marker=(ok ok) ;;
     overlap) marker=(detected "${faults[@]}") ;;
@@ -245,7 +270,8 @@ say() { # LEVEL LINE...
 
 # Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
 leave_marker() { # NAME LINE...
-  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$ name text
+  local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
+  local name text left=''
   for name in ok detected undecided; do
     if [[ $name != "$1" && -e $path.$name ]]; then
       rm -f "$path.$name" || return
@@ -254,13 +280,16 @@ leave_marker() { # NAME LINE...
   if [[ ! $1 ]]; then
     return 0
   fi
-  text=$(lines "${@:2}")
-  if [[ -f $path.$1 && ! -L $path.$1 && $(<"$path.$1") == "$text" ]]; then
+  printf -v text '%s\n' "${@:2}"
+  if [[ -f $path.$1 && ! -L $path.$1 ]]; then
+    IFS='' read -r -d '' left <"$path.$1" # the whole file
+  fi
+  if [[ $left == "$text" ]]; then
     return 0
   fi
   mkdir -p "${setting[state]}" || return
   set -o noclobber # another program's link is never written through
-  if lines "$text" >"$new" && mv -fT "$new" "$path.$1"; then
+  if printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$1"; then
     return 0
   fi
   rm -f "$new"
@@ -380,79 +409,175 @@ function spoken(list, separator) {
   gsub(/\//, separator, list)
   return list
 }
+'
 
-# Ranges of addresses, by what they are: "cidr" are the expected CIDRs.
-function add_range(kind, low, high) {
-  count[kind]++
-  first_of[kind, count[kind]] = low
-  last_of[kind, count[kind]] = high
+# --- Where to ask ---------------------------------------------------------------------------------
+# Reads the rules and the routes, and prints a command for each place, with its address in
+# hexadecimal as a comment (see Addresses):
+#
+# route get fibmatch ADDRESS ipproto PROTOCOL # HEX
+finding='
+BEGIN { read_cidrs() }
+/^[0-9]+:\t/ { read_rule() }
+/^[0-9]+ / { add_ends($2) } # a route
+END {
+  for (place in is_place)
+    print "route get fibmatch " address_of(place) " ipproto " protocol_to_ask() " # " place
 }
-function overlaps(kind, low, high,   n) {
-  for (n = 1; n <= count[kind]; n++)
-    if (low <= last_of[kind, n] && first_of[kind, n] <= high) return 1
-  return 0
+function read_cidrs(   i, word) {
+  for (i = 1; i < ARGC; i++) {
+    split(ARGV[i], word, " ") # cidr CIDR FIRST LAST
+    if ((word[2] ~ /:/ ? 6 : 4) != family) continue
+    add_range("cidr", hex_of(word[3]), hex_of(word[4]))
+    add(hex_of(word[3]))
+  }
+  ARGC = 1 # these are not names of files
+}
+function read_rule(   i) {
+  for (i = 2; i < NF; i++) {
+    if ($i == "to" && $(i + 1) ~ /^[0-9a-f.:]+(\/[0-9]+)?$/) add_ends($(i + 1))
+    if ($i == "ipproto") is_selected[protocol_number($(i + 1))]
+  }
+}
+function add_ends(block) {
+  read_prefix(block)
+  add(first)
+  add(after(last))
+}
+function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
+
+# A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
+function protocol_to_ask() {
+  if (!(17 in is_selected)) return 17
+  if (!(6 in is_selected)) return 6
+  return family == 4 ? 1 : 58
 }
 '
 
-# --- 1: what is there -----------------------------------------------------------------------------
-# Reads the lists of `ip`, and prints what matters for the expected CIDRs. What is absent is "-".
+# --- What is right --------------------------------------------------------------------------------
+# Reads the places, the answers of Linux, and the lists from before and after. Prints the findings:
 #
-# rule ACTION PREFIX FIRST LAST TABLE SELECTS TEXT
-#   FIRST and LAST are the ends of the prefix (see Addresses). ACTION is lookup, suppress (a lookup
-#   that passes over default routes), nop, unknown, or the type of a refusal. SELECTS is whether the
-#   rule selects all plain packets, some (by their destination), or none.
-# others WORD VALUE SELECTORS
-#   The rule before tells other packets from plain ones: by the device they arrive on (iif), their
-#   source (from), the device they are bound to (oif), their mark (fwmark), or anything else (else).
-#   SELECTORS are all of the rule's.
-# protocol NUMBER
-#   The rule before selects packets of this protocol.
-# route TYPE PREFIX FIRST LAST TABLE PROTOCOL METRIC PREFERENCE GATEWAY OBJECT UNCLEAR DEVICES TEXT
-#   OBJECT is the number of a nexthop object, and UNCLEAR why the route is not judged. DEVICES are
-#   those of the next hops that are not dead, as in /eth0/ib0/.
-# address DEVICE HEX
-#   This is an address of this host.
-# common PROTOCOL
-#   Several routes have this protocol, whatever their prefix.
-# device NAME up|down CLASS
-#   CLASS is card or bridge, or tunnel (packets leave by another device again), or line or tap (a
-#   card, if there is no other), or dummy or dead-end (it does not lead to the network).
-# cni DEVICE CNI USE
-#   The device fits a row of the table of CNIs.
-# unread LINE
+# escape TEXT, lacking TEXT, doubt TEXT
+# repair CIDR: routes may close what escapes of it
+# awaited TEXT: it may still come
+# changed: the lists differ, or an answer is about a route that is not in them
+#
+# or "errors" and a reason, if an answer is missing.
+#
+# While the lists are read, the functions note_... keep what is needed when all is known. Then, at
+# the END of read_lists, functions of the parts below decide:
+#   judge_devices    which devices are expected
+#   judge_leftovers  which devices CNIs may have left behind
+#   judge_refusals   whose the routes and rules are that refuse packets
+#   judge_answers    what is right at each place
+#   judge_ranges     the ranges of places about which the same is said
+#   judge_others     what is right for packets that a rule tells from plain ones
 read_lists='
-/^\tnh_info / { # the next hops of the route in the line before
-  listed_route = listed_route $0
+held_route != "" && !/^\tnh_info / {
+  if (read_route(held_route)) note_route()
+  held_route = ""
+}
+/^(places|answers|before|after|errors)$/ {
+  section = $1
+  are_devices = 0
   next
 }
-listed_route != "" {
-  print_route("route", listed_route)
-  listed_route = ""
+section == "places" {
+  place_of[++places] = $NF
+  number_of[$NF] = places
+  next
+}
+section == "answers" || section == "errors" {
+  read_answer()
+  next
+}
+section == "before" {
+  count_line(1)
+  next
 }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
-  print_device()
   are_devices = 1
+  note_device()
   next
 }
 are_devices { next } # they come last, because an alias is any text, even of several lines
+{ count_line(-1) }
 /^[0-9]+:\t/ {
-  print_rule()
+  read_rule()
+  note_rule()
   next
 }
 /^[0-9]+ / {
-  read_prefix($2)
   if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
-  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) print "address", $4, first
-  if ($2 == "default" || overlaps("cidr", first, last)) listed_route = $0
+  if (is_about_cidrs($2)) held_route = $0
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4)
   next
 }
-!/^Command failed / { print "unread", $0 }
+/^\tnh_info / { # the next hops of the route in the line before
+  if (held_route != "") held_route = held_route $0
+  next
+}
+{ once("doubt " not_judged("[" $0 "]")) }
 END {
-  for (proto in routes_of) if (routes_of[proto] > 1) print "common", name_of("proto", proto)
+  note_changes()
+  find_expected()
+  if (!is_lacking) {
+    find_leftovers()
+    judge_refusals()
+    judge_answers()
+    find_ranges()
+    judge_other_packets()
+  }
+  say_doubts()
+  if (is_changed) print "changed"
 }
 
+function read_answer() {
+  if (/^[0-9]+ /) answer[++answers] = $0
+  else if (/^\tnh_info /) answer[answers] = answer[answers] $0
+  else if (/^Dump was interrupted/) is_changed = 1
+  else if (/^Command failed /) { # the line before says why, and the number at the end which place
+    sub(/.*:/, "")
+    why[$0] = reason
+  } else if (/./) {
+    reason = $0
+    sub(/^[^:]*: /, "", reason)
+  }
+}
+
+# Counts lines before the answers up, and those after down. What counts down itself is no change.
+function count_line(by,   line) {
+  line = $0
+  sub(/ expires [^ ]+/, "", line)
+  surplus[line] += by
+}
+# Notes the addresses of each route and rule that was not the same before and after.
+function note_changes(   line) {
+  for (line in surplus) {
+    if (!surplus[line] || !is_about_cidrs(prefix_of(line))) continue
+    add_range("changed", first, last)
+    is_changed = 1
+  }
+}
+function prefix_of(line,   word) {
+  split(line, word, " ")
+  if (line ~ /^[0-9]+ /) return word[2] # a route
+  if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
+  return "default" # a rule for all destinations, or a line that is not known
+}
+function is_about_cidrs(block) {
+  read_prefix(block)
+  return block == "default" || overlaps("cidr", first, last)
+}
+'
+
+# --- What is right: reading a rule ----------------------------------------------------------------
+# Sets `action`: lookup, suppress (a lookup that passes over default routes), nop, unknown, or the
+# type of a refusal; the prefix, with its ends `first` and `last`; the table; and `selects`: whether
+# the rule selects all plain packets, some (by their destination), or none.
+read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function print_rule(   prefix, selects, others) {
+function read_rule() {
   take_rule_apart()
   if (is_inverted && action ~ REFUSES) is_known = 0
   if (!is_known) action = "unknown"
@@ -461,10 +586,21 @@ function print_rule(   prefix, selects, others) {
   if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selected))
     selects = "to" in selected ? "some" : "all"
   read_prefix(prefix)
-  print "rule", action, prefix, first, last, table, selects, text
-  others = others_of_rule()
-  if (others != "") print "others", others, substr(selectors, 2)
-  if ("ipproto" in selected) print "protocol", selected_protocol
+}
+function note_rule() {
+  if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
+    once("doubt " not_judged("rule " text))
+  note_lookup()
+  if (action ~ REFUSES && selects != "none") note_refusing_rule()
+  note_rule_for_others()
+}
+# Keeps it like a route that no CNI has.
+function note_refusing_rule() {
+  type = action
+  prefix = "default"
+  is_kept = 0
+  refusal[++refusals] = kept()
+  route_text[routes] = "[rule " text "]"
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -480,11 +616,12 @@ function take_rule_apart(   i, word, value) {
     if (word in is_selector || word ~ HAVE_A_VALUE) value = $(++i)
     if (word == "proto") continue # which program made the rule
     if (word == "lookup") value = name_of("table", value)
-    if (word == "ipproto") value = protocol_of_packets(value)
+    if (word == "ipproto") value = name_of("ipproto", protocol_number(value))
     if (word ~ /^[0-9]/) word = name_of("type", word)
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
+  sub(/^ /, "", selectors)
 }
 BEGIN { HAVE_A_VALUE = "^(lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$" }
 function note_word(word, value) {
@@ -501,20 +638,19 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-function protocol_of_packets(value) { # ipproto-17
-  sub(/^ipproto-/, "", value)
-  selected_protocol = value
-  return name_of("ipproto", value)
-}
-# What tells the packets of a rule from plain ones; of several selectors, the one that says most.
-function others_of_rule(   word, count_of_words) {
+# Whether the rule tells some packets from plain ones. Sets the selector by which it does (of
+# several, the one that says most; "else" if none of these), and its value.
+function selects_others(   word, count_of_words) {
+  their_word = "else"
   for (word in selected) if (word != "to" && word " " selected[word] != "iif lo") count_of_words++
-  if (!count_of_words) return ""
-  if ("iif" in selected && selected["iif"] != "lo") return is_inverted ? "" : "iif " selected["iif"]
-  if ("fwmark" in selected && count_of_words == 1) return "fwmark -"
-  if (is_inverted) return "else -"
-  if ("from" in selected) return "from " selected["from"]
-  return "oif" in selected ? "oif " selected["oif"] : "else -"
+  if ("iif" in selected && selected["iif"] != "lo") {
+    if (is_inverted) return 0
+    their_word = "iif"
+  } else if ("fwmark" in selected && count_of_words == 1) their_word = "fwmark"
+  else if (!is_inverted && "from" in selected) their_word = "from"
+  else if (!is_inverted && "oif" in selected) their_word = "oif"
+  if (their_word != "else") their_value = selected[their_word]
+  return count_of_words > 0
 }
 function are_plain_packets_met(   word) {
   for (word in selected)
@@ -544,21 +680,26 @@ function hex_of_mark(mark) {
   sub(/^0x/, "", mark)
   return substr("00000000", length(mark) + 1) mark
 }
+'
 
+# --- What is right: reading a device --------------------------------------------------------------
+# The class of a device is card or bridge; or tunnel (packets leave by another device again); or
+# line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
+read_devices='
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
-function print_device(   i, dev, state, part, link_type, kind) {
+function note_device(   i, dev, part, link_type, kind) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
-  state = $3 ~ /[<,]UP[,>]/ ? "up" : "down"
   split($0, part, /\\ +/) # where -o joins lines
   link_type = part[2] # link/ether, or link/[1]
   sub(/ .*/, "", link_type)
   gsub(/link\/|[][]/, "", link_type)
   kind = part[3] ""
   sub(/ .*/, "", kind)
-  print "device", dev, state, class_of(kind, link_type)
+  is_up[dev] = $3 ~ /[<,]UP[,>]/
+  class[dev] = class_of(kind, link_type)
   for (i = 1; i <= rows; i++)
-    if (row_kind[i] == kind && dev ~ row_name[i]) print "cni", dev, row_cni[i], row_use[i]
+    if (row_kind[i] == kind && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
 }
 function class_of(kind, link_type,   is_card) {
   if (class_of_link_type[link_type] == "dead-end") return "dead-end" # InfiniBand, and lo
@@ -569,17 +710,22 @@ function class_of(kind, link_type,   is_card) {
   return class_of_kind[kind]
 }
 '
-routes='
+
+# --- What is right: reading a route ---------------------------------------------------------------
+# Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
+# number of a nexthop object, `unclear` is why the route is not judged, and `devices` are those of
+# the next hops that are not dead, as in /eth0/ib0/. What is absent is "-".
+read_routes='
 # unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
-function print_route(fact, its_line,   n, word, i, devices) {
-  gsub(/\\?\t/, " ", its_line) # which join lines
-  n = split(its_line, word, " ")
+function read_route(line,   n, word, i) {
+  gsub(/\\?\t/, " ", line) # which join lines
+  n = split(line, word, " ")
   type = name_of("type", word[1])
-  refuses = type ~ REFUSES
+  prefix = word[2]
+  text = type == "unicast" ? prefix : type " " prefix
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
   field["metric"] = field["expires"] = hops = 0
   field["pref"] = "medium"
-  text = type == "unicast" ? word[2] : type " " word[2]
   for (i = 3; i <= n; i++) {
     if (word[i] == "nh_info") i = end_of_object(word, i, n)
     else if (word[i] == "dev") add_hop(word[++i]) # it can have any name, such as "via"
@@ -588,16 +734,56 @@ function print_route(fact, its_line,   n, word, i, devices) {
       i++
     } else add_word(word[i], word[i + 1])
   }
-  if (field["expires"] ~ /^-/) return # it is over
+  table = field["table"]
+  protocol = field["proto"]
+  metric = field["metric"]
+  preference = field["pref"]
+  gateway = field["via"]
+  object = field["nhid"]
   devices = NONE
   for (i = 1; i <= hops; i++) if (!is_dead[i]) devices = union(devices, "/" hop[i] "/")
   if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
-  read_prefix(word[2])
-  print fact, type, word[2], first, last, field["table"], field["proto"], field["metric"], \
-    field["pref"], field["via"], field["nhid"], unclear, devices, text
+  read_prefix(prefix)
+  return field["expires"] !~ /^-/ # or it is over
+}
+function note_route() {
+  is_kept = 0
+  if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
+  if (type ~ REFUSES) refusal[++refusals] = kept()
+  note_default_route()
+  if (gateway == "-") note_what_is_near()
+  if (table in is_for_others) note_route_for_others()
+  routes_by[object]++
+  is_listed[type, prefix, metric] # Linux may answer that a local route is in table main
+}
+# The number under which this route is kept.
+function kept() {
+  if (is_kept) return routes
+  is_kept = 1
+  routes++
+  route_type[routes] = type
+  route_prefix[routes] = prefix
+  route_first[routes] = first
+  route_last[routes] = last
+  route_table[routes] = table
+  route_protocol[routes] = protocol
+  route_metric[routes] = metric
+  route_preference[routes] = preference
+  route_gateway[routes] = gateway
+  route_unclear[routes] = unclear
+  route_devices[routes] = devices
+  route_text[routes] = "[" text "]"
+  return routes
+}
+# Whether a route that is kept is for all of these addresses.
+function is_around(r, low, high) { return route_first[r] <= low && high <= route_last[r] }
+function note_address(dev) {
+  addresses++
+  address_dev[addresses] = dev
+  address_hex[addresses] = first
 }
 function add_hop(dev) {
-  if (refuses) return # IPv6 lists lo
+  if (type ~ REFUSES) return # IPv6 lists lo
   hop[++hops] = dev
   is_dead[hops] = 0
   text = text " dev " dev
@@ -625,171 +811,7 @@ function end_of_object(word, i, n) {
 }
 '
 
-# --- 2: where to ask ------------------------------------------------------------------------------
-# Reads the facts, and prints each place with the question for Linux:
-#
-# place HEX route get ADDRESS WORDS
-compute_places='
-$1 == "protocol" { is_selected[$2] }
-$1 == "rule" || $1 == "route" {
-  add($4) # FIRST
-  add(after($5)) # LAST
-}
-END {
-  for (c = 1; c <= count["cidr"]; c++) add(first_of["cidr", c])
-  for (place in is_place)
-    print "place", place, "route get fibmatch " address_of(place) " ipproto " protocol_to_ask()
-}
-function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
-
-# A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
-function protocol_to_ask() {
-  if (!(17 in is_selected)) return 17
-  if (!(6 in is_selected)) return 6
-  return family == 4 ? 1 : 58
-}
-'
-
-# --- 3: what Linux answers ------------------------------------------------------------------------
-# Reads the places, and then what `ip` answers about each. Prints for each place:
-#
-# place HEX
-# answer ...: as a route above
-# refused TYPE, or unrouted: Linux names no route
-# unread REASON
-read_answers='
-$1 == "place" {
-  place[++places] = $2
-  next
-}
-/^[0-9]+ / {
-  answer[++answers] = $0
-  next
-}
-/^\tnh_info / {
-  answer[answers] = answer[answers] $0
-  next
-}
-/^Command failed / { # the line before says why, and the number at the end which question it was
-  sub(/.*:/, "")
-  why[$0] = reason
-  next
-}
-{
-  reason = $0
-  sub(/^[^:]*: /, "", reason)
-}
-END {
-  for (number = 1; number <= places; number++) {
-    print "place", place[number]
-    if (number in why) print_error(number)
-    else if (used == answers) stop(number, reason)
-    else print_route("answer", answer[++used])
-  }
-  if (used < answers) stop(places, "there are too many answers")
-}
-function print_error(question) {
-  if (!(why[question] in error)) stop(question, why[question])
-  if (error[why[question]] == "no-route") print "unrouted"
-  else print "refused", error[why[question]]
-}
-function stop(question, its_reason) {
-  print "unread no answer for " address_of(place[question]) ": " its_reason
-  exit 1
-}
-'
-
-# --- 4: what is right -----------------------------------------------------------------------------
-# Reads the facts, a line "answers", and the answers. Prints the findings:
-#
-# escape TEXT, lacking TEXT, doubt TEXT
-# repair CIDR: routes may close what escapes of it
-# awaited TEXT: it may still come
-#
-# The columns of a rule and of a route are variables with their names. The functions note_... keep
-# in arrays what is needed when all facts are known. Then the parts decide, in this order:
-#   judge_devices    which devices are expected
-#   judge_leftovers  which devices CNIs may have left behind
-#   judge_refusals   whose the routes and rules are that refuse packets
-#   judge_answers    what is right at each place
-#   judge_others     what is right for packets that a rule tells from plain ones
-#   judge_ranges     the findings: ranges about which the same is said
-read_facts='
-$1 == "unread" { once("doubt " not_judged("[" words_from(2) "]")) }
-$1 == "rule" {
-  read_rule()
-  if (action == "unknown") once("doubt " not_judged("rule " text))
-  note_lookup()
-  if (action ~ REFUSES && selects != "none") note_refusal(action, "default", "-", "rule " text)
-}
-$1 == "others" { note_rule_for_others($2, $3, words_from(4)) }
-$1 == "protocol" && ($2 == 1 || $2 == 58) { once("doubt " not_judged("rule " text)) }
-$1 == "route" {
-  read_route()
-  if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
-  note_default_route()
-  if (type ~ REFUSES) note_refusal(type, prefix, protocol, text)
-  note_network()
-  note_what_is_near()
-  note_route_for_others()
-  routes_by[object]++
-}
-$1 == "address" {
-  addresses++
-  address_dev[addresses] = $2
-  address_hex[addresses] = $3
-}
-$1 == "common" { is_common[$2] }
-$1 == "device" {
-  class[$2] = $4
-  is_up[$2] = $3 == "up"
-}
-$1 == "cni" { note_cni($2, $3, $4) }
-$1 == "answers" {
-  find_expected()
-  find_leftovers()
-  judge_refusals()
-}
-$1 == "place" { place = $2 }
-$1 == "answer" {
-  read_route()
-  note_grade(grade_of_answer())
-}
-$1 == "refused" { note_grade(grade_of_refusal($2)) }
-$1 == "unrouted" { note_grade(grade_without_route()) }
-END {
-  find_ranges()
-  judge_other_packets()
-  say_doubts()
-}
-
-function read_rule() {
-  action = $2
-  prefix = $3
-  first = $4
-  last = $5
-  table = $6
-  selects = $7
-  text = words_from(8)
-}
-function read_route() {
-  type = $2
-  prefix = $3
-  first = $4
-  last = $5
-  table = $6
-  protocol = $7
-  metric = $8
-  preference = $9
-  gateway = $10
-  object = $11
-  unclear = $12
-  devices = $13
-  text = words_from(14)
-}
-'
-
-# --- 4, the expected devices ----------------------------------------------------------------------
+# --- What is right: the expected devices ----------------------------------------------------------
 # What counts is the first default route that leads to the network, in the first table that plain
 # packets look up.
 judge_devices='
@@ -801,13 +823,18 @@ BEGIN {
   doubtful = NONE # of these, it is unclear whether packets should leave by them
   beside_tunnel = NONE # the same, of cards without a default route
   below_tunnel = NONE # the same, only of packets that leave without a gateway
+  behind_router = NONE # by these, a default route has a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
-  if (selects != "none") is_for_plain[table]
-  if (selects != "all" || action !~ /^(lookup|suppress)$/) return
+  if (selects == "none" || action !~ /^(lookup|suppress)$/) return
   looked_up[++lookups] = table
-  passes_over[lookups] = action == "suppress"
+  passes_over[lookups] = action == "suppress" || selects == "some"
+}
+# Whether it is the first table that all plain packets look up, apart from table local.
+function is_first_for_plain(its_table,   i) {
+  for (i = 1; i <= lookups; i++)
+    if (looked_up[i] != "local") return looked_up[i] == its_table && !passes_over[i]
 }
 function note_default_route() {
   if (type != "unicast") return
@@ -817,20 +844,17 @@ function note_default_route() {
     is_in_doubt = 1
     return
   }
-  defaults++
-  default_table[defaults] = table
-  default_protocol[defaults] = protocol
-  default_metric[defaults] = metric
-  default_preference[defaults] = preference
-  default_devices[defaults] = devices
+  if (gateway != "-") behind_router = union(behind_router, devices)
+  default_route[++defaults] = kept()
 }
 
 function find_expected(   used) {
+  if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
   used = first_default(LEADING, 0)
-  uplink = of_class(LEADING, default_devices[used])
+  uplink = of_class(LEADING, route_devices[used])
   if (!used) {
     used = first_default("dummy", 0)
-    uplink = of_class("dummy", default_devices[used])
+    uplink = of_class("dummy", route_devices[used])
   }
   if (first_default(LEADING "|dummy", 1)) is_hidden = 1
   if (named != NONE) expect_named()
@@ -839,14 +863,15 @@ function find_expected(   used) {
   note_equal_routes()
   say_what_is_awaited()
 }
-# The number of the first default route by a device of these classes; 0 if there is none. With
-# `all`, default routes that a lookup passes over count, too.
-function first_default(classes, all,   i, d) {
+# The first default route by a device of these classes; 0 if there is none. With `all`, default
+# routes that a lookup passes over count, too.
+function first_default(classes, all,   i, d, r) {
   for (i = 1; i <= lookups; i++) {
     if (passes_over[i] && !all) continue
     for (d = 1; d <= defaults; d++) {
-      if (default_table[d] != looked_up[i]) continue
-      if (of_class(classes, default_devices[d]) != NONE) return d
+      r = default_route[d]
+      if (route_table[r] != looked_up[i]) continue
+      if (of_class(classes, route_devices[r]) != NONE) return r
     }
   }
   return 0
@@ -860,7 +885,7 @@ function of_class(classes, list,   n, dev, i, those) {
 
 function expect_named() {
   expected = named
-  if (of_class(TUNNELS, named) != NONE) below_tunnel = default_devices[first_default(CARDS, 1)]
+  if (of_class(TUNNELS, named) != NONE) below_tunnel = route_devices[first_default(CARDS, 1)]
 }
 function expect_uplink(used) {
   doubt_equal_routes(used)
@@ -868,19 +893,20 @@ function expect_uplink(used) {
   expected = union(uplink, doubtful)
 }
 # Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function doubt_equal_routes(used,   d, all) {
-  all = default_devices[used]
-  if (default_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
+function doubt_equal_routes(used,   d, r, all) {
+  all = route_devices[used]
+  if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
   for (d = 1; d <= defaults; d++) {
-    if (default_table[d] != default_table[used]) continue
-    if (default_metric[d] == default_metric[used]) all = union(all, default_devices[d])
+    r = default_route[d]
+    if (route_table[r] != route_table[used]) continue
+    if (route_metric[r] == route_metric[used]) all = union(all, route_devices[r])
   }
-  if (all != default_devices[used]) doubtful = of_class(LEADING, all)
+  if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
 # What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
 # or without one, any card.
 function doubt_tunnel(   hidden, cards) {
-  hidden = of_class(CARDS, default_devices[first_default(CARDS, 1)])
+  hidden = of_class(CARDS, route_devices[first_default(CARDS, 1)])
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
   if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
   else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
@@ -906,16 +932,17 @@ function say_what_is_awaited(   n, dev, i) {
   if (uplink == NONE && !is_hidden) print "awaited an IPv" family " default route"
 }
 # Equal default routes are one route by all of their devices.
-function note_equal_routes(   d, rank) {
+function note_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
-    rank = default_table[d] SUBSEP default_metric[d] SUBSEP default_preference[d]
+    r = default_route[d]
+    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
     if (!(rank in equal_devices)) equal_devices[rank] = NONE
-    equal_devices[rank] = union(equal_devices[rank], default_devices[d])
+    equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
 }
 '
 
-# --- 4, the devices of CNIs, and what CNIs left behind --------------------------------------------
+# --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
 judge_leftovers='
 BEGIN { devices_of_cnis = NONE }
 function note_cni(dev, cni, use) {
@@ -932,15 +959,6 @@ function note_cni(dev, cni, use) {
 function is_of_cni(dev, is_single, is_selected) {
   if (is_selected && uses[dev] ~ /\/marked\//) return 1
   return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
-}
-function leads_to_pods(dev) { return uses[dev] ~ /\/(pod|bridge)\// }
-
-function note_network() {
-  if (protocol != "kernel" || gateway != "-" || first == last) return
-  networks++
-  network_first[networks] = first
-  network_last[networks] = last
-  network_dev[networks] = substr(devices, 2, length(devices) - 2)
 }
 
 # A device for one CNI, where there are pods of another, may be left over.
@@ -970,60 +988,49 @@ function with_spaces(word) {
 
 # What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
 # CNI has a route inside the network of an expected card, or of a bridge for pods.
-function sign_of_leftover(dev, low, high,   i) {
+function sign_of_leftover(dev, low, high,   i, its_dev) {
   for (i = 1; i <= networks && low != high; i++) {
-    if (network_dev[i] == dev || low < network_first[i] || network_last[i] < high) continue
-    if (has(expected, network_dev[i]) || uses[network_dev[i]] ~ /\/bridge\//)
-      return "the network of " network_dev[i]
+    its_dev = spoken(route_devices[network[i]], "")
+    if (its_dev == dev || !is_around(network[i], low, high)) continue
+    if (has(expected, its_dev) || uses[its_dev] ~ /\/bridge\//) return "the network of " its_dev
   }
   return dev in rival_of ? rival_of[dev] : ""
 }
 '
 
-# --- 4, routes and rules that refuse packets ------------------------------------------------------
+# --- What is right: routes and rules that refuse packets ------------------------------------------
 # A CNI refuses the addresses of its pods that no pod has. The owner of a refusal is "cni" if the
 # refusal is as the table of CNIs says, and what proves it is there. It is "perhaps" if there is
 # only a trace of the CNI, or a pod of any CNI inside; or else "nobody".
 judge_refusals='
-function note_refusal(its_type, its_prefix, its_protocol, its_text) {
-  refusals++
-  refusal_type[refusals] = its_type
-  refusal_prefix[refusals] = its_prefix
-  refusal_protocol[refusals] = its_protocol
-  refusal_text[refusals] = "[" its_text "]"
-  refusal_first[refusals] = first
-  refusal_last[refusals] = last
-  refusal_table[refusals] = table
-}
-# Keeps routes without a gateway: they lead to pods of this node, or to neighbours.
+# Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
-  if (gateway != "-") return
-  near++
-  near_type[near] = type
-  near_prefix[near] = prefix
-  near_first[near] = first
-  near_last[near] = last
-  near_table[near] = table
-  near_devices[near] = devices
+  near[++nears] = kept()
+  if (protocol == "kernel" && first != last) network[++networks] = kept()
 }
 
-function judge_refusals(   r) {
-  for (r = 1; r <= refusals; r++) refusal_owner[r] = owner_of_refusal(r)
+function judge_refusals(   i) {
+  for (i = 1; i <= refusals; i++) owner[refusal[i]] = owner_of_refusal(refusal[i])
 }
 function owner_of_refusal(r,   size, i) {
-  if (refusal_prefix[r] == "default") return "nobody"
-  if (overlaps("service", refusal_first[r], refusal_last[r])) return "nobody"
+  if (route_prefix[r] == "default") return "nobody"
+  if (overlaps("service", route_first[r], route_last[r])) return "nobody"
   find_pods_inside(r)
-  size = length_of(refusal_prefix[r])
+  size = length_of(route_prefix[r])
   for (i = 1; i <= known; i++) {
-    if (known_type[i] != refusal_type[r] || known_protocol[i] != refusal_protocol[r]) continue
+    if (known_type[i] != route_type[r] || known_protocol[i] != route_protocol[r]) continue
     if (size < known_shortest[i] || known_longest[i] < size) continue
     if (is_proven(i)) return "cni"
     if (known_proof[i] == "first") continue # it is of another node, or of nobody
     if (known_cni[i] in runs) return "perhaps"
-    if (known_trace[i] == "protocol" && refusal_protocol[r] in is_common) return "perhaps"
+    if (known_trace[i] == "protocol" && is_common(route_protocol[r])) return "perhaps"
   }
   return is_pod_inside && size >= pod_block ? "perhaps" : "nobody"
+}
+# Whether several routes have this protocol, whatever their prefix.
+function is_common(its_protocol,   number) {
+  for (number in routes_of)
+    if (name_of("proto", number) == its_protocol) return routes_of[number] > 1
 }
 function is_proven(i) {
   if (known_proof[i] == "device") return known_cni[i] in runs
@@ -1032,22 +1039,23 @@ function is_proven(i) {
 }
 # Sets the CNIs whose devices have routes or addresses inside a refused range, or an address at its
 # first one, and whether one of these is of a single pod.
-function find_pods_inside(r,   i) {
+function find_pods_inside(r,   i, k) {
   cnis_inside = ""
   cnis_at_first = ""
   is_pod_inside = 0
-  for (i = 1; i <= near; i++) {
-    if (near_table[i] != refusal_table[r]) continue
-    if (near_first[i] == refusal_first[r] && near_last[i] == refusal_last[r]) continue
-    note_inside(r, near_first[i], near_last[i], near_devices[i])
+  for (i = 1; i <= nears; i++) {
+    k = near[i]
+    if (route_table[k] != route_table[r]) continue
+    if (route_first[k] == route_first[r] && route_last[k] == route_last[r]) continue
+    note_inside(r, route_first[k], route_last[k], route_devices[k])
   }
   for (i = 1; i <= addresses; i++) {
     note_inside(r, address_hex[i], address_hex[i], "/" address_dev[i] "/")
-    if (address_hex[i] == refusal_first[r]) cnis_at_first = cnis_at_first cnis_of[address_dev[i]]
+    if (address_hex[i] == route_first[r]) cnis_at_first = cnis_at_first cnis_of[address_dev[i]]
   }
 }
 function note_inside(r, low, high, list,   n, dev, i) {
-  if (low < refusal_first[r] || refusal_last[r] < high) return
+  if (!is_around(r, low, high)) return
   n = split(list, dev, "/")
   for (i = 2; i < n; i++) {
     if (has(expected, dev[i]) || cnis_of[dev[i]] == "") continue
@@ -1057,7 +1065,7 @@ function note_inside(r, low, high, list,   n, dev, i) {
 }
 '
 
-# --- 4, the answers -------------------------------------------------------------------------------
+# --- What is right: the answers -------------------------------------------------------------------
 # Sets the grade of each place: fine, own (an address of this host, which may be a part of any
 # range), doubt, or escape. The last two have a name and a reason.
 judge_answers='
@@ -1075,45 +1083,65 @@ function escape(kind, its_sentence, may_be_repaired) {
 function expected_devices() {
   return expected == NONE ? "another device" : spoken(expected, ", ")
 }
-function note_grade(its_grade) {
-  if (is_lacking) return
-  places++
-  place_of[places] = place
-  number_of[place] = places
-  grade[places] = its_grade
+function judge_answers(   n, used) {
+  for (n = 1; n <= places; n++) {
+    place = place_of[n]
+    if (n in why) note_grade(n, grade_of_error(why[n]))
+    else if (used == answers) stop(reason)
+    else {
+      read_route(answer[++used])
+      note_grade(n, grade_of_answer())
+    }
+  }
+  if (used < answers) stop("there are too many answers")
+}
+function stop(its_reason) {
+  print "errors"
+  print "no answer for " address_of(place) ": " its_reason
+  exit 1
+}
+function note_grade(n, its_grade) {
+  grade[n] = its_grade
   if (its_grade !~ /^(doubt|escape)$/) return
-  finding_at[places] = finding
-  reason_at[places] = reason
-  if (its_grade == "escape") repairable[places] = is_repairable
+  finding_at[n] = finding
+  reason_at[n] = reason
+  if (its_grade == "escape") repairable[n] = is_repairable
 }
 function not_judged(what) { return filled(sentence["not-judged"], "{reason}", what) }
 function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
 
-function grade_without_route() {
+function grade_of_error(its_error) {
+  if (!(its_error in error)) stop(its_error)
+  if (overlaps("changed", place, place)) return doubt_what_changed()
+  if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
   if (expected == NONE) return "fine" # the default route is in doubt
   return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
 }
 
 # Linux does not say which route or rule refuses, so each that may be it is looked at.
-function grade_of_refusal(its_type,   r, by, owners, may_be_repaired) {
+function grade_of_refusal(its_type,   i, r, by, owners, may_be_repaired) {
   may_be_repaired = 1
-  for (r = 1; r <= refusals; r++) {
-    if (refusal_type[r] != its_type) continue
-    if (place < refusal_first[r] || refusal_last[r] < place) continue
-    owners = owners refusal_owner[r] " "
-    by = listed(by, " or ", refusal_text[r])
-    if (refusal_table[r] != "main" || refusal_first[r] == refusal_last[r]) may_be_repaired = 0
+  for (i = 1; i <= refusals; i++) {
+    r = refusal[i]
+    if (route_type[r] != its_type || !is_around(r, place, place)) continue
+    owners = owners owner[r] " "
+    by = listed(by, " or ", route_text[r])
+    if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
   if (owners ~ /^(cni )+$/) return "fine"
   if (owners ~ /cni|perhaps/)
     return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
-  if (by == "") by = "a route or rule that is not known"
+  if (by == "") {
+    by = "a route or rule that is not known"
+    may_be_repaired = 0
+  }
   by = filled(sentence["REFUSED"], "{route}", by)
   return escape("REFUSED", filled(by, "{type}", its_type), may_be_repaired)
 }
 
 function grade_of_answer(   is_single) {
   if (overlaps("own", place, place)) return "own"
+  if (!((type, prefix, metric) in is_listed)) return doubt_what_changed()
   if (is_by_shared_object()) return doubt("not-judged", route_and_why("object"))
   if (unclear != "-") return doubt("not-judged", route_and_why(unclear))
   is_single = first == last
@@ -1123,6 +1151,11 @@ function grade_of_answer(   is_single) {
   if (type ~ /^(broadcast|anycast)$/ && protocol == "kernel" && is_single) return "own"
   if (expected == NONE) return "fine" # which devices are, is in doubt already
   return grade_of_route()
+}
+# What escapes only while something changes holds no unit back.
+function doubt_what_changed() {
+  is_changed = 1
+  return doubt("not-judged", sentence["changing"])
 }
 # IPv6 may answer with any of the routes by a nexthop object.
 function is_by_shared_object() {
@@ -1138,6 +1171,7 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   for (i = 2; i < n; i++) {
     its_grade = grade_of_device(dev[i], first, last, gateway, 0)
     if (its_grade == "escape") escaping = escaping dev[i] "/"
+    if (its_grade == "fine" && may_lack_its_gateway(dev[i])) its_grade = doubt_gateway(dev[i])
     if (its_grade == "doubt") is_doubtful = 1
   }
   if (escaping != NONE) return escape_by(escaping)
@@ -1145,6 +1179,19 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   if (family == 4 && type ~ /^(broadcast|multicast)$/)
     return doubt("doubtful-route", filled(sentence["not-by-tcp"], "{route}", "[" text "]"))
   return "fine"
+}
+# Whether a route that was made by hand asks the link for addresses that may be behind the router.
+# The kernel, DHCP and routers know who is on the link.
+function may_lack_its_gateway(dev,   i) {
+  if (gateway != "-" || !has(behind_router, dev) || is_allowed(dev)) return 0
+  if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
+  for (i = 1; i <= networks; i++)
+    if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
+  return 1
+}
+function doubt_gateway(dev,   its_reason) {
+  its_reason = filled(sentence["no-gateway"], "{route}", text)
+  return doubt("doubtful-route", filled(its_reason, "{dev}", dev))
 }
 function escape_by(escaping,   its_sentence) {
   its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
@@ -1154,117 +1201,115 @@ function escape_by(escaping,   its_sentence) {
 
 # The grade of packets that leave by a device, through a route with these ends. `is_selected` says
 # that a mark, or the device on which the packets of pods arrive, has selected them.
-function grade_of_device(dev, low, high, its_gateway, is_selected,   i, sign) {
-  if (has(doubtful, dev)) return doubt("default-routes", spoken(in_order(doubtful), " or "))
-  if (has(expected, dev)) return "fine"
-  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return "fine"
+function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
+  if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
+  if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, is_selected)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
   if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(in_order(expected dev "/"), " or "))
+    return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
-function in_order(list,   n, dev, i, least) {
-  n = split(list, dev, "/")
-  if (n == 2) return NONE
-  least = dev[2]
-  for (i = 3; i < n; i++) if (dev[i] "" < least "") least = dev[i]
-  return "/" least in_order(without(list, "/" least "/"))
+function is_allowed(dev,   i) {
+  for (i = 1; i <= patterns; i++) if (dev ~ allowed[i]) return 1
+  return 0
 }
 '
 
-# --- 4, packets that a rule tells from plain ones -------------------------------------------------
+# --- What is right: packets that a rule tells from plain ones -------------------------------------
 # Linux is not asked about these: the table that the rule looks up is read. Its routes have to lead
 # where plain packets may go, or where the selected packets belong. If not, the rule is in doubt,
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
-function note_rule_for_others(word, value, selectors) {
-  if (selectors in is_intended || selectors in is_noted) return # the first such rule decides
-  is_noted[selectors]
-  others++
-  other_rule[others] = "rule " text
-  other_word[others] = word
-  other_value[others] = value
-  other_action[others] = action
-  other_table[others] = table
-  other_first[others] = first
-  other_last[others] = last
-  other_takes_plain[others] = selects != "none"
-  selectors_of["rule " text] = selectors
-  if (action == "lookup") is_for_others[table]
+function note_rule_for_others() {
+  if (!selects_others() || selectors in is_intended) return
+  other_rule[++others] = $0
+  if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
 # Keeps the routes of tables that such rules look up.
 function note_route_for_others() {
-  if (!(table in is_for_others)) return
   has_routes[table]
-  kept++
-  kept_table[kept] = table
-  kept_type[kept] = type
-  kept_first[kept] = first
-  kept_last[kept] = last
-  kept_gateway[kept] = gateway
-  kept_unclear[kept] = unclear
-  kept_devices[kept] = devices
+  if (prefix == "default" && type != "throw") is_whole[table]
+  for_others[++routes_for_others] = kept()
 }
 
-function judge_other_packets(   n, c) {
-  for (n = 1; n <= others && !is_lacking; n++) {
-    find_their_devices(n)
-    if (!are_of_the_cluster(n)) continue
-    for (c = 1; c <= count["cidr"]; c++) {
-      if (other_last[n] < first_of["cidr", c] || last_of["cidr", c] < other_first[n]) continue
-      if (!are_led_right(n, first_of["cidr", c], last_of["cidr", c]))
-        note_doubt("other-packets", other_rule[n], c, first_of["cidr", c], last_of["cidr", c])
-    }
+function judge_other_packets(   n) {
+  for (n = 1; n <= others; n++) {
+    $0 = other_rule[n]
+    read_rule()
+    if (selectors in is_decided) continue
+    if (is_last_for_its_packets()) is_decided[selectors]
+    if (selects_others()) judge_rule(first, last)
   }
 }
-# Sets the devices by which such packets may leave: the one they are bound to, or those with an
-# address in the block of their sources, but no device of a CNI.
-function find_their_devices(n,   i) {
-  their_devices = other_word[n] == "oif" ? "/" other_value[n] "/" : NONE
-  if (other_word[n] != "from") return
-  read_prefix(other_value[n])
+# Whether no packet with these selectors goes on to the next rule.
+function is_last_for_its_packets() {
+  if (prefix != "default" || is_inverted) return 0
+  return action ~ REFUSES || (action == "lookup" && table in is_whole)
+}
+function judge_rule(low, high,   c) {
+  find_their_devices()
+  if (!are_of_the_cluster()) return
+  for (c = 1; c <= count["cidr"]; c++) {
+    if (high < first_of["cidr", c] || last_of["cidr", c] < low) continue
+    if (are_led_right(first_of["cidr", c], last_of["cidr", c])) continue
+    selectors_of["rule " text] = selectors
+    note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
+  }
+}
+# Sets the devices by which packets may leave with the sources of the rule: those with an address in
+# the block, but no device of a CNI. Connections to the pods of this node may have the address of
+# such a device.
+function find_their_devices(   i) {
+  their_devices = NONE
+  are_for_pods = 0
+  if (their_word != "from") return
+  read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
+  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
-function are_of_the_cluster(n) {
-  if (other_word[n] == "iif") return uses[other_value[n]] ~ /\/(network|bridge|pod)\//
-  return other_word[n] != "from" || other_takes_plain[n] || their_devices != NONE
+function are_of_the_cluster() {
+  if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
+  if (their_word != "from" || selects != "none") return 1
+  return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
-function are_led_right(n, low, high,   r, around) {
-  if (other_takes_plain[n]) return other_word[n] == "fwmark" # the others go on
-  if (other_action[n] ~ REFUSES) return 0
-  if (other_table[n] in is_for_plain || !(other_table[n] in has_routes)) return 1
-  if (other_word[n] == "from" && may_hide_pods()) return 0
-  for (r = 1; r <= kept; r++) {
-    if (kept_table[r] != other_table[n] || kept_last[r] < low || high < kept_first[r]) continue
-    if (low < kept_first[r] || kept_last[r] < high) {
-      if (!leads_right(n, r)) return 0
-    } else if (!around || kept_first[around] < kept_first[r] || kept_last[r] < kept_last[around])
-      around = r
+function are_led_right(low, high,   i, r, around) {
+  if (selects != "none") return their_word == "fwmark" # it is for plain ones; the others go on
+  if (action ~ REFUSES) return 0
+  if (is_first_for_plain(table) || !(table in has_routes)) return 1
+  if (their_word == "from" && may_hide_pods()) return 0
+  for (i = 1; i <= routes_for_others; i++) {
+    r = for_others[i]
+    if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (!is_around(r, low, high)) {
+      if (!leads_right(r)) return 0
+    } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
   }
-  return !around || leads_right(n, around)
+  return !around || leads_right(around)
 }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
 function may_hide_pods() {
   return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
 }
-function leads_right(n, r,   is_selected, dev, i) {
-  is_selected = other_word[n] ~ /^(fwmark|iif)$/
-  if (kept_type[r] == "throw") return 1
-  if (kept_type[r] == "local") return is_selected || kept_first[r] == kept_last[r]
-  if (kept_type[r] ~ REFUSES || kept_unclear[r] != "-") return 0
-  if (kept_devices[r] == their_devices) return 1
-  for (i = split(kept_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], kept_first[r], kept_last[r], kept_gateway[r], is_selected)) return 0
+function leads_right(r,   is_selected, dev, i) {
+  is_selected = their_word ~ /^(fwmark|iif)$/
+  if (route_type[r] == "throw") return 1
+  if (route_type[r] == "local") # a proxy takes marked packets in
+    return their_word == "fwmark" || route_first[r] == route_last[r]
+  if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
+  if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
+  if (route_devices[r] == their_devices) return 1
+  for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
+    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], is_selected)) return 0
   return 1
 }
 function is_fine(dev, low, high, its_gateway, is_selected) {
@@ -1272,11 +1317,11 @@ function is_fine(dev, low, high, its_gateway, is_selected) {
 }
 '
 
-# --- 4, the findings ------------------------------------------------------------------------------
+# --- What is right: the findings ------------------------------------------------------------------
 # Puts neighbouring places together of which the same is said.
 judge_ranges='
 function find_ranges(   c) {
-  for (c = 1; c <= count["cidr"] && places; c++) find_ranges_of(c)
+  for (c = 1; c <= count["cidr"]; c++) find_ranges_of(c)
 }
 function find_ranges_of(c,   i, begun, end) {
   end = last_of["cidr", c]
@@ -1318,23 +1363,10 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   range = range_of(low, high)
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
-  if (its_name == "default-routes") note_pods_in(d, low, high)
-}
-# Notes which pods of this node have addresses in the range.
-function note_pods_in(d, low, high,   i, dev) {
-  for (i = 1; i <= near; i++) {
-    if (near_type[i] != "unicast" || near_last[i] < low || high < near_first[i]) continue
-    split(near_devices[i], dev, "/")
-    if (!leads_to_pods(dev[2]) || (d, i) in is_noted_pod) continue
-    is_noted_pod[d, i]
-    pods[d] = listed(pods[d], ", ", near_prefix[i])
-  }
 }
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
     reason = doubt_reason[d]
-    if (pods[d] != "")
-      reason = filled(filled(sentence["own-pods"], "{reason}", reason), "{pods}", pods[d])
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
     its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])
@@ -1342,8 +1374,8 @@ function say_doubts(   d, its_sentence) {
   }
 }
 '
-judgement=$read_facts$judge_devices$judge_leftovers$judge_refusals$judge_answers
-judgement+=$judge_others$judge_ranges
+judging=$read_lists$read_rules$read_devices$read_routes$judge_devices$judge_leftovers
+judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
 # --- What the programs of awk share: addresses ----------------------------------------------------
 addresses='
@@ -1418,6 +1450,25 @@ BEGIN {
   DIGITS = "0123456789abcdef"
   ZEROS = "00000000000000000000000000000000"
   HIGHEST = "ffffffffffffffffffffffffffffffff"
+}
+'
+
+# --- What the programs of awk share: ranges, and what `ip` prints ---------------------------------
+ranges='
+# Ranges of addresses, by what they are: "cidr" are the expected CIDRs.
+function add_range(kind, low, high) {
+  count[kind]++
+  first_of[kind, count[kind]] = low
+  last_of[kind, count[kind]] = high
+}
+function overlaps(kind, low, high,   n) {
+  for (n = 1; n <= count[kind]; n++)
+    if (low <= last_of[kind, n] && first_of[kind, n] <= high) return 1
+  return 0
+}
+function protocol_number(value) { # ipproto-17
+  sub(/^ipproto-/, "", value)
+  return value
 }
 '
 

@@ -1,6 +1,6 @@
 # The gate: runs the steps of this host before a gated unit starts, and refuses the start if one of
-# them fails. A step is a script in /etc/hostrouting/gate.d, such as 10-static-routes.sh. They run
-# in the order of their names. There are three kinds:
+# them fails. A step is a script in /etc/hostrouting/gate.d, such as 10-static-routes.sh; bash reads
+# it, whatever its first line says. They run in the order of their names. There are three kinds:
 #
 #   required            the unit starts only if the step succeeds
 #   wanted              if the step fails, that is logged, and the unit starts
@@ -17,13 +17,17 @@ required=() wanted=()
 #   oneshot   by a service such as static-routes.service, with the one STEP that it is for
 #   guard     by hostrouting-guard.service, again and again: all steps of hostrouting, or one STEP
 #
-# Only a start is held back. In the other modes, a failure is logged, and the next step runs.
+# Only a start is held back. In the other modes, the failure of a step is logged, and the next one
+# runs.
 #
-# Exit status: 0 or 255. With 1 to 254, systemd would skip the start and report a success.
-# Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `exit_passed` ends with 0. So if this
+# A start runs it as the ExecCondition= of 00-host-routing.conf, a drop-in of the unit. Its lines go
+# where the unit's own do (StandardError=). To try it by hand, as root: bash FILE UNIT
+#
+# Exit status: 0 or 255. With 1 to 254, systemd would skip the start and report a success. The
+# command in the drop-in has a trap that ends with 255, and only `end` takes it away. So if this
 # file is missing, cut short or wrong, no unit starts. Two settings of a unit let it start in spite
-# of that, and `hostrouting status` names both (GATE-OPEN): SuccessExitStatus=255, and, if something
-# kills the gate, SuccessExitStatus=SIGKILL.
+# of a refusal, and `hostrouting status` names both (GATE-OPEN): SuccessExitStatus=255, and, if
+# something kills the gate, SuccessExitStatus=SIGKILL.
 unit=$1
 only_step=${2-}
 mode=start
@@ -53,19 +57,20 @@ fault=''      # why root must not run the next step, and
 repair=''     # what to do about it; both are set by find_fault
 has_failed='' # whether a step has failed
 activity=''   # what a signal would interrupt
+signal=''     # the one that ends the gate
 enter_host_network=() # a command that runs another one in the network of the host, if needed
 declare -A owner_of permissions_of # by path; of a link, those of the file that it leads to
 
 # What a unit can have in its environment changes how bash works.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-unset FUNCNEST # a limit for calls of functions within functions
+unset FUNCNEST TMOUT # limits for calls of functions within functions, and for `read`
 set +o posix   # POSIXLY_CORRECT: the `exec` that opens a lock that cannot be opened would end bash
 shopt -s nullglob
 
 # --- What is done, in order -----------------------------------------------------------------------
 
 main() {
-  local step steps
+  local step steps missing=()
   read_clock
   began=$now
   if [[ $mode == start && -e $opening ]]; then
@@ -73,9 +78,15 @@ main() {
   fi
   take_lock
   reread_names_of_steps
-  steps=("$etc"/gate.d/*.sh)
   if [[ $only_step ]]; then
     steps=("$etc/gate.d/$only_step.sh")
+  else
+    for step in "${required[@]}" "${wanted[@]}"; do
+      if [[ ! -e $etc/gate.d/$step.sh ]]; then
+        missing+=("$etc/gate.d/$step.sh")
+      fi
+    done
+    steps=("${missing[@]}" "$etc"/gate.d/*.sh) # what is missing is said before a step waits
   fi
   read_access "$etc" "$etc/gate.d" "${steps[@]}"
   exit_if_others_write
@@ -84,34 +95,38 @@ main() {
   if [[ $mode == start && ! /proc/self/ns/net -ef /proc/1/ns/net ]]; then
     enter_host_network=(nsenter --target 1 --net --)
   fi
-  if [[ ! $only_step ]]; then
-    report_missing_steps
-  fi
   for step in "${steps[@]}"; do
     run_step "$step"
   done
   if [[ $mode != start && $has_failed ]]; then
-    exit 255 # the failures are logged
+    end 255 # the failures are logged
   fi
-  exit_passed
+  end 0
 }
 
 # --- The ways to end ------------------------------------------------------------------------------
 
-exit_passed() {
+end() { # STATUS
   trap - EXIT
-  exit 0
+  exit "$1"
 }
 
 exit_failed() { # REASON
   if [[ $mode == start ]]; then
     log 3 "$unit was not started: $1"
-    log 3 "to start ALL gated units unchecked until $opening is deleted, as root: \
-echo REASON >$opening"
+    advise_to_open
   else
     log 3 "$unit: $1"
   fi
-  exit 255
+  end 255
+}
+
+# Not after a signal: an operator who stops a unit that is starting needs no advice.
+advise_to_open() {
+  if [[ ! $signal ]]; then
+    log 3 "to start ALL gated units unchecked until $opening is deleted, as root: \
+echo REASON >$opening"
+  fi
 }
 
 # Ends the gate if the step holds the unit back, and otherwise returns.
@@ -133,6 +148,7 @@ log() { # LEVEL LINE
 # shellcheck disable=SC2317 # the traps call it
 exit_on_signal() { # SIGNAL
   local reason="$1 ended the gate"
+  signal=$1
   trap '' HUP INT QUIT TERM ALRM USR1 USR2
   if [[ $activity ]]; then
     reason+=" while $activity"
@@ -147,9 +163,9 @@ its TimeoutStartSec="
 }
 
 # A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
-for signal in HUP INT QUIT TERM ALRM USR1 USR2; do
-  # shellcheck disable=SC2064 # this is when `signal` has its value
-  trap "exit_on_signal SIG$signal" "$signal"
+for name in HUP INT QUIT TERM ALRM USR1 USR2; do
+  # shellcheck disable=SC2064 # this is when `name` has its value
+  trap "exit_on_signal SIG$name" "$name"
 done
 trap '' PIPE # a lost log ends nothing
 
@@ -170,7 +186,7 @@ exit_if_opened() {
   fi
   if [[ $reason ]]; then
     log 4 "$unit starts UNCHECKED: $opening: ${reason::200}"
-    exit_passed
+    end 0
   fi
   log 4 "$opening is ignored: ${why_not:-its first line is empty, and has to be the reason}"
 }
@@ -178,8 +194,8 @@ exit_if_opened() {
 # --- The lock -------------------------------------------------------------------------------------
 
 # Takes `lock`, which keeps the files as they are until the last step has ended. Starts share it; a
-# writer, such as `hostrouting apply`, has it alone. Only the process that has locked `queue` waits
-# for `lock`: otherwise, units that start again and again would starve a writer.
+# writer, such as `hostrouting apply`, has it alone. Both lock `queue` first, and keep that while
+# they wait for `lock`: otherwise, units that start again and again would starve a writer.
 #
 # Only root can open the two files, because whoever can read a file can lock it. If /run is full or
 # read-only, there may be no lock, but then no writer can have one either.
@@ -194,7 +210,7 @@ take_lock() {
     log 4 "$unit: the steps run without a lock, as there is none: ${error#*: line *: }"
     return 0
   fi
-  wait_for_lock "$queue" --exclusive 8 "the gate of another unit, which waits for $lock"
+  wait_for_lock "$queue" --exclusive 8 "another start or change, which waits for $lock"
   wait_for_lock "$lock" --shared 9 'a process that changes the host, such as hostrouting apply'
   exec 8<&- # the next in the queue waits for `lock`
 }
@@ -242,7 +258,9 @@ read_access() { # PATH...
 exit_if_others_write() {
   local folder
   for folder in "$etc" "$etc/gate.d"; do
-    if [[ -e $folder ]] && ! only_root_writes "$folder"; then
+    if [[ -e $folder && ! ${owner_of[$folder]-} ]]; then
+      exit_failed "stat does not say who can write to $folder, and root runs what is there"
+    elif [[ -e $folder ]] && ! only_root_writes "$folder"; then
       exit_failed "users other than root can write to $folder, and root runs what is there; \
 as root: chown root $folder && chmod 755 $folder"
     fi
@@ -279,15 +297,6 @@ find_fault() { # PATH IS_OURS
 }
 
 # --- The steps ------------------------------------------------------------------------------------
-
-report_missing_steps() {
-  local name
-  for name in "${required[@]}" "${wanted[@]}"; do
-    if [[ ! -e $etc/gate.d/$name.sh ]]; then
-      step_failed "$name" "$etc/gate.d/$name.sh is missing; $advice_apply"
-    fi
-  done
-}
 
 run_step() { # PATH
   local name is_ours='' step_began status
@@ -326,13 +335,17 @@ run_step() { # PATH
   fi
 }
 
-# What a step gets: $0 is its path, $1 the unit that it runs for, and $2 how many seconds it may
+# A step has to print the same lines while the same is wrong: the guard logs those that are new.
+#
+# What it gets: $0 is its path, $1 the unit that it runs for, and $2 how many seconds it may
 # wait for what is missing. It gets neither the environment of the unit (exec -c) nor the lock
 # (9<&-), which would stay locked by a process that the step leaves behind.
 execute() { # PATH IS_OURS
   local may_wait=0 command="export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\""
   if [[ $2 ]]; then
-    command+='; exit 1' # one of ours ends with an `exit` of its own, unless it has been cut short
+    # One of ours ends with an `exit` of its own, unless it has been cut short.
+    # shellcheck disable=SC2016 # the bash of the step expands it
+    command+='; echo "<3>hostrouting: $0 is cut short" >&2; exit 1'
   fi
   # The guard waits for nothing: it runs the step again when something has changed.
   if [[ $mode != guard ]] && ((step_limit > work_time)); then
@@ -360,7 +373,7 @@ find_step_limit() { # STEP
   find_time_left
   step_limit=$time_left
   if is_among "$1" "${wanted[@]}"; then
-    step_limit=$((time_left - time_left / 3)) # the steps that follow also need time
+    step_limit=$((time_left - time_left / 3)) # two thirds: the steps that follow also need time
   fi
 }
 
@@ -380,8 +393,8 @@ read_clock() {
     now=${now%.*}
     return 0
   fi
-  # ProcSubset=pid, in the oneshots and the guard, hides that file. What it leaves is when a process
-  # began, in ticks of 1/100 s: the new one for $() began now.
+  # ProcSubset=pid, in our services, hides that file. A process can still read when it began, in
+  # ticks of 1/100 s: that of $() begins now.
   ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
   now=$((${ticks:-0} / 100))
 }

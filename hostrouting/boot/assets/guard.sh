@@ -1,19 +1,28 @@
 # The guard: runs the steps of the gate again when links, addresses, routes or rules change, and at
 # least once a minute. Run by hostrouting-guard.service, which starts it again when it ends. A step
 # must change only what is wrong: what it changes wakes this script again.
+#
+# There are two kinds of pass. A change starts the one that sets the routes, at once; it is followed
+# by a pass of all steps when the last such pass is 10 s ago. For example, after a pass of all steps
+# at 12:00:00: a change at 12:00:03 sets the routes at 12:00:03, and all steps run at 12:00:10.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 etc=/etc/hostrouting
 routes_step=10-static-routes
 end_of_gate='the gate ended with' # before its status, in a line of its own
+# As the drop-in of a gated unit runs the gate.
+# shellcheck disable=SC2016 # the bash of the gate expands it
+run='cut_short() { echo "<3>hostrouting: $0 is missing or cut short" >&2; exit 255; }
+trap cut_short EXIT
+. "$0"'
 
 # In seconds.
 idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
 shortest_pause=2      # after a pass
 longest_pause=60      # after a pass that took long
-full_pass_interval=10 # from one pass of all steps to the next, at least
+full_pass_interval=10 # at least this long from one pass of all steps to the next
 gather_time=0.02      # for changes that come together
 silence_limit=90      # for the gate, which ends by itself after 75, and 5 for a step that hangs
-log_again=3600        # when what is repaired again and again is logged again
+log_again=3600        # when what stays wrong, or is repaired again and again, is logged again
 
 # A pause is this many times as long as the pass before it, so that the guard uses little of a core,
 # however much the steps have to do.
@@ -23,11 +32,11 @@ pause_factor=20
 second=100
 now=0            # set by read_clock
 next_full_pass=0 # when all steps may run again
-next_log=0       # when repairs that repeat are logged again
+next_log=0       # when lines that repeat are logged again
 
 pause=0            # in seconds; set by run_gate
 has_failed=''      # whether a pass has failed since all steps have last succeeded
-heard=''           # the last words of `ip monitor`
+heard=''           # the last line of `ip monitor`
 declare -A printed # by the steps of a pass: the lines that the last such pass printed
 
 main() {
@@ -49,6 +58,7 @@ main() {
     fi
   done
   log 3 "ip monitor ended${heard:+; its last words: $heard}"
+  trap - EXIT
   exit 255
 }
 
@@ -72,12 +82,8 @@ wait_for_change() { # SECONDS
 
 # --- The two kinds of pass ------------------------------------------------------------------------
 
-# A removed route must not wait for the other steps, which may take long.
+# A removed route does not wait for the other steps, which may take long.
 set_routes() {
-  if ((now >= next_log)); then
-    printed[$routes_step]=''
-    next_log=$((now + log_again * second))
-  fi
   run_gate "$routes_step"
   sleep "$pause"
   read_clock
@@ -102,9 +108,13 @@ seconds_until_full_pass() {
 # Runs all steps, or the named one, and logs the lines that the last such pass did not print: what
 # stays wrong, and a verdict that stays the same, is logged once. Sets `pause`.
 run_gate() { # [STEP]
-  local which=${1-all} began line lines=() status=''
+  local kind=${1-all} began line lines=() status=''
   read_clock
   began=$now
+  if ((now >= next_log)); then
+    printed=()
+    next_log=$((now + log_again * second))
+  fi
   # Up to that line and not up to the end: a process that a step leaves behind can print, too.
   while IFS='' read -r -t "$silence_limit" line; do
     if [[ $line == "$end_of_gate "* ]]; then
@@ -114,17 +124,16 @@ run_gate() { # [STEP]
       lines+=("$line")
     fi
   done < <(
-    /bin/bash -pc 'trap "exit 255" EXIT; . "$0"' "$etc/gate.sh" hostrouting-guard.service "$@" \
-      2>&1 3<&-
+    /bin/bash -pc "$run" "$etc/gate.sh" hostrouting-guard.service "$@" 2>&1 3<&-
     printf '\n%s %s\n' "$end_of_gate" $?
   )
   for line in "${lines[@]}"; do
-    if [[ $'\n'${printed[$which]-}$'\n' != *$'\n'"$line"$'\n'* ]]; then
+    if [[ $'\n'${printed[$kind]-}$'\n' != *$'\n'"$line"$'\n'* ]]; then
       printf '%s\n' "$line" >&2
     fi
   done
-  printf -v "printed[$which]" '%s\n' "${lines[@]}"
-  report_end_of_failure "$which" "$status"
+  printf -v "printed[$kind]" '%s\n' "${lines[@]}"
+  note_outcome "$kind" "$status"
   read_clock
   pause=$(((now - began) * pause_factor / second))
   if ((pause < shortest_pause)); then
@@ -134,7 +143,7 @@ run_gate() { # [STEP]
   fi
 }
 
-report_end_of_failure() { # STEPS STATUS
+note_outcome() { # STEPS STATUS
   if [[ ! $2 ]]; then
     log 4 "the gate was killed, or has printed nothing for $silence_limit s"
   fi

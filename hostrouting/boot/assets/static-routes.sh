@@ -6,8 +6,8 @@
 # A configured route takes the device and the gateway that it does not name from a default route:
 #   1. With a device: from the best default route by that device, in any table.
 #   2. Without a device: from the best default route of table main.
-#   3. Without a device, if that default route may not be the one to the network of this host: from
-#      that of the only device of expectedDevs that can have one.
+#   3. Without a device, if it is unclear whether that default route leads to the network of this
+#      host: from that of the only device of expectedDevs that can have one.
 #   4. If there is none, the route waits. If ours is there from before and works, it stays, and a
 #      line says that the next boot will have to wait.
 # `hostrouting apply` follows the same rules. More: "Which default route", below.
@@ -16,6 +16,13 @@
 # an operator has to start again after a failure; and how many seconds it may wait (60).
 # Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
 # Optional routes are set if possible, and never awaited.
+#
+# What it says in the journal, with what to type (the words are settings, below: search for the name
+# of a sentence to find where it is said):
+#   ROUTE-WAITS     something is missing for a route
+#   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
+#   ROUTE-CONFLICT  another program has a route in its place
+# The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
 # Data only: no line of it is executed.
 configuration=(
@@ -34,29 +41,41 @@ main() { # SECONDS
   local wait=$1 stopped='' next=0
   trap 'stopped=143' TERM INT HUP
   until attempt; do
-    if [[ $is_hopeless || $stopped ]] || ((SECONDS >= wait)); then
+    find_waited
+    if [[ $is_hopeless || $stopped ]] || ((waited >= wait)); then
       say_why
       exit "${stopped:-1}"
     fi
-    if ((SECONDS >= next)); then
-      say 6 "waiting ($SECONDS of $wait s): ${reasons[0]}"
-      next=$((SECONDS + 10))
+    if ((waited >= next)); then
+      say 6 "waiting ($waited of $wait s): ${reasons[0]}"
+      next=$((waited + 10))
     fi
     sleep 1
   done
   exit 0
 }
 
+# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
+# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
+# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
+find_waited() {
+  local words began now
+  read -r -a words </proc/self/stat
+  began=${words[21]-0}
+  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
+  waited=$(((now - began) / 100))
+}
+
 say() { # LEVEL LINE
-  printf '<%s>static-routes: %s\n' "$1" "$2" >&2
+  printf '<%s>static-routes: %s\n' "$1" "$2" >&2 || : # a lost log changes nothing
 }
 
 say_why() {
-  local i line end="; gave up after $SECONDS s" shown=9
+  local i line end="; gave up after $waited s" shown=9
   if [[ $stopped ]]; then # the variable of main
-    end="; told to stop after $SECONDS s"
+    end="; told to stop after $waited s"
   fi
-  if [[ $is_hopeless ]]; then
+  if [[ $is_hopeless ]] || ((wait == 0)); then # the guard logs what is new, and would log a time
     end=''
   fi
   for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
@@ -95,11 +114,11 @@ attempt() {
 change_routes() {
   local lock=/run/hostrouting/routes status=0
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
-    flock -w 10 7 || status=$?
+    flock -w 5 7 || status=$?
     if ((status)); then
       reasons=("cannot lock $lock: flock failed (exit status $status)")
       if ((status == 1)); then
-        reasons=("cannot lock $lock: another run has held it for 10 s")
+        reasons=("cannot lock $lock: another run has held it for 5 s")
       fi
       exec 7<&-
       return 1
@@ -122,7 +141,7 @@ change_routes() {
 
 write_and_read_back() {
   local writes not_found='' not_found_before
-  # How often it has written: after the second time, the third plan only shows if all is right now.
+  # How often it has written. The third plan only shows whether the second writing was enough.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
     if ((${#reasons[@]} || ${#changes[@]} == 0)); then
@@ -167,6 +186,7 @@ make_plan() {
     fi
   done
   reasons=('the routes changed while they were read')
+  is_hopeless=''
 }
 
 read_plan() {
@@ -191,24 +211,22 @@ read_plan() {
     esac
   done || { # a program of the pipeline failed (pipefail)
     reasons=("the routes cannot be read: $unread")
-    is_hopeless=1
+    if [[ ! $stopped ]]; then # by the signal that `ip` and awk got, too
+      is_hopeless=1
+    fi
   }
 }
 
-# Devices come last, because an alias is any text, even of several lines; errors come before them.
+# Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
+# 7.1, `ip` writes its output in blocks, but errors at once: they are held back.
 settings_and_lists() {
-  local errors links status
+  local errors status
   printf '%s\n' "${configuration[@]}" "unit $unit" "apply $apply" ''
-  # Since iproute2 7.1, `ip` writes its output in blocks, but errors at once.
-  errors=$(ip -N -o route show table all 2>&1 >&3)
+  { errors=$(ip -N -d -o -batch - <<<$'route show table all\nlink show' 2>&1 >&3); } 3>&1
   status=$?
-  if [[ $errors ]]; then
-    printf '%s\n' "$errors"
-  fi
-  ((status == 0)) || return
-  links=$(ip -N -d -o link show 2>&3) || return
-  printf '%s\n' "$links"
-} 3>&1
+  printf '%s\n' errors "$errors"
+  return "$status"
+}
 
 # --- Writing --------------------------------------------------------------------------------------
 
@@ -292,7 +310,17 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# Reads the settings up to an empty line, then the lists of `ip`. Prints lines, with tabs
+# The settings:
+# protocol NUMBER: that of our routes
+# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
+#   configured route; in IPv4 with its halves
+# expected DEVICE: one of routeOverlap.expectedDevs
+# kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
+# names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
+#   a type, proto, scope or table
+# sentence NAME WORDS: what is said, with {holes}
+#
+# The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
 # between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
@@ -300,15 +328,27 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # A route has a number: first come the configured ones (1 to `wanted`), then those that `ip` lists.
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
 #   hop[r, h, FIELD]: via, dev, weight and onlink of its next hop h, as words of a command
-# A route has parts: one, or in IPv6 one for each next hop, because there each is an entry of its
-# own, and can be of another program; Linux lists the protocol of the first. A part of a listed
-# route is an entry. Entries with the same key (prefix and metric) exclude each other.
+#
+# A route has parts: one, or in IPv6 one for each next hop. There, Linux has an entry for each, and
+# that can be of another program, but all are listed with the protocol of the first:
+#   route  2001:db8::/32  nexthop via fe80::1 dev eth0  nexthop via fe80::2 dev eth1
+#   parts                 ^                             ^
+#   part[p, FIELD]: route, hops (how many), to (where they lead), identity (what tells it from
+#     others), addition and deletion (as commands); a route r has first_part[r] to last_part[r]
+# The parts of listed routes are entries. Those with the same key (prefix and metric) exclude each
+# other: at_key[KEY, 1] to at_key[KEY, count_at[KEY]], in the order in which Linux uses them.
+# fate[e] says what becomes of one: "right" or "stays"; one of ours without a fate is deleted.
+# No apostrophe can stand in the text of the program: it would end it.
 # shellcheck disable=SC2016 # a program of awk is a text
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
-/^Dump was interrupted/ {
-  print "torn"
+/^errors$/ {
+  are_errors = 1
+  next
+}
+are_errors {
+  read_error()
   next
 }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
@@ -317,19 +357,21 @@ planner='
   next
 }
 has_devices { next } # another line of an alias
-/^([0-9]+ )?(default|[0-9a-f.:]+(\/[0-9]+)?) / {
-  if (matters()) line[++lines] = $0
+/^[0-9]+ (default|[0-9a-f.:]+(\/[0-9]+)?) / {
+  is_kept = matters()
+  if (is_kept) line[++lines] = without_usual_words($0)
   if (is_on_link()) on_link_line[++on_link_lines] = $0
-  next
 }
-!/^Command failed / { print "unread\t" $0 } # which only matters if `ip` failed
+/^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
+  if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
+}
 END {
   if (!ours) {
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
   }
-  for (i = 1; i <= lines; i++) read_route(line[i])
-  for (w = 1; w <= wanted; w++) plan_route(w)
+  read_routes()
+  plan_wanted()
   delete_others()
   print_changes()
   print_notes()
@@ -353,7 +395,6 @@ function read_setting(   i, text) {
   if ($1 == "route") read_wanted()
 }
 
-# route 10.0.0.0/8 [via GATEWAY] [dev DEVICE] metric NUMBER [optional link]
 function read_wanted(   name, i) {
   name = $0
   sub(/^route /, "", name)
@@ -374,22 +415,27 @@ function is_optional(w) {
   return (w, "optional") in named
 }
 
+function read_error() {
+  if (/^Dump was interrupted/) print "torn"
+  else if (!/^Command failed / && $0 != "") print "unread\t" $0 # which matters if `ip` failed
+}
+
 # --- Devices ------------------------------------------------------------------
 
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/ether ...\    veth ...
-function read_device(   dev, part, word, kind, of_type) {
+function read_device(   dev, piece, word, kind, of_type) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
-  split($0, part, /\\ +/)
-  split(part[2], word, /[\/ ]/)
+  split($0, piece, /\\ +/)
+  split(piece[2], word, /[\/ ]/)
   gsub(/[][]/, "", word[2]) # [1], or ether
   of_type = class_of_type[word[2]]
-  split(part[3], word, " ")
+  split(piece[3], word, " ")
   kind = word[1]
   if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
   is_up[dev] = $3 ~ /[<,]UP[,>]/
   class[dev] = class_of(kind, of_type)
-  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(part[1])]
+  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(piece[1])]
 }
 
 # A dead end, a tunnel, a tap or a line (which are tunnels, too), a bridge, or a card.
@@ -426,15 +472,27 @@ function is_card(dev) {
 
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
-  if (/^([0-9]+ )?default /) return 1
-  if (name_for("type", $1) == "local") return 1
-  return $1 in is_wanted_prefix || $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+  if ($2 == "default" || name_for("type", $1) == "local") return 1
+  return $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+}
+
+# `ip -d` prints the usual words, too: unicast, table main, proto boot and scope global.
+function without_usual_words(text) {
+  sub(/^1 /, "", text)
+  sub(/ table 254 /, " ", text)
+  sub(/ proto 3 /, " ", text)
+  sub(/ scope 0 /, " ", text)
+  return text
 }
 
 # Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
 function is_on_link() {
-  if (/ table [0-9]+( |$)/ || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
+  if (!/ table 254 / || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
   return !index($0 " ", " proto " ours " ")
+}
+
+function read_routes(   i) {
+  for (i = 1; i <= lines; i++) read_route(line[i])
 }
 
 # [TYPE] PREFIX [via GATEWAY] [dev DEVICE] WORDS [nexthop via GATEWAY dev DEVICE WORDS]...
@@ -513,16 +571,23 @@ function copy_hop(r, from, h,   new) {
 
 # --- Parts of routes, in the words of commands ----------------------------------
 
-function parts(r) {
-  return route[r, "family"] == 6 && route[r, "hops"] > 1 ? route[r, "hops"] : 1
+function make_parts(r,   h) {
+  first_part[r] = parts + 1
+  if (route[r, "family"] == 6 && route[r, "hops"] > 1)
+    for (h = 1; h <= route[r, "hops"]; h++) make_part(r, h, h)
+  else make_part(r, 1, route[r, "hops"] + 0)
+  last_part[r] = parts
 }
 
-function first_hop(r, part) {
-  return parts(r) > 1 ? part : 1
-}
-
-function last_hop(r, part) {
-  return parts(r) > 1 ? part : route[r, "hops"] + 0
+# Of the next hops from the first to the last.
+function make_part(r, h, last) {
+  parts++
+  part[parts, "route"] = r
+  part[parts, "hops"] = last - h + 1
+  part[parts, "to"] = hop_list(r, h, last)
+  part[parts, "identity"] = part[parts, "to"] difference(r)
+  part[parts, "addition"] = addition(r, h, last)
+  part[parts, "deletion"] = deletion(r, h, last)
 }
 
 # Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
@@ -543,10 +608,14 @@ function head_of(r) {
     lasting_words(r)
 }
 
-# As a part is added. In IPv6, a single next hop can have a weight in a list only.
-function addition(r, part,   h, last, text) {
-  h = first_hop(r, part)
-  last = last_hop(r, part)
+# Whether a nexthop object has its next hops: in a command, its number stands for them.
+function has_object(r) {
+  return route[r, "words"] ~ / nhid [0-9]+/
+}
+
+# In IPv6, a single next hop can have a weight in a list only.
+function addition(r, h, last,   text) {
+  if (has_object(r)) return head_of(r)
   if (h == last && hop[r, h, "weight"] == 1)
     return head_of(r) hop[r, h, "via"] " dev " hop[r, h, "dev"] hop[r, h, "onlink"]
   for (; h <= last; h++)
@@ -555,14 +624,12 @@ function addition(r, part,   h, last, text) {
   return head_of(r) text
 }
 
-# As a part is deleted. In IPv6, a request without a gateway would delete all next hops of the route
-# that it matches, whoever added them. In IPv4, one without a list would also delete a route that
-# begins with it.
-function deletion(r, part,   h, last, text, is_list) {
-  h = first_hop(r, part)
-  last = last_hop(r, part)
+# In IPv6, a request without a gateway would delete all next hops of the route that it matches,
+# whoever added them. In IPv4, one without a list would also delete a route that begins with it.
+function deletion(r, h, last,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
+  if (has_object(r)) return text
   if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
     text = text " via ::"
   for (; h <= last; h++)
@@ -570,17 +637,15 @@ function deletion(r, part,   h, last, text, is_list) {
   return text
 }
 
-# Where a part leads to.
-function hop_list(r, part,   h, text) {
-  for (h = first_hop(r, part); h <= last_hop(r, part); h++)
-    text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
+function hop_list(r, h, last,   text) {
+  for (; h <= last; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
   return text
 }
 
-# What makes a difference between parts with the same key: not `onlink`, and the weights only of
-# several next hops in IPv4.
-function identity(r, part,   h, text) {
-  text = hop_list(r, part) route[r, "type"] route[r, "words"]
+# What else tells parts with the same key apart: not `onlink`, and the weights only of several next
+# hops in IPv4.
+function difference(r,   h, text) {
+  text = route[r, "type"] route[r, "words"]
   if (route[r, "family"] == 6 || route[r, "hops"] < 2) return text
   for (h = 1; h <= route[r, "hops"]; h++) text = text " weight " hop[r, h, "weight"]
   return text
@@ -588,26 +653,15 @@ function identity(r, part,   h, text) {
 
 # --- Entries: the parts of listed routes ----------------------------------------
 
-function add_entries(r,   part, key) {
+function add_entries(r,   key, e) {
+  make_parts(r)
+  entries = parts
   key = key_of(r)
-  for (part = 1; part <= parts(r); part++) {
-    entry[++entries, "route"] = r
-    entry[entries, "part"] = part
-    at_key[key, ++count_at[key]] = entries
-  }
+  for (e = first_part[r]; e <= last_part[r]; e++) at_key[key, ++count_at[key]] = e
 }
 
 function is_our_entry(e) {
-  return is_ours(entry[e, "route"])
-}
-
-function hops_of_entry(e,   r) {
-  r = entry[e, "route"]
-  return last_hop(r, entry[e, "part"]) - first_hop(r, entry[e, "part"]) + 1
-}
-
-function destination(e) {
-  return hop_list(entry[e, "route"], entry[e, "part"])
+  return is_ours(part[e, "route"])
 }
 
 # --- Which default route ------------------------------------------------------
@@ -710,13 +764,13 @@ function has_tunnel(devs,   n, dev) {
 # Whether these devices can be all that leads out: only lines of a provider, or only taps where no
 # card has an address.
 # The tap of a VPN has a card beside it; that of a virtual machine has bridges for its guests.
-function can_be_only_uplink(family, devs,   n, dev, i, lines, taps, card) {
+function can_be_only_uplink(family, devs,   n, dev, i, of_lines, taps, card) {
   n = split(devs, dev, "/")
   for (i = 1; i <= n; i++) {
-    lines += class[dev[i]] == "line"
+    of_lines += class[dev[i]] == "line"
     taps += class[dev[i]] == "tap"
   }
-  if (lines == n) return 1
+  if (of_lines == n) return 1
   if (taps < n) return 0
   for (card in class) if ((family, card) in has_address && is_card(card)) return 0
   return 1
@@ -790,7 +844,7 @@ function is_near(gateway, dev, family,   i, word, to) {
   for (i = 1; i <= on_link_lines; i++) {
     if (!index(on_link_line[i] " ", " dev " dev " ")) continue
     split(on_link_line[i], word, " ")
-    to = word[word[1] ~ /^[0-9]+$/ ? 2 : 1]
+    to = word[2]
     if (family_of(to, on_link_line[i]) != family) continue
     if (!is_within(gateway, whole(to, family))) continue
     near[gateway, dev] = 1
@@ -799,11 +853,11 @@ function is_near(gateway, dev, family,   i, word, to) {
   return near[gateway, dev]
 }
 
-function is_within(address, prefix,   part, bits, i, b, size, of_prefix, of_address) {
-  split(prefix, part, "/")
-  read_groups(part[1], of_prefix)
+function is_within(address, prefix,   piece, bits, i, b, size, of_prefix, of_address) {
+  split(prefix, piece, "/")
+  read_groups(piece[1], of_prefix)
   read_groups(address, of_address)
-  bits = part[2]
+  bits = piece[2]
   for (i = 1; bits > 0; i++) {
     size = 1
     for (b = bits; b < 16; b++) size *= 2 # some awks cannot raise to a power
@@ -814,22 +868,22 @@ function is_within(address, prefix,   part, bits, i, b, size, of_prefix, of_addr
 }
 
 # The numbers of 16 bits of an address, in which "::" stands for zeros, and a tail can be IPv4.
-function read_groups(address, group,   part, half, halves, i, left, right) {
+function read_groups(address, group,   piece, half, halves, i, left, right) {
   split("", group)
   if (match(address, /[0-9]+[.][0-9.]+$/)) {
-    split(substr(address, RSTART), part, ".")
-    group[1] = part[1] * 256 + part[2]
-    group[2] = part[3] * 256 + part[4]
+    split(substr(address, RSTART), piece, ".")
+    group[1] = piece[1] * 256 + piece[2]
+    group[2] = piece[3] * 256 + piece[4]
     if (RSTART == 1) return
     address = substr(address, 1, RSTART - 1) sprintf("%x:%x", group[1], group[2])
   }
   halves = split(address, half, "::")
-  left = split(half[1], part, ":")
-  for (i = 1; i <= left; i++) group[i] = from_hex(part[i])
+  left = split(half[1], piece, ":")
+  for (i = 1; i <= left; i++) group[i] = from_hex(piece[i])
   if (halves < 2) return
-  right = split(half[2], part, ":")
+  right = split(half[2], piece, ":")
   for (i = left + 1; i <= 8 - right; i++) group[i] = 0
-  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(part[i])
+  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(piece[i])
 }
 
 function from_hex(digits,   i, number) {
@@ -839,6 +893,10 @@ function from_hex(digits,   i, number) {
 }
 
 # --- Planning a configured route ----------------------------------------------
+
+function plan_wanted(   w) {
+  for (w = 1; w <= wanted; w++) plan_route(w)
+}
 
 function plan_route(w,   missing, existing, held) {
   missing = complete(w)
@@ -853,6 +911,7 @@ function plan_route(w,   missing, existing, held) {
     if (!is_optional(w)) say_missing(w, missing)
     return
   }
+  make_parts(w)
   mark_right_entries(w)
   held = conflicting_route(w)
   if (!held) add_missing(w)
@@ -918,7 +977,7 @@ function missing_default(family, dev,   missing) {
 function existing_route(w,   key, r, h, dev, family) {
   key = key_of(w)
   if (!count_at[key]) return 0
-  r = entry[at_key[key, 1], "route"]
+  r = part[at_key[key, 1], "route"]
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
@@ -939,20 +998,18 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   return leads_out(dev) && (dev == only_expected_dev() || !is_vpn(route[r, "family"], dev))
 }
 
-# Finds the entries that are as this route. Each gets the `fate` "right"; "stays" is the fate of
-# one that is not, and is left alone. An entry of ours without a fate is deleted. Afterwards,
-# `is_needed` is 1 for the parts of the route that no entry is.
-function mark_right_entries(r,   key, part, i, e, text) {
+# Gives the fate "right" to each entry that is as a part of this route. Afterwards, `is_needed` is 1
+# for the parts that no entry is.
+function mark_right_entries(r,   key, p, i, e) {
   split("", is_needed)
-  for (part = 1; part <= parts(r); part++) is_needed[identity(r, part)] = 1
+  for (p = first_part[r]; p <= last_part[r]; p++) is_needed[part[p, "identity"]] = 1
   key = key_of(r)
   for (i = 1; i <= count_at[key]; i++) {
     e = at_key[key, i]
-    text = identity(entry[e, "route"], entry[e, "part"])
-    if (!(text in is_needed)) continue
-    is_needed[text] = 0
+    if (!(part[e, "identity"] in is_needed)) continue
+    is_needed[part[e, "identity"]] = 0
     fate[e] = "right"
-    if (is_our_entry(e) && hops_of_entry(e)) keep_those_behind(key, i)
+    if (is_our_entry(e) && part[e, "hops"]) keep_those_behind(key, i)
   }
 }
 
@@ -960,13 +1017,13 @@ function mark_right_entries(r,   key, part, i, e, text) {
 # route stays behind the right one, where Linux does not use it.
 function keep_those_behind(key, i,   right, e, r, of_right) {
   right = at_key[key, i]
-  of_right = entry[right, "route"]
+  of_right = part[right, "route"]
   while (++i <= count_at[key]) {
     e = at_key[key, i]
-    r = entry[e, "route"]
+    r = part[e, "route"]
     if (!is_ours(r) || route[r, "type"] != route[of_right, "type"]) continue
     if (lasting_words(r) != lasting_words(of_right)) continue
-    if (index(destination(e), destination(right)) == 1 && fate[e] == "") fate[e] = "stays"
+    if (index(part[e, "to"], part[right, "to"]) == 1 && fate[e] == "") fate[e] = "stays"
   }
 }
 
@@ -976,17 +1033,18 @@ function conflicting_route(w,   key, i, e) {
   for (i = 1; i <= count_at[key]; i++) {
     e = at_key[key, i]
     if (is_our_entry(e) && fate[e] != "right") continue
-    if (is_our_entry(e) || is_as_wanted(e, parts(w))) return 0
-    return entry[e, "route"]
+    if (is_our_entry(e) || is_as_wanted(e, w)) return 0
+    return part[e, "route"]
   }
   return 0
 }
 
 # Whether all parts of the route that begins with this entry are right, and as many as are wanted.
-function is_as_wanted(e, count,   r, part) {
-  r = entry[e, "route"]
-  for (part = 0; part < parts(r); part++) if (fate[e + part] != "right") return 0
-  return parts(r) == count
+function is_as_wanted(e, w,   last) {
+  last = last_part[part[e, "route"]]
+  if (last - e != last_part[w] - first_part[w]) return 0
+  for (; e <= last; e++) if (fate[e] != "right") return 0
+  return 1
 }
 
 # Leaves all alone, whoever added them.
@@ -995,13 +1053,13 @@ function keep_all(key,   i) {
 }
 
 # Not "replace", which would hit a route that another program sets at this moment.
-function add_missing(w,   part, key, verb) {
+function add_missing(w,   p, key, verb) {
   key = key_of(w)
-  for (part = 1; part <= parts(w); part++) {
-    if (!is_needed[identity(w, part)]) continue
-    is_added[key] = is_added[key] "|" hop_list(w, part)
-    verb = count_at[key] || part > 1 ? "append " : "add "
-    change(is_optional(w) ? "optional" : "add", verb addition(w, part), deletion(w, part))
+  for (p = first_part[w]; p <= last_part[w]; p++) {
+    if (!is_needed[part[p, "identity"]]) continue
+    is_added[key] = is_added[key] "|" part[p, "to"]
+    verb = count_at[key] || p > first_part[w] ? "append " : "add "
+    change(is_optional(w) ? "optional" : "add", verb part[p, "addition"], part[p, "deletion"])
   }
 }
 
@@ -1015,25 +1073,23 @@ function add_missing(w,   part, key, verb) {
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
 # and then the request for the first would have found nothing.
-function delete_others(   n, most, e, r, part) {
-  for (e = 1; e <= entries; e++) if (hops_of_entry(e) > most) most = hops_of_entry(e)
+function delete_others(   n, most, e) {
+  for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
   for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_our_entry(e) || fate[e] != "" || hops_of_entry(e) != n) continue
-    r = entry[e, "route"]
-    part = entry[e, "part"]
-    change(step_of_deletion(e), deletion(r, part), "append " addition(r, part))
+    if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
+    change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
   }
 }
 
 function step_of_deletion(e,   r, is_joined) {
-  r = entry[e, "route"]
-  is_joined = parts(r) > 1
+  r = part[e, "route"]
+  is_joined = last_part[r] > first_part[r]
   # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
   # it has to be known first.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
-  if (is_joined && entry[e, "part"] > 1) return "before"
+  if (is_joined && e > first_part[r]) return "before"
   # A request to delete the new one could take this one.
-  if (hops_of_entry(e) && index(is_added[key_of(r)], "|" destination(e))) return "before"
+  if (part[e, "hops"] && index(is_added[key_of(r)], "|" part[e, "to"])) return "before"
   return "after"
 }
 
@@ -1091,11 +1147,10 @@ function say_conflict(w, held,   place, text, edit) {
     value["dev"] = hop[held, 1, "dev"]
     text = text "\t" place ": " filled("address")
   }
+  value["left"] = named[w, "left"]
+  value["right"] = named[w, "right"]
   if (route[w, "family"] == 6) edit = filled("metric")
-  else if (place !~ /\/32$/) {
-    find_halves(place)
-    edit = filled("halves")
-  }
+  else if (place !~ /\/32$/) edit = filled("halves")
   if (edit == "")
     text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
   else
@@ -1116,20 +1171,11 @@ function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
     text = text substr(route[r, "words"], RSTART, RLENGTH)
-  else if (route[r, "type"] == "" && route[r, "hops"] == 1) text = text " dev " hop[r, 1, "dev"]
+  else if (route[r, "type"] == "" && route[r, "hops"] == 1)
+    text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
   return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
-}
-
-function find_halves(prefix,   part, bits, i, half) {
-  split(prefix, part, /[.\/]/)
-  bits = part[5]
-  half = 1
-  for (i = bits % 8; i < 7; i++) half *= 2 # some awks cannot raise to a power
-  value["left"] = part[1] "." part[2] "." part[3] "." part[4] "/" bits + 1
-  part[int(bits / 8) + 1] += half
-  value["right"] = part[1] "." part[2] "." part[3] "." part[4] "/" bits + 1
 }
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
@@ -1150,6 +1196,7 @@ function with_names(text,   n, word, i, shown) {
   shown = name_for("type", word[1])
   for (i = 2; i <= n; i++) {
     shown = shown " " word[i]
+    if (word[i] == "expires") i++ # a new number each time would be a new line for the guard
     if (word[i] !~ /^(dev|proto|scope|table)$/) continue
     shown = shown " " name_for(word[i], word[i + 1])
     i++

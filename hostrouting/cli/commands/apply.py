@@ -13,23 +13,23 @@ import argparse
 from contextlib import suppress
 
 import phases
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import Check, with_gate_command
+from hostrouting.cli.check import check_lines, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task
-from hostrouting.cli.source import bad_input, read_config, read_host
+from hostrouting.cli.source import bad_input, read_config
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import HostCheck, read_host
 from hostrouting.install.installed import readable_installed
 from hostrouting.install.obstacles import find_ungated
+from hostrouting.install.restoring import with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import spoken
 
 ARGUMENTS = ("--config required", "--wait", "--allow-removal", "--gate", "--confirm")
 
@@ -45,17 +45,22 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         return Answer(outcome.code, document, [*outcome.lines("", "")])
     report = _report_of(outcome)
-    check = None if report is None else Check.of(report, config, host)
+    check = None if report is None else HostCheck.of(report, config, host)
     routes = _routes_now(config, host)
-    findings = [*routes.left_out, *routes.stays, *_of_the_gate(config, host)]
+    findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
-        findings = [finding._replace(remedy="") for finding in findings]
-    done = _done(report, findings, is_whole=not routes.left_out)
-    lines = [
-        *outcome.lines(done, done),
-        *finding_lines(findings),
-        *(check.lines() if check else ()),
-    ]
+        findings = [finding._replace(remedy=None) for finding in findings]
+    done = "this host matches the configuration"
+    if routes.left_out:
+        done += ", except for the route for replies to probes"
+    wrong = what_is_wrong(findings, check)
+    if wrong:
+        done += f", but {wrong}"
+    lines = [*outcome.lines(done, done), *finding_lines(findings)]
+    if outcome.has_changed and not outcome.report.ok:
+        lines.append("To see how this host is now, and what to type: hostrouting status")
+    if check is not None:
+        lines += check_lines(check)
     more = {
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
@@ -72,21 +77,6 @@ def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
     with controlling_terminal() as terminal:
         confirmed = phases.serial(task, AwaitConfirmation(terminal, seconds), name="apply")
         return run_task(confirmed, host, undo_on_failure=True)
-
-
-def _done(report: CheckReport | None, findings: list[Finding], *, is_whole: bool) -> str:
-    """What is true after a run that did not fail, and what the run could not change."""
-    done = "this host matches the configuration"
-    if not is_whole:
-        done += ", except for the route for replies to probes"
-    reservations: list[str] = []
-    if any(finding.name == "gate-open" for finding in findings):
-        reservations.append("the gate is open")
-    if report is not None and report.escapes:
-        reservations.append("addresses escape")
-    if reservations:
-        done += f", but {spoken(reservations)}"
-    return done
 
 
 def _report_of(outcome: Run) -> CheckReport | None:
@@ -117,6 +107,5 @@ def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
     findings: list[Finding] = []
     with suppress(HostRoutingError):
         findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
-    again = f"hostrouting apply --config {HostLayout.config_path}"
-    findings += with_gate_command(find_ungated(judged, host), again)
+    findings += with_gate_command(find_ungated(judged, host), AGAIN.command)
     return findings

@@ -8,7 +8,7 @@ firewalls, IPsec or eBPF programs. Nothing is changed.
 
 import argparse
 
-from hostrouting.cli.check import code_with, make_check, with_gate_command
+from hostrouting.cli.check import check_lines, code_with
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import (
     adding_typed,
@@ -20,9 +20,12 @@ from hostrouting.cli.source import (
     typed_options,
     with_typed,
 )
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.obstacles import find_ungated
+from hostrouting.install.restoring import repair_pipeline, with_gate_command
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
@@ -31,32 +34,39 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.cidrs:
         known, unusable = find_config_or_warn(arguments, host)
     else:
-        known, unusable = find_config(arguments, host), ()
-    config, file = with_typed(known, arguments), arguments.config
-    options = typed_options(arguments)
+        known = find_config(arguments, host)
+        unusable = ()
+    config = with_typed(known, arguments)
     if arguments.snapshots is not None:
-        from hostrouting.cli.nodes import check_nodes
-
-        if arguments.snapshot or arguments.fail_on or arguments.ignore:
-            raise bad_input(
-                "--snapshots",
-                "cannot be used with --snapshot, --fail-on or --ignore",
-                "leave these out",
-            )
-        return check_nodes(arguments.snapshots, config, options)
+        return _check_nodes(arguments, config)
     repaired = adding_typed(known, arguments)
-    check = make_check(config, host, arguments.snapshot, repaired=repaired)
-    check = check._replace(findings=(*unusable, *check.findings))
+    check = check_host(config, host, arguments.snapshot, repaired=repaired)
+    findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
-        named = HostLayout.config_path if file is None else typed_name(file)
-        ungated = with_gate_command(find_ungated(config, host), check.gate_command(options, named))
-        check = check._replace(findings=(*check.findings, *ungated))
-    code = code_with(arguments, check.code(arguments.ignore), check.findings)
-    copied = (
-        f", with a copy of {typed_name(file)}"
-        if file is not None and arguments.snapshot is not None
-        else ""
-    )
-    return Answer(
-        code, check.document(), check.lines(options, as_whom(arguments), copied), check.report
-    )
+        findings += with_gate_command(find_ungated(config, host), _apply(arguments, check))
+    check = check._replace(findings=tuple(findings))
+    note = ""
+    if arguments.config is not None and arguments.snapshot is not None:
+        note = f", with a copy of {typed_name(arguments.config)}"
+    code = code_with(arguments, check.code(arguments.ignore), findings)
+    lines = check_lines(check, typed_options(arguments), as_whom(arguments), note)
+    return Answer(code, check.document(), lines, check.report)
+
+
+def _check_nodes(arguments: argparse.Namespace, config: HostRoutingConfig) -> Answer:
+    from hostrouting.cli.nodes import check_nodes
+
+    if arguments.snapshot or arguments.fail_on or arguments.ignore:
+        rule = "cannot be used with --snapshot, --fail-on or --ignore"
+        raise bad_input("--snapshots", rule, "leave these out")
+    return check_nodes(arguments.snapshots, config, typed_options(arguments))
+
+
+def _apply(arguments: argparse.Namespace, check: HostCheck) -> str:
+    """The line to type that applies the file, with a repair if addresses would escape."""
+    if check.report.routes or (check.managed and check.managed.unconfigured):
+        return repair_pipeline(typed_options(arguments), check.managed)
+    file = HostLayout.config_path
+    if arguments.config is not None:
+        file = typed_name(arguments.config)
+    return f"hostrouting apply --config {file}"

@@ -6,6 +6,7 @@ stale, or nothing can be deleted.
 """
 
 import argparse
+from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 import phases
@@ -15,44 +16,58 @@ from hostrouting.cli.output import Answer, capped, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import bad_input, read_config, typed_name
 from hostrouting.codes import FINE, PROBLEM
+from hostrouting.finding import Remedy
 from hostrouting.host.host import Host
 
 ARGUMENTS = ("cni", "--config required", "--apply")
 
+_NOTHING = "nothing of azure-vnet is stale"
+_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
+
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
-    config, nothing = read_config(arguments.config), "nothing of azure-vnet is stale"
+    config = read_config(arguments.config)
     if config.azure_vnet_cleanup is None:
-        raise bad_input(
-            "azureVnetCleanup",
-            "missing",
-            'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}',
-        )
+        example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
+        raise bad_input("azureVnetCleanup", "missing", f"add {example}")
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
-    document: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
     if arguments.apply:
-        outcome = run_task(task, host)
-        results = [
-            node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)
-        ]
-        plan, code = results[0].plan if results else CleanupPlan(), outcome.code
-        undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
-        lines = [*outcome.lines(f"to restore what was deleted, as root: sh {undo_file}", nothing)]
-        document |= {**outcome.document(), "undoFile": undo_file}
+        return _delete(task, host)
+    again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
+    return _show(task.plan(phases.Context(observers=[])), again)
+
+
+def _show(plan: CleanupPlan, command: str) -> Answer:
+    """What the command would delete."""
+    code = PROBLEM
+    if plan.errors:
+        first = "REFUSED: --apply would delete nothing"
+    elif plan.deletions:
+        first = f"STALE: {Remedy('to delete these entries', command)}"
     else:
-        plan = task.plan(phases.Context(observers=[]))
-        code = PROBLEM if plan.deletions or plan.errors else FINE
-        again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-        stale = (
-            f"STALE: to delete these entries, as root: {again}"
-            if plan.deletions
-            else f"NOTHING TO DO: {nothing}"
-        )
-        lines = ["REFUSED: --apply would delete nothing" if plan.errors else stale]
-    for fate in get_args(Fate):
-        if not plan.errors and not (
-            arguments.apply and fate == "delete"
-        ):  # what was deleted is shown already
-            lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
-    return Answer(code, document | plan.to_mapping(), [*lines, *finding_lines(plan.findings)])
+        code, first = FINE, f"NOTHING TO DO: {_NOTHING}"
+    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
+    return Answer(code, {**_EMPTY, **plan.to_mapping()}, lines)
+
+
+def _delete(task: CleanStaleAzureVnet, host: Host) -> Answer:
+    outcome = run_task(task, host)
+    results = [step.result for step in outcome.report.walk()]
+    plans = [result.plan for result in results if isinstance(result, CleanupResult)]
+    plan = plans[0] if plans else CleanupPlan()
+    undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
+    restore = Remedy("to restore what was deleted", f"sh {undo_file}")
+    # The run has said already what it has deleted.
+    others = [fate for fate in get_args(Fate) if fate != "delete"]
+    lines = [*outcome.lines(str(restore), _NOTHING), *_entry_lines(plan, others)]
+    document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
+    return Answer(outcome.code, document, [*lines, *finding_lines(plan.findings)])
+
+
+def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
+    """The entries with these fates, if nothing keeps all of them."""
+    if plan.errors:
+        return
+    for fate in fates:
+        yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge
-from hostrouting.check.parts import find_parts
+from hostrouting.check.parts import find_connections, find_parts
 from hostrouting.check.results import (
     FATES,
     FamilyReport,
@@ -20,16 +20,18 @@ from hostrouting.check.results import (
     Opinion,
     Part,
     default_route_sentence,
+    phrase_of,
 )
 from hostrouting.check.sentences import find_doubts
-from hostrouting.cli.output import Answer, capped, say
-from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, read_host
+from hostrouting.cli.output import Answer, capped, finding_lines, say
+from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import read_host
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
@@ -59,6 +61,8 @@ class _Explained(NamedTuple):
     """Where packets end that a rule tells from the plain one."""
     part: Part
     """The address as a part of what the check judges."""
+    connections: dict[Packet, list[Part]]
+    """The same for connections, if they fare worse."""
 
     @classmethod
     def of(cls, address: IP, fib: Fib, config: HostRoutingConfig) -> "_Explained":
@@ -66,7 +70,9 @@ class _Explained(NamedTuple):
         judge, number = Judge(fib, config.route_overlap), int(address)
         [part] = find_parts(judge, number, number)
         decision, others = fib.outcomes(number)
-        return cls(address, judge, [*trace_rules(fib, address)], decision, others, part)
+        rules = list(trace_rules(fib, address))
+        connections = find_connections(judge, [part])
+        return cls(address, judge, rules, decision, others, part, connections)
 
     @property
     def unseen(self) -> list[str]:
@@ -78,6 +84,8 @@ class _Explained(NamedTuple):
     def doubts(self) -> list[Opinion]:
         """What is in doubt, beside what is not judged."""
         opinions = dict.fromkeys((self.part.opinion, *self.part.others))
+        for [connected] in self.connections.values():
+            opinions[connected.opinion] = None
         return [
             opinion
             for opinion in opinions
@@ -88,8 +96,8 @@ class _Explained(NamedTuple):
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     address = _read_address(arguments.address)
     config, unusable = find_config_or_warn(arguments, host)
-    for finding in unusable:
-        say(finding.line)
+    if unusable:
+        say("\n".join(finding_lines(unusable)))
     fib = Fib(read_host(host, arguments.snapshot), address.version)
     explained = _Explained.of(address, fib, config)
     return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
@@ -114,9 +122,9 @@ def _document(explained: _Explained) -> dict[str, object]:
     }
 
 
-def _lines(explained: _Explained, there: str) -> Iterator[str]:
+def _lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    yield from _verdict_lines(explained, there)
+    yield from _verdict_lines(explained, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -128,27 +136,31 @@ def _lines(explained: _Explained, there: str) -> Iterator[str]:
         yield ""
     yield from capped(explained.unseen)
     for other in explained.others:
-        if other.decision.kind != NOT_JUDGED:  # otherwise, its rule is named above
-            yield _other_line(other)
+        yield _other_line(other)
     if not explained.others and not explained.unseen:
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _verdict_lines(explained: _Explained, there: str) -> Iterator[str]:
+def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
     """The verdict on this address alone, and what is wrong or in doubt."""
     judge, number = explained.judge, int(explained.address)
     lost = [*find_undelivered(judge)]
     missing = [flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"]
     doubts = [(doubt, number, number) for doubt in explained.doubts]
+    way = f"{explained.address} {_way_of(explained)}"
+    opinion = explained.part.opinion
+    for packet, [connected] in explained.connections.items():
+        way = f"{explained.address}, for {phrase_of(packet)}, {_way(connected.decision)}"
+        opinion = connected.opinion
     yield _judged(
-        f"{explained.address} {_way_of(explained)}",
+        way,
         judge,
-        explained.part.opinion,
+        opinion,
         doubts=bool(lost or doubts),
         unseen=bool(explained.unseen),
     )
     for finding in (*lost, *missing, *find_doubts(judge.fib.family, doubts)):
-        yield finding.line.replace("as root", there)
+        yield finding.line_for(who)
 
 
 def _way_of(explained: _Explained) -> str:
@@ -174,15 +186,15 @@ def _read_address(text: str) -> IP:
     try:
         address = as_ip(text)
     except ValueError as error:
-        zone = ("has a zone", "write the address without it")
-        rule, remedy = zone if "%" in text else ("is not an address", example)
+        rule, remedy = "is not an address", example
+        if "%" in text:
+            rule, remedy = "has a zone", "write the address without it"
         raise bad_input("ADDRESS", rule, remedy, show(text)) from error
     plain = as_ipv4(Prefix.of(address))
     if plain is not None:
         raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))
-    if (
-        address.is_unspecified or address.is_multicast or text == "255.255.255.255"
-    ):  # Linux routes these in other ways
+    # Linux routes these in other ways.
+    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
         raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
     return address
 
@@ -198,20 +210,23 @@ def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: b
     if opinion.grade is Grade.ESCAPE and not unseen:
         report = FamilyReport(judge.fib.family, judge.fib.snapshot)
         return f"NO-DEFAULT-ROUTE: {way}; {default_route_sentence(report)}"
-    allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
-    return f"{'UNDECIDED' if doubts or unseen else 'OK'}: {way}{allowed}"
+    if opinion.name == "allowed":
+        way += f"; allowed: {opinion.reason}"
+    return f"UNDECIDED: {way}" if doubts or unseen else f"OK: {way}"
 
 
 def _way(decision: Decision) -> str:
-    if not decision.devs or decision.kind == "local":
+    if decision.route is None or not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
     ways: dict[str, None] = {}
-    for hop in () if decision.route is None else decision.route.next_hops:
+    for hop in decision.route.next_hops:
         if hop.dev and not hop.dead:
             how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
             ways[f"{hop.dev} {how}"] = None
-    as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
-    return f"leaves through {spoken([*ways], last='or')}{as_kind}"
+    sentence = f"leaves through {spoken([*ways], last='or')}"
+    if decision.kind != "unicast":
+        sentence += f", as {decision.kind}"
+    return sentence
 
 
 def _result(tried: Tried) -> str:

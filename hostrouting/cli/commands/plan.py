@@ -6,19 +6,20 @@ are planned.
 """
 
 import argparse
-from collections.abc import Sequence
 
 import attrs
 
-from hostrouting.cli.check import Check, code_with, repair_pipeline, with_gate_command
+from hostrouting.cli.check import code_with
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import as_whom, read_config, read_host, typed_name
+from hostrouting.cli.source import as_whom, read_config, typed_name
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import HostCheck, read_host
 from hostrouting.install.plan import Plan
+from hostrouting.install.restoring import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 
@@ -31,6 +32,12 @@ ARGUMENTS = (
     "--gate",
 )
 
+_CODES = {
+    "nothing to do": FINE,
+    "to do": PROBLEM,
+    "would fail": PROBLEM,
+    "not ready": CANNOT_DECIDE,
+}
 _AWAITED = ("route-waits", "no-default-route")
 """The failures that may go away by themselves while apply waits."""
 
@@ -38,37 +45,55 @@ _AWAITED = ("route-waits", "no-default-route")
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = read_config(arguments.config, arguments.gate)
     plan = _make_plan(arguments, config, host)
-    check = None if plan.report is None else Check.of(plan.report, config)
-    findings = with_gate_command(plan.findings, _gating_command(arguments, plan))
-    plan = attrs.evolve(plan, findings=findings)
-    is_late = bool(plan.routes.pending)
-    if check is not None and check.report.verdict == "no-default-route":
-        is_late = check.code(arguments.ignore) != FINE
-    passed_over = (*arguments.ignore, *_AWAITED)
-    failures = [finding for finding in plan.failures if finding.name not in passed_over]
-    if failures:
-        code, answer = PROBLEM, f"WOULD FAIL: {_reason(failures)}"
-    elif is_late:
-        code, answer = CANNOT_DECIDE, "NOT READY: apply would wait, for the reasons below"
-    elif plan.is_empty:
-        whole = (
-            "this host matches"
-            if arguments.snapshot is None
-            else "the routes of the snapshot match"
-        )
-        code, answer = FINE, f"NOTHING TO DO: {whole} the configuration"
-    else:
-        typed = f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
-        code, answer = PROBLEM, f"TO DO: {as_whom(arguments)}: {typed}"
-    code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
-    verdicts = ("", "The verdict afterwards:", *map(str, check.report.families)) if check else ()
-    lines = [answer, *plan_lines(plan), *verdicts]
-    more = {
-        "answer": answer.partition(":")[0].lower(),
+    plan = attrs.evolve(plan, findings=with_gate_command(plan.findings, _gating(arguments, plan)))
+    check = None if plan.report is None else HostCheck.of(plan.report, config)
+    who = as_whom(arguments)
+    answer = _answer(arguments, plan, check)
+    lines = [f"{answer.upper()}: {_rest(arguments, plan, answer, who)}", *plan_lines(plan, who)]
+    findings = list(plan.findings)
+    if check is not None:
+        findings += check.findings
+        lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
+    document = {
+        "schema": "hostrouting/plan/4",
+        "answer": answer,
         **plan.to_mapping(),
         "check": check and check.document(),
     }
-    return Answer(code, {"schema": "hostrouting/plan/4", **more}, lines)
+    return Answer(code_with(arguments, _CODES[answer], findings), document, lines)
+
+
+def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:
+    if _failures(arguments, plan):
+        return "would fail"
+    is_late = bool(plan.routes.waiting)
+    if check is not None and check.report.verdict == "no-default-route":
+        is_late = check.code(arguments.ignore) != FINE
+    if is_late:
+        return "not ready"
+    return "nothing to do" if plan.is_empty else "to do"
+
+
+def _failures(arguments: argparse.Namespace, plan: Plan) -> list[Finding]:
+    """What apply would fail of, and not only wait for."""
+    passed_over = (*arguments.ignore, *_AWAITED)
+    return [finding for finding in plan.failures if finding.name not in passed_over]
+
+
+def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> str:
+    """What follows the answer in the first line."""
+    if answer == "would fail":
+        failures = _failures(arguments, plan)
+        if all(finding.name in ESCAPES for finding in failures):
+            return "in mode STRICT, because addresses escape"
+        return "for the reasons below"
+    if answer == "not ready":
+        return "apply would wait, for the reasons below"
+    if answer == "to do":
+        return Remedy(command=_apply(arguments)).text_for(who)
+    if arguments.snapshot is not None:
+        return "the routes of the snapshot match the configuration"
+    return "this host matches the configuration"
 
 
 def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Plan:
@@ -80,25 +105,23 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
 
 
+def _apply(arguments: argparse.Namespace) -> str:
+    return f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
+
+
 def _options(arguments: argparse.Namespace) -> str:
-    options = "".join(f" --gate {unit}" for unit in arguments.gate)
+    options = gate_options(arguments.gate)
     return f"{options} --allow-removal" if arguments.allow_removal else options
 
 
-def _gating_command(arguments: argparse.Namespace, plan: Plan) -> str:
+def _gating(arguments: argparse.Namespace, plan: Plan) -> str:
     """What to type to gate further units, with a repair if addresses would escape.
 
     Nothing, if apply would refuse.
     """
-    file = typed_name(arguments.config)
     if plan.errors:
         return ""
     if plan.report is not None and plan.report.routes:
-        return repair_pipeline(f" --config {file}") + _options(arguments)
-    return f"hostrouting apply --config {file}{_options(arguments)}"
-
-
-def _reason(failures: Sequence[Finding]) -> str:
-    if all(finding.name in ESCAPES for finding in failures):
-        return "in mode STRICT, because addresses escape"
-    return "for the reasons below"
+        given = f" --config {typed_name(arguments.config)}"
+        return repair_pipeline(given) + _options(arguments)
+    return _apply(arguments)

@@ -11,13 +11,13 @@ import argparse
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hostrouting.cli.check import make_check
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines, run_task
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import readable_installed
 from hostrouting.tasks.configure import Remove
 
@@ -56,7 +56,7 @@ def _verdicts(former: HostRoutingConfig, host: Host) -> Iterator[str]:
     if not former.route_overlap.cidrs or host.backend is None:
         return
     with suppress(HostRoutingError):  # whatever it is, the removal has succeeded
-        report = make_check(former, host).report
+        report = check_host(former, host).report
         yield ""
         yield "The verdict now:"
         yield from map(str, report.families)

@@ -11,139 +11,130 @@ installed, because it would remove these routes again; the exit code is then 1.
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
 from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
-from hostrouting.cli.check import MANAGED, Check, consent_lines, make_check, repair_pipeline
+from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.install.restoring import repair_pipeline
 from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
 
+class _Printed(NamedTuple):
+    """What is printed, with the exit code."""
+
+    code: int
+    findings: list[Finding]
+    remarks: list[str]
+    lines: Iterable[str] = ()
+
+
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
-    there = as_whom(arguments)
-    now = make_check(config, host, arguments.snapshot)
+    who = as_whom(arguments)
+    now = check_host(config, host, arguments.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
-    check = now if arguments.commands else Check.of(proposal.report, config)
-    _require_repair(check, there)
-    commands: tuple[str, ...] = ()
-    if now.managed is None:
-        commands = repair_commands(now.report.resolved)
-    printed = proposal.config.to_mapping()
-    findings = _doubts(now.report, check.report)
-    lines: tuple[str, ...] = ()
-    if findings:
-        code = CANNOT_DECIDE
-        remarks = ["cannot tell whether a repair is needed:", *map(str, findings)]
+    check = now if arguments.commands else HostCheck.of(proposal.report, config)
+    _require_repair(check, who)
+    doubts = _doubts(now.report, check.report)
+    if doubts:
+        remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
+        printed = _Printed(CANNOT_DECIDE, doubts, remarks)
+    elif arguments.commands:
+        printed = _print_commands(now, typed_options(arguments), who)
     else:
-        findings = _limits(check, now)
-        code = PROBLEM if _unsafe(check) else FINE
-        remarks = [*map(str, findings), *_remedies(check)]
-        if arguments.commands:
-            lines = commands
-            remarks += _of_the_commands(now, typed_options(arguments))
-            if len(commands) < len(now.report.resolved):  # where hostrouting is installed
-                code = PROBLEM
-        else:
-            lines = tuple(json.dumps(printed, indent=2).splitlines())
-            source = "installed" if arguments.config is None else "given"
-            remarks += _of_the_configuration(now, proposal, source)
-            unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
-            remarks += map(str, unconfigured)
-            if code == PROBLEM:  # a pipe to apply hides the exit code
-                remarks.append("the printed configuration repairs only a part of what escapes")
-            findings += [*proposal.left_out, *unconfigured]
-    for remark in remarks:
-        say(remark.replace("as root", there))
+        source = "installed" if arguments.config is None else "given"
+        printed = _print_configuration(now, check, proposal, source, who)
+    for remark in printed.remarks:
+        say(remark)
     document = {
         "schema": "hostrouting/repair/3",
         "verdict": now.report.verdict,
-        "config": printed,
-        "commands": list(commands),
-        "findings": [finding.to_mapping() for finding in findings],
+        "config": proposal.config.to_mapping(),
+        "commands": _commands(now),
+        "findings": [finding.to_mapping() for finding in printed.findings],
     }
-    return Answer(code, document, lines)
+    return Answer(printed.code, document, printed.lines)
 
 
-def _require_repair(check: Check, there: str) -> None:
+def _require_repair(check: HostCheck, who: str) -> None:
     """Raise the error that says why there is no repair, if no route repairs what is wrong."""
     report = check.report
     if report.verdict == "no-default-route":
-        rules = [
-            flaw
-            for family in report.families
-            for flaw in family.flaws
-            if flaw.name == "missing-rule"
-        ]
-        remedy = "; ".join(map(str, rules)) or "add a default route: a repair uses its gateway"
-        raise NotReady(f"{report}; {remedy}".replace("as root", there))
+        rules = [finding for finding in check.findings if finding.name == "missing-rule"]
+        ways = _texts(rules, who) or ["add a default route: a repair uses its gateway"]
+        raise NotReady("; ".join((str(report), *ways)))
     if report.escapes and not report.routes:
-        reasons = first_of([*map(str, _unsafe(check))])
+        reasons = first_of(_texts(_unsafe(check), who))
         if not reasons:
             reasons = ["no repair is known for packets of pods alone"]
-        raise RouteOverlapError("; ".join((*reasons, *_remedies(check))).replace("as root", there))
-
-
-def _repaired(finding: Finding) -> Finding:
-    """The finding about routes that were typed; its remedy, to configure them, is carried out."""
-    if not finding.remedy:
-        return finding
-    return finding._replace(remedy="the printed configuration repairs that")
-
-
-def _unsafe(check: Check) -> list[Finding]:
-    return [finding for finding in check.findings if finding.name == "unsafe"]
-
-
-def _limits(check: Check, now: Check) -> list[Finding]:
-    """What no route repairs, and what the repair costs: also configured routes that are missing."""
-    findings = (*now.findings, *check.findings)
-    costs = [finding for finding in findings if finding.name == "repair-cost"]
-    return [*_unsafe(check), *dict.fromkeys(costs)]
-
-
-def _remedies(check: Check) -> list[str]:
-    """What else can be done, if there is something that no route repairs."""
-    if not _unsafe(check):
-        return []
-    escapes = [finding for finding in check.findings if finding.name in ESCAPES]
-    remedies = dict.fromkeys(finding.remedy for finding in escapes if finding.remedy)
-    return first_of([*remedies])
+        raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
 
 
 def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:
     """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
+    if report.verdict == "overlap":
+        return []
     doubts = list(report.doubts)
     if report.verdict == "ok":
         doubts += [doubt for doubt in now.doubts if doubt.name == "kernel-differs"]
-    return [] if report.verdict == "overlap" else doubts
+    return doubts
 
 
-def _of_the_commands(now: Check, options: str) -> Iterator[str]:
-    """What there is to say about the repair until the next boot."""
+def _commands(now: HostCheck) -> list[str]:
+    """The repair until the next boot; none where hostrouting would remove these routes."""
+    return list(repair_commands(now.report.resolved)) if now.managed is None else []
+
+
+def _print_commands(now: HostCheck, options: str, who: str) -> _Printed:
+    """The repair until the next boot; where hostrouting is installed, the permanent one."""
+    code = PROBLEM if _unsafe(now) else FINE
+    findings = _limits(now, now)
+    remarks = [*_texts(findings, who), *_remedies(now, who)]
     if now.report.verdict == "ok":
-        yield f"nothing to repair: {now.report}"
-    if now.managed is None:
-        return
-    yield from (finding.sentence for finding in now.managed.unconfigured)
-    if now.report.resolved or now.managed.unconfigured:
-        yield MANAGED
-        yield from consent_lines(now.managed)
-        part = " (repairs only a part)" if _unsafe(now) else ""
-        yield f"permanently, as root{part}: {repair_pipeline(options, now.managed)}"
+        remarks.append(f"nothing to repair: {now.report}")
+    if now.managed is not None:
+        if now.report.resolved:
+            code = PROBLEM
+        remarks += [finding.sentence for finding in now.managed.unconfigured]
+        if now.report.resolved or now.managed.unconfigured:
+            part = " (repairs only a part)" if _unsafe(now) else ""
+            remarks += [MANAGED, *consent_lines(now.managed)]
+            pipeline = repair_pipeline(options, now.managed)
+            remarks.append(f"permanently, {who}{part}: {pipeline}")
+    return _Printed(code, findings, remarks, _commands(now))
 
 
-def _of_the_configuration(now: Check, proposal: Proposal, source: str) -> Iterator[str]:
+def _print_configuration(
+    now: HostCheck, check: HostCheck, proposal: Proposal, source: str, who: str
+) -> _Printed:
+    """The configuration that repairs the host for good."""
+    findings = _limits(check, now)
+    unconfigured = [_repaired(finding) for finding in proposal.unconfigured]
+    remarks = [*_texts(findings, who), *_remedies(check, who)]
+    remarks += _of_the_configuration(now, proposal, source)
+    remarks += _texts(unconfigured, who)
+    code = FINE
+    if _unsafe(check):
+        code = PROBLEM  # which a pipe to apply hides
+        remarks.append("the printed configuration repairs only a part of what escapes")
+    lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
+    return _Printed(code, [*findings, *proposal.left_out, *unconfigured], remarks, lines)
+
+
+def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
     if proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
@@ -153,3 +144,36 @@ def _of_the_configuration(now: Check, proposal: Proposal, source: str) -> Iterat
     for finding in proposal.left_out:
         reason = "another program's route has the same destination and metric"
         yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"
+
+
+def _repaired(finding: Finding) -> Finding:
+    """The finding about routes that were typed; its remedy, to configure them, is carried out."""
+    if finding.remedy is None:
+        return finding
+    return finding._replace(remedy=Remedy("the printed configuration repairs that"))
+
+
+def _texts(findings: Iterable[Finding], who: str) -> list[str]:
+    return [finding.text_for(who) for finding in findings]
+
+
+def _unsafe(check: HostCheck) -> list[Finding]:
+    return [finding for finding in check.findings if finding.name == "unsafe"]
+
+
+def _limits(check: HostCheck, now: HostCheck) -> list[Finding]:
+    """What no route repairs, and what the repair costs: also configured routes that are missing."""
+    costs: dict[tuple[str, str], Finding] = {}
+    for finding in (*now.findings, *check.findings):
+        if finding.name == "repair-cost":
+            costs.setdefault((finding.target, finding.facts["dev"]), finding)
+    return [*_unsafe(check), *costs.values()]
+
+
+def _remedies(check: HostCheck, who: str) -> list[str]:
+    """What else can be done, if there is something that no route repairs."""
+    if not _unsafe(check):
+        return []
+    escapes = [finding for finding in check.findings if finding.name in ESCAPES]
+    remedies = dict.fromkeys(finding.remedy for finding in escapes)
+    return first_of([remedy.text_for(who) for remedy in remedies if remedy is not None])

@@ -7,9 +7,10 @@ import json
 import sys
 
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import bad_input, read_host
+from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
 from hostrouting.host.host import Host
+from hostrouting.install.host_check import read_host
 from hostrouting.model.snapshot import SAVE
 
 

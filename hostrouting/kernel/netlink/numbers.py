@@ -4,6 +4,7 @@ A number that only one module needs is in that module. Numbers have the names of
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
 
@@ -51,6 +52,7 @@ def number_of(value: bytes) -> int:
     return int.from_bytes(value, byteorder)
 
 
+@lru_cache(maxsize=256)  # many routes have the same gateway, or the same source
 def ip_of(packed: bytes | None) -> IP | None:
     """The address in these bytes; None if there are none."""
     if not packed:

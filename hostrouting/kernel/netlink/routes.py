@@ -13,14 +13,12 @@ of the other family is RTA_VIA, which begins with that family. RTA_METRICS has a
 numbers of their own (RTAX_…).
 """
 
-from __future__ import annotations
-
 import errno
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from socket import if_indextoname, if_nametoindex
-from typing import NamedTuple
+from typing import TypeAlias
 
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, has_weights
 from hostrouting.kernel.netlink.numbers import (
@@ -168,7 +166,7 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
 
     next_hops: tuple[NextHop, ...] = ()
     if route_type not in PATHLESS:  # IPv6 lists the loopback device for such a route
-        next_hops = tuple(_next_hop(hop, names) for hop in hops)
+        next_hops = tuple([_next_hop(hop, names) for hop in hops])
     source = None
     if src_len:
         source = prefix_of(family, attributes.get(_RTA_SRC), src_len)
@@ -193,13 +191,10 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-class _ListedHop(NamedTuple):
-    """A next hop as it is in a message; an only one has the attributes and flags of its route."""
-
-    attributes: Mapping[int, bytes]
-    device: int
-    flags: int
-    weight: int
+_ListedHop: TypeAlias = tuple[Mapping[int, bytes], int, int, int]
+"""A next hop as it is in a message: its attributes, the number of its device, its flags and its
+weight. An only one has the attributes and flags of its route.
+"""
 
 
 def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop]:
@@ -210,7 +205,8 @@ def _listed_hops(attributes: Mapping[int, bytes], flags: int) -> list[_ListedHop
     has_gateway = _RTA_GATEWAY in attributes or _RTA_VIA in attributes
     if not device and not has_gateway:
         return []
-    return [_ListedHop(attributes, device, flags, weight=1)]
+    weight = 1
+    return [(attributes, device, flags, weight)]
 
 
 def _hops_of_multipath(packed: bytes) -> list[_ListedHop]:
@@ -219,22 +215,23 @@ def _hops_of_multipath(packed: bytes) -> list[_ListedHop]:
     while at + _RTNEXTHOP.size <= len(packed):
         length, flags, weight, device = _RTNEXTHOP.unpack_from(packed, at)
         attributes = attributes_of(packed[at + _RTNEXTHOP.size : at + length])
-        hops.append(_ListedHop(attributes, device, flags, weight + 1))
+        hops.append((attributes, device, flags, weight + 1))
         at += max(aligned(length), _RTNEXTHOP.size)
     return hops
 
 
 def _next_hop(hop: _ListedHop, names: Mapping[int, str]) -> NextHop:
-    gateway = hop.attributes.get(_RTA_GATEWAY)
-    if _RTA_VIA in hop.attributes:
-        gateway = hop.attributes[_RTA_VIA][2:]  # after its family
+    attributes, device, flags, weight = hop
+    gateway = attributes.get(_RTA_GATEWAY)
+    if _RTA_VIA in attributes:
+        gateway = attributes[_RTA_VIA][2:]  # after its family
     return NextHop(
-        dev=names[hop.device] if hop.device else None,
+        dev=names[device] if device else None,
         gateway=ip_of(gateway),
-        weight=hop.weight,
-        onlink=bool(hop.flags & RTNH_F_ONLINK),
-        linkdown=bool(hop.flags & _RTNH_F_LINKDOWN),
-        dead=bool(hop.flags & _RTNH_F_DEAD),
+        weight=weight,
+        onlink=bool(flags & RTNH_F_ONLINK),
+        linkdown=bool(flags & _RTNH_F_LINKDOWN),
+        dead=bool(flags & _RTNH_F_DEAD),
     )
 
 
@@ -266,14 +263,14 @@ def _unread(
         source, destination = divmod(realms, 1 << 16)
         words.append(f"realms {source}/{destination}" if source else f"realm {destination}")
     encaps: set[str] = set()
-    for hop in hops:
-        if _RTA_ENCAP_TYPE in hop.attributes:
-            encaps.add(f"encap {_encap_name(hop)}")
+    for hop_attributes, *_ in hops:
+        if _RTA_ENCAP_TYPE in hop_attributes:
+            encaps.add(f"encap {_encap_name(hop_attributes)}")
     return (*words, *sorted(encaps))
 
 
-def _encap_name(hop: _ListedHop) -> str:
-    number = number_in(hop.attributes, _RTA_ENCAP_TYPE) or 0
+def _encap_name(attributes: Mapping[int, bytes]) -> str:
+    number = number_in(attributes, _RTA_ENCAP_TYPE) or 0
     if number < len(_ENCAPS):
         return _ENCAPS[number]
     return str(number)
@@ -481,13 +478,17 @@ def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[A
 
 
 def _question(destination: IP) -> bytes:
-    """The body of a lookup: a UDP packet of root."""
-    family = destination.version
-    fixed = rtmsg(family, destination.max_prefixlen, LOOKUP_FLAGS[family])
-    to = attribute(RTA_DST, destination.packed)
+    """The body of a lookup."""
+    return _plain_packet(destination.version) + attribute(RTA_DST, destination.packed)
+
+
+@cache
+def _plain_packet(family: int) -> bytes:
+    """The beginning of a lookup: a UDP packet of root, to an address that follows."""
+    fixed = rtmsg(family, width_of(family), LOOKUP_FLAGS[family])
     of_root = attribute(_RTA_UID, NUMBER.pack(0))
     by_udp = attribute(_RTA_IP_PROTO, bytes([_UDP]))
-    return fixed + to + of_root + by_udp
+    return fixed + of_root + by_udp
 
 
 def rtmsg(family: int, dst_len: int = 0, flags: int = 0) -> bytes:

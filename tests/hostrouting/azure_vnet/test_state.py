@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from hostrouting.azure_vnet.state import Endpoint, read_state
-from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import as_ip
 from tests.support.azure_leftovers import DEAD, state
 
@@ -37,43 +36,27 @@ def test_no_pod(empty: str) -> None:
     assert read_state(empty) == ()
 
 
-NOT_ITS = "/var/run/azure-vnet.json is truncated, or was not written by azure-vnet"
-POD = "Network.ExternalInterfaces.eth0.Networks.azure.Endpoints"
-SHAPES: dict[str, list[str]] = {
-    "": [NOT_ITS],
-    "[]": [NOT_ITS],
-    "[" * 100_000: [NOT_ITS],
-    '{"Network": ': [NOT_ITS],
-    '{"Network": []}': [NOT_ITS],
-    '{"Endpoints": {}}': [NOT_ITS],  # as azure-cns keeps its own
-    '{"Network": {}}': ["Network.ExternalInterfaces is missing"],
-    '{"Network": {"ExternalInterfaces": []}}': ["Network.ExternalInterfaces: [] is not an object"],
-    '{"Network": {"ExternalInterfaces": {"eth0": null, "eth1": {"Networks": []}}}}': [
-        "Network.ExternalInterfaces.eth0: null is not an object",
-        "Network.ExternalInterfaces.eth1.Networks: [] is not an object",
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"Network": ',
+        '{"Network": []}',
+        '{"Network": {}}',
+        '{"Endpoints": {}}',  # as azure-cns keeps its own
+        '{"Network": {"ExternalInterfaces": []}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": null}}}',
+        '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"a": {}}}}}}}}',
+        state("azv1", "10.1.0.5", "ten"),
+        state("azv1", mac="02:00"),
     ],
-    '{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"a": {}}}}}}}}': [
-        f"{POD}.a.HostIfName is missing",
-        f"{POD}.a.MacAddress is missing",
-        f"{POD}.a.IPAddresses is missing",
-    ],
-    state("azv1", "10.1.0.5", "ten"): [
-        f'{POD}["a-eth0"].IPAddresses[1].IP: "ten" is not an address'
-    ],
-    state("azv1", mac="02:00"): [
-        f'{POD}["a-eth0"].MacAddress: "02:00" is not a MAC address in base64'
-    ],
-}
-
-
-@pytest.mark.parametrize("text", SHAPES, ids=range(len(SHAPES)))
+    ids=range(12),
+)
 def test_another_shape(text: str) -> None:
-    """All that differs from what azure-vnet writes is named, each with its path."""
-    with pytest.raises(ConfigError) as caught:
-        read_state(text)
-    whole, faults = str(caught.value), caught.value.faults
-    said = [str(fault) for fault in faults]
-    assert SHAPES[text] in ([whole], said)
+    """What differs from what azure-vnet writes is no state file."""
+    assert read_state(text) is None
 
 
 VALUES: tuple[Any, ...] = ([], {}, "a text", 7, True)
@@ -90,7 +73,7 @@ def holders(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from holders(value[key])
 
 
-def test_every_other_type_is_a_fault() -> None:
+def test_every_other_type() -> None:
     """No value of another type is taken for an empty one: a pod that is not found would count as
     dead.
     """
@@ -103,7 +86,6 @@ def test_every_other_type_is_a_fault() -> None:
             if type(wrong) is type(right):
                 continue
             holder[key] = wrong
-            with pytest.raises(ConfigError):
-                read_state(json.dumps(document))
+            assert read_state(json.dumps(document)) is None
         holder[key] = right
-    assert len(read_state(json.dumps(document))) == 1
+    assert len(read_state(json.dumps(document)) or ()) == 1

@@ -74,4 +74,5 @@ def test_sentences() -> None:
         for hole in re.findall(r"{[a-z]+}", text):
             assert f'"{hole}"' in SCRIPT
     for name in ("default-routes", "two-cnis", "doubtful-route", "other-packets"):
-        assert sentences[name] == "; ".join(DOUBTS[name])
+        sentence, remedy = DOUBTS[name]
+        assert sentences[name] == f"{sentence}; {remedy}"

@@ -198,7 +198,7 @@ class TestValuesAreData:
                 assert body == block_of(filled(f"{step[3:]}.sh", []))[1]
                 harmless = r"[A-Za-z0-9_./*?=@:;,!{}\" -]"
                 # which no value reaches
-                sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()]|'\\'')+"
+                sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()|]|'\\'')+"
                 assert all(re.fullmatch(rf"  '({sentence}|{harmless}*)'", line) for line in block)
 
     @given(st.text(max_size=20))

@@ -8,6 +8,7 @@ import pytest
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import find_faults
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.finding import Remedy
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of
 
@@ -17,7 +18,7 @@ MACHINES, KUBE1 = "systemd-nspawn@.service", "systemd-nspawn@kube1.service"
 ROOTS = ("RootDirectory", "RootImage")
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 CHECK = LAYOUT.step_path(LAYOUT.check_step)
-AGAIN = f"as root: hostrouting apply --config {LAYOUT.config_path}"
+AGAIN = Remedy(command=f"hostrouting apply --config {LAYOUT.config_path}")
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ class TestFiles:
         assert fault.sentence == sentence
         is_ours = name == LAYOUT.routes_step
         assert fault.remedy == (
-            AGAIN if is_ours else f"as root: chown root {path} && chmod 644 {path}"
+            AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
         )
 
     def test_a_linked_step(self, host: FakeHost) -> None:
@@ -120,7 +121,7 @@ class TestFiles:
         [fault] = find_faults(host, WANTED)
         sentence = f"{path} is a link, so the gate does not run it, and {MACHINES} cannot start"
         assert (fault.name, fault.sentence) == ("gate-shut", sentence)
-        assert fault.remedy == "put a copy of the file in its place"
+        assert fault.remedy == Remedy("put a copy of the file in its place")
 
     @pytest.mark.parametrize("state", ["no systemd", "an image", "break glass", "no drop-in"])
     def test_a_foreign_step_that_is_not_run_here(self, host: FakeHost, state: str) -> None:
@@ -140,7 +141,7 @@ class TestFiles:
             f"users other than root can write to {path}, so the gate does not run it, and lets no unit "
             "pass"
         )
-        assert fault.remedy == f"as root: chown root {path} && chmod 644 {path}"
+        assert fault.remedy == Remedy(command=f"chown root {path} && chmod 644 {path}")
 
     def test_a_foreign_step_and_no_gated_unit(self) -> None:
         """Where no unit is gated, nobody waits for it."""
@@ -268,7 +269,7 @@ class TestSystemd:
         kind = "gate-shut" if any(root in text for root in ROOTS) else "gate-open"
         assert (fault.name, fault.severity, fault.target) == (kind, "error", folder)
         assert fault.sentence.startswith(f"{folder} {cause.format(path=path)}")
-        assert (path if kind == "gate-open" else f"do not gate {MACHINES}") in fault.remedy
+        assert (path if kind == "gate-open" else f"do not gate {MACHINES}") in str(fault.remedy)
         host.files.remove(path)
         manager_of(host).reload()
         assert faults(host) == []

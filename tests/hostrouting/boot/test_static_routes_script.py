@@ -288,7 +288,7 @@ def test_the_table_is_the_planned_one(
         else:
             assert_the_plan_was_carried_out(outcome, oracle)
             left = plan_of(given.wanted, outcome.after, given.expected)
-            assert oracle.pending or not left.changes
+            assert oracle.waiting or not left.changes
     except AssertionError as error:
         before, after = (map(str, host.routes) for host in (outcome.before, outcome.after))
         context = [outcome.ran.said, str(oracle), "--", *before, "--", *after]
@@ -299,11 +299,11 @@ def test_the_table_is_the_planned_one(
 
 def assert_it_waits_for_the_same(outcome: Outcome, oracle: RoutePlan) -> None:
     """The script waits for the routes that the plan waits for, and tells of those that stay."""
-    waiting = [str(pending.route.destination) for pending in oracle.pending]
+    waiting = [str(waiting.route.destination) for waiting in oracle.waiting]
     assert sorted(outcome.destinations_of("ROUTE-WAITS")) == sorted(waiting)
     if outcome.again is not None:
         assert [_without_routes(line) for line in outcome.ran.stays] == [
-            _without_routes(str(finding)) for finding in oracle.stays
+            _without_routes(str(finding)) for finding in oracle.route_stays
         ]
 
 
@@ -327,7 +327,7 @@ def assert_nothing_was_done(outcome: Outcome, oracle: RoutePlan) -> None:
     refused = [line for line in outcome.ran.lines if line.startswith("<3>static-routes: route ")]
     far = [line for line in refused if any(f" via {gateway}" in line for gateway in GATEWAYS)]
     planned = {step.route.key for step in oracle.steps}
-    assert conflicts or oracle.pending or shared & planned or far
+    assert conflicts or oracle.waiting or shared & planned or far
 
 
 def assert_the_plan_was_carried_out(outcome: Outcome, oracle: RoutePlan) -> None:
@@ -340,7 +340,7 @@ def assert_the_plan_was_carried_out(outcome: Outcome, oracle: RoutePlan) -> None
     assert (outcome.again.status, outcome.again.lines, outcome.ran.lines) == (0, [], [])
     shared = shared_keys(outcome.before)
     assert {step.route.key for step in oracle.conflicts} <= shared
-    uncertain = shared | {pending.route.key for pending in oracle.pending}
+    uncertain = shared | {waiting.route.key for waiting in oracle.waiting}
     result = table_of(outcome.after)
     planned = table_of(oracle.apply_to(outcome.before))
     for differing in (result - planned, planned - result):

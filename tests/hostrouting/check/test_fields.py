@@ -249,8 +249,8 @@ def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBac
     """
     names = {"refused", "own-range", "unsafe"}
     findings = [finding for finding in check_findings(report, mode="WARN") if finding.name in names]
-    remedies = [finding.remedy.partition(", as root: ") for finding in findings if finding.remedy]
-    commands = [command for *_, several in remedies for command in several.split(" && ")]
+    remedies = [finding.remedy.command for finding in findings if finding.remedy]
+    commands = [command for several in remedies for command in several.split(" && ")]
     for command in dict.fromkeys(commands):
         before = backend.snapshot()
         done = namespace.ip(*command.split()[1:])
@@ -307,7 +307,7 @@ def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     routes = (*standing, *report.routes)
     section = StaticRoutesConfig(bool(routes), routes)
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
-    assert ({step.action for step in plan.steps} - {"keep"}, plan.pending) == (
+    assert ({step.action for step in plan.steps} - {"keep"}, plan.waiting) == (
         {"add"} if report.routes else set(),
         (),
     )

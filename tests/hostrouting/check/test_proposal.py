@@ -135,7 +135,7 @@ def test_laws(node: tuple[int, Snapshot]) -> None:
 
     proposed = propose_configuration(wanted, snapshot).config
     plan = plan_static_routes(proposed, snapshot)
-    assert (plan.conflicts, plan.pending) == ((), ())
+    assert (plan.conflicts, plan.waiting) == ((), ())
     report = check_snapshot(plan.apply_to(snapshot), proposed)
     unsafe = [
         (each.first, each.last)

@@ -6,8 +6,9 @@ import pytest
 
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
-from hostrouting.check.repair import WayOut, find_way_out, prove
+from hostrouting.check.repair import prove
 from hostrouting.check.results import CheckReport, Grade, Opinion, Repair
+from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
@@ -70,25 +71,24 @@ def test_a_later_rule_for_table_main_would_divert_what_is_fine() -> None:
 
 def test_a_refusal_that_no_rule_suppresses() -> None:
     """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
-    route, unless a rule for another table decides before.
+    route. If a rule for another table decides before, no route is proposed.
     """
     refusal = Route(Prefix.parse("10.0.0.0/15"), type="blackhole", protocol=4)
     report = checked(node(refusal, rules=(main_with(16),)), "10.0.0.0/15")
     assert destinations(report) == ["10.0.0.0/16", "10.1.0.0/16"]
     vpn = Rule(family=4, priority=200, table=100)
     report = checked(node(refusal, ELSEWHERE, rules=(main_with(16), vpn)), "10.0.0.0/15")
-    assert destinations(report) == ["10.0.0.0/17", "10.0.128.0/17", "10.1.0.0/17", "10.1.128.0/17"]
+    cause = f"[rule {main_with(16)}] does not use every route of table main"
+    assert (destinations(report), reasons(report)) == ([], [("earlier-rule", cause)])
 
 
-def test_a_rule_that_suppresses_every_route_is_named() -> None:
-    """No route is too specific there: the rule is the cause."""
+def test_a_rule_that_suppresses_every_route_is_the_cause() -> None:
+    """No route is too specific there."""
     host = node(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=253))
     rules = (*(rule for rule in host.rules if rule.table != TABLE_MAIN), main_with(32))
     throw = Route(Prefix.parse(CIDR), type="throw", table=253)
     report = checked(host.with_routes([throw])._replace(rules=rules))
-    assert reasons(report) == [
-        ("earlier-rule", f"[rule {main_with(32)}] suppresses every route of table main")
-    ]
+    assert reasons(report) == [("earlier-rule", "no rule uses every route of table main")]
 
 
 def test_a_holder_of_the_last_key_is_named() -> None:
@@ -174,3 +174,18 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
     [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
     assert unsafe.cause == "with these routes, packets there would still escape"
+
+
+def test_routes_that_lead_to_their_own_gateway() -> None:
+    """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So a repair
+    in two halves around the gateway could not be added.
+    """
+    network = Prefix.parse("2001:db8::/32")
+    routes = (
+        Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024),
+        Route(network, (NextHop("eth0"),), metric=256, protocol=2),
+        Route(network, (NextHop("ib0"),), metric=100),
+    )
+    cause = "the routes would also lead to their own gateway 2001:db8::1"
+    report = checked(node(*routes), str(network))
+    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])

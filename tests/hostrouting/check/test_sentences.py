@@ -1,5 +1,6 @@
 """hostrouting.check.sentences: each finding in words, as an operator reads it, on a node that has it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing import cni_node, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
 from tests.support.topologies import checked, vm_with
 
 CIDR = "172.16.0.0/16"
@@ -121,13 +122,13 @@ def test_no_allowance_for_what_hides_pods() -> None:
     hiding, other = (Route.to(to, dev="docker0") for to in ("10.244.0.0/25", "172.17.0.0/16"))
     host = cni.with_routes([hiding, other])._replace(links=(*cni.links, DOCKER))
     found = findings(host, "10.244.0.0/16", "172.17.0.0/16")
-    remedies = {finding.target: finding.remedy for finding in found}
+    remedies = {finding.target: str(finding.remedy) for finding in found}
     command = "ip route del 10.244.0.0/25 dev docker0 table main proto 0"
     assert remedies["10.244.0.0/25"].endswith(f"as root: {command}")
     assert not any("allowedDevs" in remedy for remedy in remedies.values())
     alone = cni.with_routes([other])._replace(links=(*cni.links, DOCKER))
     [escape, *_] = findings(alone, "172.17.0.0/16")
-    assert escape.remedy.endswith('add to routeOverlap.allowedDevs: ["docker0"]')
+    assert str(escape.remedy).endswith('add to routeOverlap.allowedDevs: ["docker0"]')
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,7 @@ def test_what_a_repair_costs() -> None:
     the VPN names nothing that is behind it.
     """
     ways = {
-        "172.16.0.0/12": "the repair takes over addresses of 172.16.0.0/12, so nothing with these is "
-        "reached through wg0 any more",
+        "172.16.0.0/12": f"with the repair, hosts in {CIDR} can no longer be reached through wg0 over IP",
         "128.0.0.0/1": "",
     }
     for to, cost in ways.items():
@@ -167,15 +167,45 @@ def test_what_a_repair_costs() -> None:
     connected = vm_with(Route.to(CIDR, dev="wg0"), links=(WG0,))
     held = connected._replace(addresses=(*connected.addresses, neighbours))
     [cost] = [finding.sentence for finding in findings(held) if finding.name == "repair-cost"]
-    assert cost.endswith(f"of {CIDR}, so wg0 no longer reaches neighbours there over IP")
+    assert cost == f"with the repair, hosts in {CIDR} can no longer be reached through wg0 over IP"
+    [cost] = [row.sentence for row in findings(held, "172.16.9.0/24") if row.name == "repair-cost"]
+    assert "hosts in 172.16.9.0/24 can no longer" in cost  # the rest of the network stays
+
+
+def test_the_likely_uplink_comes_first() -> None:
+    """Of devices that a default route could have: what is up, and hardware, before the rest."""
+    kernel = FakeKernel()
+    for name, kind in (("br0", "bridge"), ("eth1", ""), ("eth0", "")):
+        kernel.add_link(Link(name=name, index=0, kind=kind))
+        kernel.add_address(name, f"10.{len(name)}.{ord(name[-1])}.4/24")
+    snapshot = kernel.snapshot()
+    links = [link._replace(up=link.name != "eth1") for link in snapshot.links]
+    found = findings(snapshot._replace(links=tuple(links)))
+    [finding] = [row for row in found if row.name == "no-default-route"]
+    names = re.findall(r"\b(br0|eth\d) \(", str(finding.remedy))
+    assert names == ["eth0", "br0", "eth1"]
+
+
+def test_a_rule_that_decides_first() -> None:
+    """Where a VPN's table is looked up before main, no route helps: its program, or the rule."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="tailscale0", index=0, kind="tun", type=65534))
+    kernel.add_rule(Rule(family=4, priority=5270, table=52))
+    kernel.ip_route("add", Route.to(CIDR, dev="tailscale0", table=52))
+    [escape, *_] = findings(kernel.snapshot())
+    assert escape.remedy is not None
+    allow, delete = escape.remedy.ways()
+    assert allow.words.endswith('add to routeOverlap.allowedDevs: ["tailscale0"]')
+    assert delete.command == "ip rule del pref 5270 lookup 52"
 
 
 def test_one_remedy_for_one_command() -> None:
     """Where a blackhole hides pods, the finding that no route repairs it has the command."""
     hiding = Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4)
     escape, unsafe, *_ = findings(cni_node().snapshot().with_routes([hiding]), "10.244.0.0/24")
-    assert (escape.name, escape.remedy) == ("refused", "")
-    assert unsafe.remedy.endswith("as root: ip route del 10.244.0.128/25 table main proto 4")
+    assert (escape.name, escape.remedy) == ("refused", None)
+    assert unsafe.remedy is not None
+    assert unsafe.remedy.command == "ip route del 10.244.0.128/25 table main proto 4"
 
 
 def test_the_gateway_of_an_escape() -> None:

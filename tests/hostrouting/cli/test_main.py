@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,12 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.cli.check import Check
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, HostError
 from hostrouting.finding import NAMES
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import HostCheck
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, Route
@@ -323,13 +324,15 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     assert (warning["severity"], warning["target"]) == ("warning", HostLayout.config_path)
     page = say("check", CIDR, host=host)
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
-    at = page.lines.index("Permanently, as root, with a copy of /etc/hostrouting/config.json:")
+    at = page.lines.index(f"FILE: {warning['sentence']}")
     restore = "cp COPY /etc/hostrouting/config.json"
     repair = f"hostrouting repair {CIDR}"
     anew = f"echo {{}} | {repair} --config - | hostrouting apply --config - --allow-removal"
-    assert page.lines[at + 1] == f"  {restore} && {repair} | hostrouting apply --config -"
-    assert page.lines[at + 2].startswith("Without a copy, STRICT, the guard and all else that ")
-    assert (page.lines[at + 3], page.out.count(anew)) == (f"  {anew}", 1)
+    restored, given_up, _ = page.lines[at + 1 :]
+    assert restored.endswith(f", as root: {restore} && {repair} | hostrouting apply --config -")
+    assert given_up.startswith("  without a copy, STRICT, the guard and all else that ")
+    assert given_up.endswith(f": {anew}")
+    assert page.out.count(anew) == 1
     assert say("explain", "172.16.5.9", host=host).lines[0].startswith("OVERLAP: ")
     assert sentence in say("explain", "172.16.5.9", host=host).err
     # An exit code of its own only where it is asked for.
@@ -372,12 +375,12 @@ def test_routes_that_were_typed_are_told() -> None:
     )
     host.kernel.ip_route("add", first)
     host.kernel.ip_route("add", second)
-    told = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot; to keep what"
+    told = "ROUTE-NOT-CONFIGURED: 2 routes of hostrouting are set until the next boot"
     status = say("status", host=host)
     assert status.code == 1
     assert (
-        f"{told} they do, as root: hostrouting repair CIDR | hostrouting apply --config -"
-        in status.lines
+        f"{told}; to make that permanent, as root: hostrouting repair CIDR | hostrouting apply "
+        "--config -" in status.lines
     )
     [finding] = say("status", "--json", host=host).json["findings"]
     assert (finding["name"], finding["severity"]) == ("route-not-configured", "warning")
@@ -389,8 +392,8 @@ def test_routes_that_were_typed_are_told() -> None:
     page = say("check", CIDR, host=host)
     assert page.code == 0
     assert (
-        f"{told} they do, as root: hostrouting repair {CIDR} | hostrouting apply --config -"
-        in page.lines
+        f"{told}; to make that permanent, as root: hostrouting repair {CIDR} | hostrouting apply "
+        "--config -" in page.lines
     )
     assert finding in say("check", CIDR, "--json", host=host).json["findings"]
     # A repair has the command already, and where hostrouting is installed, status knows more.
@@ -447,7 +450,7 @@ def test_apply_where_nothing_holds_units_back() -> None:
     check = {"routeOverlap": {"expectedCidrs": [CIDR]}}
     for first in ("DONE", "NOTHING TO DO"):
         page = say("apply", "--config", "-", host=host, stdin=json.dumps(check).encode())
-        escape = "the gate is open and addresses escape"
+        escape = "units can start unchecked and addresses escape"
         assert page.lines[0] == f"{first}: this host matches the configuration, but {escape}"
         assert "GATE-OPEN: systemd does not run here" in page.out
 
@@ -605,7 +608,7 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     """
     family, snapshot = node
     config = HostRoutingConfig(route_overlap=expect(block_of(family)))
-    check = Check.of(check_snapshot(snapshot, config), config)
+    check = HostCheck.of(check_snapshot(snapshot, config), config)
     order = [0, 3, 1]
     assert check.code() == {"ok": 0, "overlap": 1}.get(check.report.verdict, 3)
     assert order.index(check.code(ignored)) <= order.index(check.code())
@@ -860,9 +863,7 @@ def test_status_says_what_it_can() -> None:
 
 @pytest.mark.parametrize("cidrs", [[CIDR], [CIDR, "10.9.0.0/16"], []])
 def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
-    """Also the marker of a check that is not made any more; one that the next check writes again is
-    not named.
-    """
+    """The marker of a check is not one of them: it goes with the configuration that it is about."""
     host = FakeHost(kernel=plain_vm())
     installed = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}, "manageForeign": "keep"}
     wanted = {"routeOverlap": {"expectedCidrs": cidrs, "mode": "STRICT"}, "manageForeign": "keep"}
@@ -873,7 +874,7 @@ def test_plan_names_the_files_that_apply_changes(cidrs: list[str]) -> None:
     files = say("apply", *typed, host=host, stdin=json.dumps(wanted).encode()).json["files"]
     assert (files["write"], files["remove"]) == (plan["writes"], plan["removes"])
     gone = before - {*host.files.texts, *host.files.links}
-    assert {*files["remove"]} == gone
+    assert {*files["remove"]} == gone - {HostLayout.ok_path}
     assert (HostLayout.ok_path in gone) is (not cidrs)
 
 
@@ -893,3 +894,30 @@ def test_what_apply_would_not_mend() -> None:
     )
     said = say("status", host=held)
     assert ("UNSAFE: " in said.out, said.out.count("hostrouting apply --config")) == (True, 0)
+
+
+def test_a_stopped_run() -> None:
+    """After Ctrl-C the page says what was changed until then, and where to look for what to type."""
+    host = FakeHost(kernel=FakeKernel())  # without a default route, so apply waits
+    host.faults.meanwhile("snapshot", lambda: signal.raise_signal(signal.SIGINT), nth=2)
+    waiting = {"staticRoutes": {"enabled": True, "routes": [{"destination": "9.0.0.0/8"}]}}
+    said = say("apply", "--config", "-", host=host, stdin=json.dumps(waiting).encode())
+    assert said.code == 130
+    first, second, third, *_, last = said.lines
+    assert first == "STOPPED: SIGINT; not everything was done"
+    assert (second, third) == ("What this run has changed:", f"  wrote {HostLayout.config_path}")
+    assert last == "To see how this host is now, and what to type: hostrouting status"
+
+
+def test_a_plan_for_another_host(tmp_path: Path) -> None:
+    """Each command of the plan for a snapshot is typed on the host of the snapshot."""
+    kernel = h200()
+    kernel.ip_route("add", Route.to("172.16.0.0/17", dev="ib3", protocol=4))
+    file = tmp_path / "config.json"
+    file.write_text(
+        '{"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17"}]}}'
+    )
+    saved = kernel.snapshot().to_json().encode()
+    said = say("plan", "--config", str(file), "--snapshot", "-", stdin=saved)
+    deletion = "ip route del 172.16.0.0/17 dev ib3 table main proto 4"
+    assert f", on that host as root: {deletion}" in said.out

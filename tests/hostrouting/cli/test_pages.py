@@ -7,17 +7,27 @@ To write them anew, after a look at the difference: pytest --snapshot-update.
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 import pytest
 
+from hostrouting.errors import BackendError, HostError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, h200, plain_vm, vpn_node
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeKernel,
+    FakeManager,
+    cni_node,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from tests.support import azure_leftovers as azure
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT, lose_routes, manager_of
@@ -167,6 +177,35 @@ def refused(host: FakeHost) -> None:
     )
 
 
+def broken(host: FakeHost) -> None:
+    """The file is cut off, somebody has opened the gate, and a machine was refused before."""
+    GARBLED(host)
+    OPENED(host)
+    refused(host)
+
+
+class SilentManager(FakeManager):
+    """A systemd that does not answer."""
+
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:  # noqa: ARG002
+        """See Manager."""
+        raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
+
+
+def silent() -> FakeHost:
+    """A host whose systemd does not answer any more."""
+    return attrs.evolve(applied()(), manager=SilentManager())
+
+
+def deaf() -> FakeHost:
+    """A host whose kernel does not answer any more."""
+    host = applied()()
+    for nth in (1, 2):
+        error = BackendError("no answer to the dump", kind="timeout")
+        host.faults.fail("snapshot", error, nth=nth)
+    return host
+
+
 ABSENT, HOLDING = (
     {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
     of(h200, lambda kernel: kernel.ip_route("add", HELD)),
@@ -303,6 +342,12 @@ CASES: dict[
         "status",
         applied(change=lambda host: host.files.remove(LAYOUT.config_path)),
     ),
+    "status: the configuration is broken, the gate is open, and a unit was refused": (
+        "status",
+        applied(change=broken),
+    ),
+    "status: systemd does not answer": ("status", silent),
+    "status: the kernel does not answer": ("status", deaf),
     "status: another release": ("status", applied(change=rewritten)),
     "status: no systemd": (
         "status",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.inline_gate import COMMAND
 from tests.support.machine import H200, ROOT, Machine, private_machine
 from tests.support.tasks import CIDR, LAYOUT, REPAIR
 
@@ -29,6 +30,7 @@ NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
 UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
 COPY = "/run/copy.json"
 PLACEHOLDERS = {"COPY": COPY, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+PLACEHOLDERS["NAME"] = "eth0"
 PAGES = (
     "check",
     f"check {CIDR}",
@@ -102,7 +104,7 @@ def pass_gate(machine: Machine, unit: str) -> bool:
     Process 1 is in the network of the machine, because the steps run there.
     """
     alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
-    gate = ("/bin/bash", "-pc", 'trap "exit 255" EXIT; . "$0"', LAYOUT.gate_path, unit)
+    gate = ("/bin/bash", "-pc", COMMAND, LAYOUT.gate_path, unit)
     done = machine.run(*alone, *gate)
     sys.stdout.write(done.stderr)  # shown if the test fails
     return done.returncode == 0

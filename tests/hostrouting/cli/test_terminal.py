@@ -12,6 +12,8 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.cli.terminal import print_page
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import h200
 from tests.support.examples import scaled
@@ -55,7 +57,10 @@ def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapsho
     )
     lost = [check_snapshot(snapshot, config).verdict == "overlap" for config in alone]
     shown = page_of(snapshot, str(block))
-    cells = [code == RED for code, run in re.findall(r"\x1b\[(3[123])m(█+)", shown) for _ in run]
+    cells = [
+        code == RED for code, run in re.findall(r"\x1b\[(3[123])m([░▒█]+)", shown) for _ in run
+    ]
+    assert cells == [cell == "█" for cell in re.sub(r"[^░▒█]", "", shown)]  # without colours, too
     count = len(cells)
     wanted = [
         any(lost[cell * size // count : -(-(cell + 1) * size // count)]) for cell in range(count)
@@ -70,9 +75,21 @@ def test_the_strip_of_a_node() -> None:
     shown = page_of(h200().snapshot(), "172.16.0.0/15", "10.0.0.0/24", lines=lines)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == [
         "OVERLAP: a sentence",
-        f"  172.16.0.0/15      {'█' * 40}  ib0 50%  eth0 50%",
-        f"  10.0.0.0/24        {'█' * 40}  eth0 100%",
+        f"  172.16.0.0/15      {'█' * 20}{'░' * 20}  ib0 50%  eth0 50%",
+        f"  10.0.0.0/24        {'░' * 40}  eth0 100%",
         "",
         "a rest",
     ]
     assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
+
+
+def test_what_only_connections_meet_is_red() -> None:
+    """A rule for the node's own address: the strip is as the verdict, and not as a ping."""
+    snapshot = h200().snapshot()
+    rule = Rule(4, 100, src=Prefix.parse("10.0.0.4/32"), table=100)
+    route = Route.to("10.244.0.0/17", dev="ib0")._replace(table=100)
+    snapshot = snapshot._replace(
+        rules=(snapshot.rules[0], rule, *snapshot.rules[1:]), routes=(*snapshot.routes, route)
+    )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", page_of(snapshot, "10.244.0.0/16"))
+    assert f"{'█' * 20}{'░' * 20}  ib0 50%  eth0 50%  eth0 50%" in shown

@@ -176,5 +176,5 @@ def test_equal_default_routes_are_listed_once() -> None:
     [default] = [route for route in host.routes if route.prefix.length == 0]
     equal = default._replace(next_hops=(NextHop("eth1"),))
     fib = Fib(host.with_routes([equal]), 4)
-    assert fib.equal_cost_routes(default) == [default, equal]
-    assert fib.equal_cost_routes(equal) == [equal, default]
+    assert fib.equal_default_routes(default) == [default, equal]
+    assert fib.equal_default_routes(equal) == [equal, default]

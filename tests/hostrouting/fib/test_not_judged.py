@@ -61,11 +61,21 @@ def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
 
 @pytest.mark.parametrize("rule", [GOTO, GROUP])
 def test_what_is_not_judged_for_marked_packets(rule: Rule) -> None:
-    """The rule is named once, and not also as one that sends other packets elsewhere."""
+    """The rule is named once, as one that sends other packets elsewhere: so it can be intended."""
     marked = rule._replace(fwmark=1, fwmask=0xFF)
-    report = checked(vm_with(rules=(marked,)))
-    doubts = [(doubt.name, doubt.sentence.count("goto")) for doubt in report.families[0].doubts]
-    assert doubts == [("not-judged", int(rule is GOTO))]
+    host = vm_with(rules=(marked,))
+    [doubt] = checked(host).families[0].doubts
+    assert (doubt.name, doubt.sentence.count("goto")) == ("other-packets", int(rule is GOTO))
+    assert checked(host, intended_rules=["fwmark 0x1/0xff"]).verdict == "ok"
+
+
+@pytest.mark.parametrize("rule", [GOTO, GROUP])
+def test_what_is_not_judged_for_pods(rule: Rule) -> None:
+    """A rule that only packets of pods take is named where these are expected."""
+    host = vm_with(rules=(rule._replace(src=ELSEWHERE),))
+    assert checked(host).verdict == "ok"
+    [doubt] = checked(host, pod_cidrs=[str(ELSEWHERE)]).families[0].doubts
+    assert doubt.name == "not-judged"
 
 
 def test_a_default_route_that_is_not_judged() -> None:

@@ -1,9 +1,11 @@
 """An error that ends a task has the effects from before the error."""
 
+from typing import Any
+
 import pytest
 
 import phases
-from hostrouting.host.effects import Effects, effects_of, having_changed
+from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
@@ -15,6 +17,20 @@ def test_what_says_nothing() -> None:
     """A result or an error without effects has changed nothing, whatever the result calls `files`."""
     assert effects_of(None) == effects_of(ValueError()) == effects_of(FileChanges()) == Effects()
     assert Effects(files=("/a", "/a", "/b")).files == ("/a", "/b")
+
+
+@pytest.mark.parametrize(
+    "something",
+    [
+        {"changes": (RouteRequest("add", ROUTE),)},
+        {"files": ("/a",)},
+        {"operations": (Operation("create", "a table", "it is missing"),)},
+    ],
+)
+def test_changed(something: dict[str, Any]) -> None:
+    """Any one change counts."""
+    assert Effects(**something).changed
+    assert not Effects().changed
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, phases.Cancelled])

@@ -21,6 +21,7 @@ from hypothesis import example, given, strategies as st
 from hostrouting.errors import HostError
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.fileset import File
+from hostrouting.host.host import Host
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
 from tests.support.programs import completed
@@ -185,6 +186,13 @@ def test_a_root_is_absolute(root: str) -> None:
     """A relative root would depend on the directory in which a program runs."""
     with pytest.raises(ValueError, match="is not an absolute path"):
         LocalFiles(root)
+
+
+def test_a_root_is_a_path(tmp_path: Path) -> None:
+    """A root is text or a path, for an image, too."""
+    LocalFiles(tmp_path).write("/etc/a", "text")
+    assert Host.offline(tmp_path).files.read("/etc/a") == "text"
+    assert LocalFiles(str(tmp_path)).read("/etc/a") == "text"
 
 
 # What only a real file system shows. This machine's own root is an image, too.

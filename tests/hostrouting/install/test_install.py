@@ -18,9 +18,9 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, Probe
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.install.installed import read_installed
+from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import reply_routes
@@ -28,7 +28,7 @@ from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
@@ -204,7 +204,7 @@ class TestLaws:
             *plan.files.removes,
         }
         assert {str(operation) for effect in effects for operation in effect.operations} == {
-            *map(str, plan.operations)
+            *map(str, (*plan.systemd, *plan.operations))
         }
         routes = plan.routes.changes
         assert {change.route.key for effect in effects for change in effect.changes} == {
@@ -224,7 +224,7 @@ class TestLaws:
         task = kind(new, host=host)
         undo = phases.task("undo")(task.undo)
         for section, step in ((new, task), (old, undo), (old, undo)):
-            whole = (read_installed(host) or NOTHING).replaced(kind.section, section)
+            whole = read_installed(host).replaced(kind.section, section)
             apply_task(step)
             assert disk(host) == wanted_disk(whole)
             apply(host, whole)
@@ -289,8 +289,8 @@ class TestRoad:
         assert f"start {LAYOUT.guard_unit}" in mishaps.events
 
     def test_removal(self) -> None:
-        """Drop-ins and units go first; one reload, so that systemd forgets them before gate.sh
-        goes; config.json is last.
+        """The marker goes first, then drop-ins and units; one reload, so that systemd forgets them
+        before gate.sh goes; config.json is last.
         """
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
@@ -299,8 +299,10 @@ class TestRoad:
         events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
         units = [LAYOUT.routes_unit, LAYOUT.check_unit]
         files = [LAYOUT.enabled_path(units[0]), *map(LAYOUT.unit_path, units)]
-        before = [*(f"stop {unit}" for unit in units), f"remove {LAYOUT.drop_in_path(MACHINES)}"]
-        assert events[: events.index("reload")] == [*before, *(f"remove {path}" for path in files)]
+        stops = [f"stop {unit}" for unit in units]
+        removed = [LAYOUT.drop_in_path(MACHINES), *files]
+        before = [f"remove {LAYOUT.ok_path}", *stops, *(f"remove {path}" for path in removed)]
+        assert events[: events.index("reload")] == before
         assert events[-1] == f"remove {LAYOUT.config_path}"
         assert events.count("reload") == 1
         assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
@@ -328,7 +330,8 @@ class TestRoad:
         failure_of(run, Configure(gated[1], host=host), of=HostError)
         mishaps.watch = lambda _event: None
         mishaps.disarm()
-        assert Configure(gated[1], host=host).plan().needs_reload
+        [reload] = Configure(gated[1], host=host).plan().systemd
+        assert reload.verb == "reload"
         run(Configure(gated[1], host=host))
         [shown] = manager_of(host).show(("NeedDaemonReload",), "b.service")
         assert shown["NeedDaemonReload"] == "no"
@@ -339,6 +342,7 @@ class TestRoad:
         """
         host = configured(WANTED)
         before = dict(host.files.texts)
+        before.pop(LAYOUT.ok_path)
         host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
         error = failure_of(
             run,
@@ -348,14 +352,11 @@ class TestRoad:
         )
         assert (host.files.texts, effects_of(error).files) == (before, ())
 
-    @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES), ""])
+    @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)])
     def test_effects_of_a_failure(self, broken: str) -> None:
-        """The error has the paths that were changed before it: whether a file fails, or at last the
-        guard.
-        """
-        manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
-        host = FakeHost(kernel=h200(), manager=manager)
-        host.files.broken[broken or "/nothing"] = "No space left on device"
+        """The error has the paths that were changed before it."""
+        host = FakeHost(kernel=h200())
+        host.files.broken[broken] = "No space left on device"
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
@@ -371,7 +372,8 @@ class TestRoad:
         [step] = report.children
         assert (step.name, step.status) == ("install-files", phases.Status.FAILED)
         assert report.failures == (step,)
-        assert effects_of(step.error).files == (LAYOUT.config_path,)
+        assert {*effects_of(step.error).files} == {*host.files.texts}
+        assert LAYOUT.config_path in host.files.texts
         assert our_routes(host) == ()
 
     def test_a_task_of_ones_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,9 +443,9 @@ class TestOriginal:
         return host
 
     def test_replaced(self, host: FakeHost) -> None:
-        """Its links go before anything else, its units become ours, and its script stays."""
+        """Its links go before its files are replaced, its units become ours, and its script stays."""
         run(Configure(WANTED, host=host))
-        assert {*host.files.writes[2:6]} == {*LAYOUT.original_links[:4]}
+        assert {*host.files.writes[3:7]} == {*LAYOUT.original_links[:4]}
         assert not {*LAYOUT.original_links} & {*host.files.links}
         assert disk(host) == {
             "/etc/aks-flex-node/static-routes.sh": ("#!/bin/sh\n", 0o644),
@@ -642,7 +644,7 @@ class TestLock:
         to the other one.
         """
         host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
-        for nth in (2, 3):  # after the files were installed; after the wait for the default route
+        for nth in (3, 4):  # after the files were installed; after the wait for the default route
             host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
             run,
@@ -660,7 +662,7 @@ class TestLock:
             ProbeRewriteConfig(enabled=True, interfaces=("eth0",)),
         )
         other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probe), host=host)
-        host.faults.meanwhile("snapshot", lambda: run(other), nth=2)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
         assert [route.partition("/")[0] for route in ours(host)] == [
             "10.7.0.0",

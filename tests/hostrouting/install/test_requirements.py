@@ -135,4 +135,8 @@ def test_no_loss() -> None:
     instance = OLD._replace(
         gate=GateConfig(("systemd-nspawn@kube.1.service",))
     )  # the template gates it, too
-    assert [*find_losses(OLD, new), *find_losses(instance, new), *find_losses(None, OLD)] == []
+    assert [
+        *find_losses(OLD, new),
+        *find_losses(instance, new),
+        *find_losses(HostRoutingConfig(), OLD),
+    ] == []

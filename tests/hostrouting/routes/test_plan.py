@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import RouteConflict
+from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -53,7 +54,7 @@ def test_what_every_plan_is(
         assert change.route.prefix.family == IPV4 or len(change.route.next_hops) == 1
     assert Counter(of_others(after)) == Counter(of_others(snapshot))
     settled = {step.route.key for step in plan.steps if step.action != "delete"}
-    settled |= {pending.route.key for pending in plan.pending}
+    settled |= {waiting.route.key for waiting in plan.waiting}
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
     in_another_order = configured(*data.draw(st.permutations(desired)))
@@ -72,7 +73,7 @@ def test_once_applied_a_plan_has_nothing_to_do(
     plan = plan_static_routes(configured(*desired), snapshot)
     again = plan_static_routes(configured(*desired), plan.apply_to(snapshot))
     assert again.changes == ()
-    assert again.pending == plan.pending
+    assert again.waiting == plan.waiting
     assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
 
 
@@ -197,7 +198,7 @@ def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
     theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
     with pytest.raises(RouteConflict) as caught:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
-    assert [finding.remedy for finding in caught.value.findings] == [remedy]
+    assert [str(finding.remedy) for finding in caught.value.findings] == [remedy]
 
 
 def test_what_is_compared_of_next_hops() -> None:
@@ -275,21 +276,21 @@ class TestWhatStays:
             ("delete", stale),
         ]
         assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
-        [finding] = plan.stays
+        [finding] = plan.route_stays
         assert (finding.name, finding.severity, finding.target) == (
             "route-stays",
             "warning",
             str(PLACE),
         )
-        [pending] = plan.pending
+        [waiting] = plan.waiting
         assert finding.sentence == (
-            f"after the next boot, {PLACE} will wait for {pending.missing}; what is there now works"
+            f"after the next boot, {PLACE} will wait for {waiting.missing}; what is there now works"
         )
         if defaults:
-            assert finding.remedy == pending.missing.remedy
+            assert finding.remedy == waiting.missing.remedy
         else:
-            assert finding.remedy == REMEDIES["pin"]
-        assert [str(pending.route.destination) for pending in plan.pending] == ["20.1.0.0/16"]
+            assert finding.remedy == Remedy(REMEDIES["pin"])
+        assert [str(waiting.route.destination) for waiting in plan.waiting] == ["20.1.0.0/16"]
 
     @pytest.mark.parametrize(
         ("there", "wish", "stays"),
@@ -326,7 +327,7 @@ class TestWhatStays:
         )
         plan = plan_static_routes(configured(wish), host_with(*there, links=more))
         assert [step.route for step in plan.steps if step.action == "keep"] == there[:1] * stays
-        assert len(plan.pending) == (not stays)
+        assert len(plan.waiting) == (not stays)
         assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
 
     @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ class TestWhatStays:
         there = host_with(*defaults, entry(PLACE, NextHop(dev)))
         config = configured(static(str(PLACE)), expected=["eth0"])
         plan = plan_static_routes(config, there)
-        assert (len(plan.steps), len(plan.pending)) == (stays, not stays)
+        assert (len(plan.steps), len(plan.waiting)) == (stays, not stays)
         named = configured(static(str(PLACE)), expected=["tun0"])
         if dev == "tun0":
             assert len(plan_static_routes(named, there).steps) == 1
@@ -358,7 +359,7 @@ class TestWhatStays:
         line = Link(name="ppp0", index=12, type=512, kind="ppp")
         there = host_with(of_line, card, entry(PLACE, NextHop("ppp0")), links=(line,))
         plan = plan_static_routes(configured(static(str(PLACE))), there)
-        assert (plan.steps, len(plan.pending)) == ((), 1)
+        assert (plan.steps, len(plan.waiting)) == ((), 1)
 
     def test_many_that_stay(self) -> None:
         """Routes that would wait for the same thing share a finding."""
@@ -400,14 +401,14 @@ class TestWhatStays:
         )
         plan_in_doubt = plan_static_routes(config, after._replace(routes=(*defaults, *remaining)))
         stuck = {step.route.key for step in plan.conflicts} | {
-            pending.route.key for pending in plan.pending
+            waiting.route.key for waiting in plan.waiting
         }
         firsts: dict[RouteKey, Route] = {}
         for route in after.routes:
             firsts.setdefault(route.key, route)
         ours = {key for key, route in firsts.items() if route.protocol == OURS}
         assert not plan_in_doubt.changes
-        assert {pending.route.key for pending in plan_in_doubt.pending} & ours <= stuck
+        assert {waiting.route.key for waiting in plan_in_doubt.waiting} & ours <= stuck
 
 
 @pytest.mark.parametrize("protocol", [OURS, FOREIGN])
@@ -462,10 +463,10 @@ class TestReplyRoute:
             probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=(dev,))
         )
         plan = plan_static_routes(config, ipv6_host(*routes))
-        assert (plan.changes, plan.conflicts, plan.pending) == ((), (), ())
-        assert [(finding.name, finding.severity) for finding in plan.findings()] == [
-            (name, "warning")
-        ]
+        assert (plan.changes, plan.conflicts, plan.waiting) == ((), (), ())
+        [finding] = plan.findings()
+        assert (finding.name, finding.severity) == (name, "warning")
+        assert 'write another "metric"' not in str(finding)  # the reply route has none
 
     def test_not_wanted(self) -> None:
         """Without ensureRoute there is none, and a configured route with its key takes its place."""

@@ -110,10 +110,10 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
             hops = None if used is None else [(hop.dev, hop.gateway) for hop in used.next_hops]
             assert (
                 None
-                if isinstance(route, str)
+                if isinstance(route, Need)
                 else [(hop.dev, hop.gateway) for hop in route.next_hops]
             ) == hops
-            if isinstance(route, str):
+            if isinstance(route, Need):
                 reject()
             requests = [RouteRequest("add", route), RouteRequest("delete", route)]
             assert all(outcome.ok for outcome in backend.change(requests))
@@ -276,7 +276,9 @@ class TestDoubt:
             quoted = re.sub(r"(\w*[0-9])", r'"\1"', devs)
             need = Uplink(there, IPV4).route_to(NETWORK)
             assert isinstance(need, Need)
-            assert need.remedy.startswith(f'write "dev": {quoted} into the configured route, or ')
+            assert str(need.remedy).startswith(
+                f'write "dev": {quoted} into the configured route, or '
+            )
             assert way(there, "10.0.0.9") == needed, "its gateway does not say which device"
         else:
             assert "proto hostrouting" in needed

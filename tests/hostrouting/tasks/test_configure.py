@@ -51,6 +51,26 @@ def test_nothing_is_configured(make: type[Any]) -> None:
     assert host.kernel.snapshot() == before
 
 
+@pytest.mark.parametrize("section", ["routes", "probes", "everything", "image"])
+def test_a_second_run(section: str) -> None:
+    """It finds everything as it should be, and is skipped: files, routes and the table alike."""
+    host = FakeHost(kernel=h200())
+    if section == "image":
+        host = FakeHost.image()
+    wanted = HostRoutingConfig.from_mapping(
+        {
+            "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
+            "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+        }
+    )
+    kinds = {"routes": ConfigureStaticRoutes, "probes": RewriteProbeSource}
+    task = kinds.get(section, Configure)(wanted, host=host)
+    first, second = run(task), run(task)
+    assert effects_of(first).changed
+    assert isinstance(second, phases.Skip)
+    assert second.reason.endswith("as it should be") or second.reason.endswith("as they should be")
+
+
 def test_undo_of_configure(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was installed before is installed again, after any number of runs; if nothing was,
     everything is removed.

@@ -48,7 +48,7 @@ class TestModes:
             "expected: eth0; ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
-        assert "neighbours there" in str(error)
+        assert "REPAIR-COST: with the repair, hosts in 172.16.0.0/16" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
@@ -59,7 +59,10 @@ class TestModes:
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
         """The log has the same lines."""
-        assert checked(FakeHost(kernel=h200()), CIDR).log_fields()["verdict"] == "overlap"
+        result = checked(FakeHost(kernel=h200()), CIDR)
+        assert result.log_fields()["verdict"] == "overlap"
+        counted = result.log_fields()["findings"]
+        assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 

@@ -1,0 +1,93 @@
+"""A status as metrics, in the text format of Prometheus, for the folder of the node exporter.
+
+What is not known has no line. Times are those of events, so that the age of what they are about
+also grows while nobody writes them again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+from hostrouting.boot.unit_states import State
+from hostrouting.check.results import Verdict
+from hostrouting.check.sentences import finding_name
+from hostrouting.finding import ESCAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hostrouting.check.results import CheckReport
+    from hostrouting.status import Status
+
+Samples: TypeAlias = "dict[str, float]"
+"""By its labels as they are printed: the value of each sample of a metric."""
+
+_HELP = {
+    "installed": "Whether anything is installed.",
+    "in_force": "Whether the host matches the installed configuration, which survives a boot.",
+    "verdict": "1 for the verdict of the check now, else 0.",
+    "escapes": "How many ranges of expected CIDRs escape now.",
+    "gate_open": "Whether a gated unit can start unchecked.",
+    "gated_units": "How many gated units are in this state.",
+    "guard_enabled": "Whether the guard is enabled.",
+    "guard_running": "Whether the guard runs.",
+    "gate_timestamp_seconds": "When a gated unit was last checked at its start.",
+    "unanswered": "How many parts of the host did not answer, or could not be read.",
+}
+
+
+def metric_lines(status: Status) -> Iterator[str]:
+    """Every metric that is known, with its help and its type."""
+    metrics = _metrics(status)
+    for short_name, words in _HELP.items():
+        name = f"hostrouting_{short_name}"
+        samples = metrics.get(short_name, {})
+        if samples:
+            yield f"# HELP {name} {words}"
+            yield f"# TYPE {name} gauge"
+        for labels, value in samples.items():
+            yield f"{name}{labels} {value:.16g}"
+
+
+def _metrics(status: Status) -> dict[str, Samples]:
+    is_installed = status.state != "nothing"
+    metrics: dict[str, Samples] = {}
+    metrics["installed"] = {"": is_installed}
+    metrics["unanswered"] = {"": len(status.unanswered)}
+    if status.check is not None:
+        metrics["verdict"] = _verdicts(status.check.report)
+        metrics["escapes"] = _escapes(status.check.report)
+    if is_installed:
+        metrics["in_force"] = {"": status.state == "installed"}
+        names = {finding.name for finding in status.findings}
+        metrics["gate_open"] = {"": "gate-open" in names}
+    if status.guard:
+        counts = Counter(unit.state for unit in status.units)
+        metrics["gated_units"] = {
+            f'{{state="{state}"}}': counts[state] for state in get_args(State)
+        }
+        metrics["guard_enabled"] = {"": status.guard != "is not enabled"}
+        metrics["guard_running"] = {"": status.guard == "runs"}
+    checked = max((unit.checked for unit in status.units), default=0)
+    if checked:
+        metrics["gate_timestamp_seconds"] = {"": checked}
+    return metrics
+
+
+def _verdicts(report: CheckReport) -> Samples:
+    samples: Samples = {}
+    for family in report.families:
+        for verdict in get_args(Verdict):
+            labels = f'{{family="ipv{family.family}",verdict="{verdict}"}}'
+            samples[labels] = family.verdict == verdict
+    return samples
+
+
+def _escapes(report: CheckReport) -> Samples:
+    samples: Samples = {}
+    for family in report.families:
+        counts = Counter(finding_name(escape) for escape in family.escapes)
+        for kind in ESCAPES:
+            samples[f'{{family="ipv{family.family}",kind="{kind}"}}'] = counts[kind]
+    return samples

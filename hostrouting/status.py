@@ -1,0 +1,212 @@
+"""How a host compares with what is installed on it: the answer to "why does it not start, what is
+installed, and what is to be typed?".
+
+Each part of the host is asked on its own. A part that does not answer, and a config.json that
+cannot be used, hide no other part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import attrs
+
+from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
+from hostrouting.boot.health import AGAIN, find_faults, find_openings
+from hostrouting.boot.unit_states import UnitState, is_active, unit_states
+from hostrouting.codes import PROBLEM, code_of, worst_code
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostRoutingError
+from hostrouting.finding import Finding, worst_first
+from hostrouting.host.fileset import FileChanges
+from hostrouting.host.layout import HostLayout
+from hostrouting.install.host_check import HostCheck, check_host, find_typed, read_host
+from hostrouting.install.installed import read_installed
+from hostrouting.install.plan import Plan
+from hostrouting.install.restoring import repair_pipeline, with_gate_command
+from hostrouting.tasks.configure import Configure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hostrouting.config.settings import Mode
+    from hostrouting.host.host import Host
+    from hostrouting.host.systemd import Manager
+
+T = TypeVar("T")
+
+State: TypeAlias = Literal[
+    "nothing", "broken", "unanswered", "conflict", "not-configured", "escaping", "different",
+    "waiting", "installed",
+]  # fmt: skip
+"""How the host compares with the installed configuration.
+
+Nothing is installed; config.json cannot be used; the host does not answer; apply would fail because
+of another program's route; apply would delete routes without which addresses escape; addresses
+would escape after apply; apply makes it the same; a route waits for something; nothing differs.
+"""
+_WITHOUT_APPLY = ("broken", "conflict", "not-configured", "escaping")
+"""The states in which it does harm, or is not possible, to apply the installed configuration."""
+Guard: TypeAlias = Literal["", "is not enabled", "runs", "does not run"]
+
+
+@attrs.frozen
+class Status:
+    """What the host has answered."""
+
+    state: State = "nothing"
+    config: HostRoutingConfig | None = None
+    """What is installed, if that is known."""
+    plan: Plan = attrs.field(factory=Plan)
+    """What apply would do."""
+    check: HostCheck | None = None
+    faults: tuple[Finding, ...] = ()
+    """What is wrong with the gate."""
+    units: tuple[UnitState, ...] = ()
+    """The gated units, or the one that was asked about."""
+    guard: Guard = ""
+    """Empty if systemd does not run here, or nothing is installed."""
+    last_check: str = ""
+    """What the gate, the guard or apply has found last; empty if nothing was checked since the
+    boot.
+    """
+    unanswered: tuple[HostRoutingError, ...] = ()
+    """Why parts of the host did not answer."""
+
+    @property
+    def mode(self) -> Mode | Literal[""]:
+        """The mode of the check; empty if nothing is checked, or that is not known."""
+        if self.config is None or not self.config.route_overlap.cidrs:
+            return ""
+        return self.config.route_overlap.mode
+
+    @property
+    def command(self) -> str:
+        """What to type as root, so that the host matches and nothing escapes; empty if that is not
+        one command, or nothing is to be done.
+        """
+        if self.state == "conflict":
+            has_repair = self.check is not None and bool(self.check.report.routes)
+            return repair_pipeline() if has_repair else ""
+        if self.state in {"not-configured", "escaping"}:
+            return repair_pipeline()
+        return AGAIN.command if self.state == "different" else ""
+
+    @property
+    def code(self) -> int:
+        """The exit code: the worst of what differs, of the verdict, and of what did not answer."""
+        codes = [code_of(error) for error in self.unanswered]
+        findings = (*self.faults, *self.plan.findings)
+        if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
+            codes.append(PROBLEM)
+        if self.check is not None:
+            codes.append(self.check.code())
+        return worst_code(*codes)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings but those of the check, the worst first. Where to apply the installed
+        configuration again does harm, or fails, no remedy is to apply it.
+        """
+        findings: list[Finding] = []
+        for error in self.unanswered:
+            findings += error.findings
+        may_apply = self.state not in _WITHOUT_APPLY
+        for finding in (*self.faults, *self.plan.findings):
+            if finding.remedy == AGAIN and not may_apply:
+                findings.append(finding._replace(remedy=None))
+            else:
+                findings.append(finding)
+        gating = AGAIN.command if may_apply else self.command
+        return worst_first(with_gate_command(findings, gating))
+
+
+def find_status(host: Host, unit: str | None = None) -> Status:
+    """Ask each part of the host; with `unit`, about no other gated unit. Nothing is changed."""
+    unanswered: list[HostRoutingError] = []
+
+    def ask(question: Callable[[], T], otherwise: T) -> T:
+        try:
+            return question()
+        except HostRoutingError as error:
+            unanswered.append(error)
+            return otherwise
+
+    none: tuple[Finding, ...] = ()
+    config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
+    is_broken = config is None
+    if config == HostRoutingConfig():
+        faults = none
+        if host.backend is not None:
+            faults = ask(lambda: tuple(find_typed(read_host(host))), none)
+        return Status(faults=faults, unanswered=tuple(unanswered))
+
+    plan: Plan | None = None
+    check: HostCheck | None = None
+    if config is None:
+        units = gated_on_disk(host.files)
+        faults = ask(lambda: find_openings(host, units), none)
+    else:
+        units = gated_units(config)
+        plan = ask(lambda: _plan_of(host, config), None)
+        faults = ask(lambda: find_faults(host, config), none)
+        if config.route_overlap.cidrs:
+            check = ask(lambda: check_host(config, host), None)
+
+    last_check = ask(lambda: _last_check(host), "")
+    states: tuple[UnitState, ...] = ()
+    guard: Guard = ""
+    manager = host.running_manager
+    if manager is not None:
+        states = ask(lambda: tuple(unit_states(manager, units)), states)
+        guard = ask(lambda: _guard_of(host, manager), guard)
+    return Status(
+        "broken" if is_broken else _state_of(plan),
+        config,
+        plan or Plan(),
+        check,
+        faults,
+        tuple(state for state in states if unit in {None, state.unit}),
+        guard,
+        last_check,
+        tuple(unanswered),
+    )
+
+
+def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
+    plan = Configure(config, host=host).plan()
+    if writer_of(host.files) == WRITER:
+        return plan
+    return attrs.evolve(plan, files=FileChanges())  # another release writes other texts
+
+
+def _state_of(plan: Plan | None) -> State:
+    """How the host compares with its configuration, if that can be used."""
+    if plan is None:
+        return "unanswered"
+    if plan.routes.conflicts:
+        return "conflict"
+    if plan.routes.waiting:
+        return "waiting"
+    if plan.is_empty:
+        return "installed"
+    if plan.report is None or not plan.report.routes:
+        return "different"
+    if any(finding.name == "route-not-configured" for finding in plan.findings):
+        return "not-configured"
+    return "escaping"
+
+
+def _last_check(host: Host) -> str:
+    """The first line of the marker, which says most of it."""
+    for path in HostLayout.markers:
+        text = host.files.read(path)
+        if text:
+            return text.partition("\n")[0]
+    return ""
+
+
+def _guard_of(host: Host, manager: Manager) -> Guard:
+    if host.files.look(HostLayout.guard_path) is None:
+        return "is not enabled"
+    return "runs" if is_active(manager, HostLayout.guard_unit) else "does not run"

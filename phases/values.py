@@ -1,0 +1,112 @@
+"""What tasks return and raise, in words, as JSON values, and for another process.
+
+Any object can come here, and its code may raise. Then only its description is lost, never the run
+or the report.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Mapping
+from typing import TypeVar
+
+from phases.errors import PhasesError
+
+T = TypeVar("T")
+
+
+class Results(tuple[object, ...]):
+    """What a group returns: the results of its tasks, each of which is also that of a step."""
+
+    __slots__ = ()
+
+
+def describe_error(error: BaseException) -> str:
+    """The error in one line: its type, then its message."""
+    kind = type(error).__name__
+    message = " ".join(printable(error).split())
+    if not message:
+        return kind
+    return f"{kind}: {message}"
+
+
+def printable(value: object) -> str:
+    """str(value), safe for any terminal: control characters, and what no encoding has, are escaped,
+    and nothing is raised.
+    """
+    try:
+        return "".join(map(_escaped, str(value)))
+    except Exception:  # noqa: BLE001  a log or a report may contain any object
+        return f"<{type(value).__name__} that cannot be printed>"
+
+
+def _escaped(char: str) -> str:
+    if char == "\n" or char.isprintable():
+        return char
+    return ascii(char)[1:-1]
+
+
+def seconds_in_words(seconds: float | None) -> str:
+    """A duration in words: `12 ms`, `3.25 s`, `2 min 05 s`; empty if there is none."""
+    if seconds is None:
+        return ""
+    if seconds < 0.999_5:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"
+
+
+def as_data(value: object) -> object:
+    """The value in JSON types. An object becomes the result of its `to_mapping()` or
+    `log_fields()`, or its text.
+    """
+    try:
+        for name in ("to_mapping", "log_fields"):
+            describe = getattr(value, name, None)
+            if callable(describe) and not isinstance(value, type):
+                return as_data(describe())
+        if isinstance(value, Mapping):
+            return {str(key): as_data(member) for key, member in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [as_data(member) for member in value]
+    except Exception as error:  # noqa: BLE001  the caller's code; only the description is lost
+        return f"<{type(value).__name__} that cannot be described: {describe_error(error)}>"
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return printable(value)
+
+
+def portable_result(result: object) -> object:
+    """The result if another process can have it, or else its JSON value."""
+    if isinstance(result, Results):
+        return Results(map(portable_result, result))
+    try:
+        _as_received(result)
+    except Exception:  # noqa: BLE001  code of others runs
+        return as_data(result)
+    return result
+
+
+def portable_error(error: BaseException) -> BaseException:
+    """The error if another process can have it, or else a PhasesError that describes it."""
+    sent = describe_error(error)
+    try:
+        received = describe_error(_as_received(error))
+    except Exception as refused:  # noqa: BLE001  code of others runs
+        why = describe_error(refused)
+    else:
+        if received == sent:
+            return error
+        why = f"it would become {received}"
+    return PhasesError(f"{sent} (this error could not be pickled: {why})")
+
+
+def _as_received(value: T) -> T:
+    """What another process would receive. What can be pickled may still not be made again."""
+    received: T = pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
+    return received

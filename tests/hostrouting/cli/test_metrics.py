@@ -1,0 +1,146 @@
+"""`status --metrics`: the text format of Prometheus, by a strict reader of its grammar, and by
+Prometheus' own client where it is installed.
+"""
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hostrouting.errors import BackendError
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.testing import FakeHost
+from tests.hostrouting.cli.test_pages import (
+    OPENED,
+    applied,
+    config,
+    fresh_with_kubelet,
+    refused,
+    written,
+)
+from tests.support.cli import say
+from tests.support.tasks import LAYOUT, lose_routes, manager_of
+
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"'
+SAMPLE = re.compile(rf"({NAME})(\{{{LABEL}(?:,{LABEL})*\}})? ([0-9.e+-]+)")
+
+
+def samples(text: str) -> dict[str, float]:
+    """Each sample by its name and labels. Fails where the text breaks the grammar: a sample without
+    HELP and TYPE before it, metrics that are mixed, or a sample that is there twice.
+    """
+    assert text.endswith("\n")
+    values: dict[str, float] = {}
+    described: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name, _, words = line.removeprefix("# HELP ").partition(" ")
+            assert re.fullmatch(NAME, name)
+            assert words
+            assert name not in described
+            described.append(name)
+        elif line.startswith("# TYPE "):
+            assert line == f"# TYPE {described[-1]} gauge"
+        else:
+            found = SAMPLE.fullmatch(line)
+            assert found, line
+            name, labels, value = found.groups(default="")
+            assert name == described[-1]
+            assert name + labels not in values
+            values[name + labels] = float(value)
+    return values
+
+
+def read(host: FakeHost) -> dict[str, float]:
+    """The samples of this host; the exit code is 0 whatever they say."""
+    said = say("status", "--metrics", host=host)
+    assert (said.code, said.err) == (0, "")
+    return samples(said.out)
+
+
+def with_a_refused_range() -> FakeHost:
+    """A host on which somebody has added a blackhole."""
+    host = applied()()
+    host.kernel.ip_route("add", Route(Prefix.parse("172.16.9.0/24"), type="blackhole", protocol=4))
+    return host
+
+
+def test_a_host_that_is_right() -> None:
+    """Everything is known: the verdict of each family, the gate, the units by state, the guard."""
+    values = read(applied(change=refused)())
+    assert values["hostrouting_installed"] == values["hostrouting_in_force"] == 1
+    assert values["hostrouting_unanswered"] == values["hostrouting_gate_open"] == 0
+    assert values['hostrouting_verdict{family="ipv4",verdict="ok"}'] == 1
+    assert values['hostrouting_verdict{family="ipv4",verdict="overlap"}'] == 0
+    assert values['hostrouting_gated_units{state="runs"}'] == 1
+    assert values['hostrouting_gated_units{state="was refused"}'] == 1
+    assert values["hostrouting_guard_enabled"] == values["hostrouting_guard_running"] == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "sample", "value"),
+    [
+        (applied(config(mode="WARN")), 'hostrouting_escapes{family="ipv4",kind="overlap"}', 1),
+        (with_a_refused_range, 'hostrouting_escapes{family="ipv4",kind="refused"}', 1),
+        (applied(change=lose_routes), "hostrouting_in_force", 0),
+        (applied(change=OPENED), "hostrouting_gate_open", 1),
+        (applied(change=written(LAYOUT.config_path, "{")), "hostrouting_unanswered", 1),
+        (fresh_with_kubelet, "hostrouting_installed", 0),
+    ],
+    ids=[
+        "an escape",
+        "a refused range",
+        "lost routes",
+        "an open gate",
+        "a broken file",
+        "nothing installed",
+    ],
+)
+def test_what_is_wrong(host: Callable[[], FakeHost], sample: str, value: float) -> None:
+    """Each fault has a sample that says so."""
+    assert read(host())[sample] == value
+
+
+def test_when_the_gate_last_ran() -> None:
+    """At the last start of any gated unit, from systemd; no line if none has started."""
+    host = applied(change=refused)()
+    assert "hostrouting_gate_timestamp_seconds" not in read(host)
+    for unit, age in (("kube0", 400), ("kube1", 100)):
+        began = str(int((time.monotonic() - age) * 1_000_000))
+        properties = manager_of(host).properties[f"systemd-nspawn@{unit}.service"]
+        properties["InactiveExitTimestampMonotonic"] = began
+        properties["ExecCondition"] = f"{{ argv[]={LAYOUT.gate_path} ; status=255 }}"
+    past = time.time() - read(host)["hostrouting_gate_timestamp_seconds"]
+    assert round(past) in range(100, 160)
+
+
+def test_a_part_that_does_not_answer() -> None:
+    """What is not known has no sample; everything else has one."""
+    host = applied()()
+    host.faults.fail("snapshot", BackendError("no", kind="timeout"))
+    values = read(host)
+    assert values["hostrouting_unanswered"] == 1
+    assert "hostrouting_guard_running" in values
+
+
+def test_metrics_are_no_document() -> None:
+    """One of the two formats, not both."""
+    said = say("status", "--metrics", "--json", host=applied()())
+    assert said.code == 2
+    assert "--metrics: cannot be used with --json" in said.err
+
+
+def test_the_client_of_prometheus_reads_them() -> None:
+    """Its parser finds the same samples."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    text = say("status", "--metrics", host=applied(change=refused)()).out
+    read_by_client: dict[str, float] = {}
+    for family in parser.text_string_to_metric_families(text):
+        assert (family.type, bool(family.documentation)) == ("gauge", True)
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            read_by_client[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    assert read_by_client == samples(text)

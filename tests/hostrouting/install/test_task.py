@@ -1,0 +1,198 @@
+"""What a run says when it fails, what it needs, what it leaves out, and what undo takes back."""
+
+import pytest
+
+import phases
+from hostrouting.config import GateConfig, GuardConfig
+from hostrouting.config.settings import MACHINES
+from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
+from hostrouting.host.effects import effects_of
+from hostrouting.install.installed import read_installed
+from hostrouting.install.plan import Plan
+from hostrouting.kernel.programs import Rights
+from hostrouting.model.route import Route
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
+from phases.testing import FakeClock
+from tests.support.tasks import (
+    CIDR,
+    HELD,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    manager_of,
+    ours,
+    run,
+)
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+KUBELET = GateConfig(("kubelet.service",))
+GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
+CONFLICTING = config("172.16.0.0/16")
+
+
+class TestHeldUnits:
+    """An error says that the gate holds units back if, and only if, it does."""
+
+    def test_a_conflict_that_lasts(self) -> None:
+        """The second run says the same as the first."""
+        host = FakeHost(kernel=h200())
+        for _ in range(2):
+            error = failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+            assert str(error).endswith(HELD)
+
+    def test_what_another_run_has_removed(self) -> None:
+        """Nothing holds them back any more."""
+        host = FakeHost(kernel=h200())
+        host.faults.meanwhile("snapshot", lambda: run(Remove(host=host)), nth=3)
+        error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
+        assert "another run has installed a different configuration" in str(error)
+        assert HELD not in str(error)
+
+
+class TestLastingConflict:
+    """A conflict that the installed configuration has already holds no other change back."""
+
+    def test_units_are_freed(self) -> None:
+        """The operator can take a unit out of the gate while the conflict lasts."""
+        host = FakeHost(kernel=h200())
+        gated = CONFLICTING._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+        failure_of(run, Configure(gated, host=host), of=RouteConflict)
+        freed = CONFLICTING._replace(gate=GateConfig((MACHINES,)))
+        failure_of(run, Configure(freed, host=host), of=RouteConflict)
+        assert LAYOUT.drop_in_path("kubelet.service") not in host.files.texts
+        assert read_installed(host) == freed
+
+    def test_another_conflict(self) -> None:
+        """A conflict that is new ends the run before its first write."""
+        host = FakeHost(kernel=h200())
+        failure_of(run, Configure(CONFLICTING, host=host), of=RouteConflict)
+        before = dict(host.files.texts)
+        more = config("172.16.0.0/16", "10.0.0.0/24")
+        failure_of(run, Configure(more, host=host), of=RouteConflict, match=r"10\.0\.0\.0/24")
+        assert host.files.texts == before
+
+
+class TestGuard:
+    """The routes do not need the guard."""
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host on which its start fails."""
+        manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
+        return FakeHost(kernel=h200(), manager=manager)
+
+    def test_it_does_not_start(self, host: FakeHost) -> None:
+        """All else is done; then the run fails, and says why the guard does not run."""
+        report = phases.run(Configure(GUARDED, host=host), observers=[], clock=FakeClock())
+        [failure] = report.failures
+        assert failure.name == "start-guard"
+        assert "bash was not found" in str(failure.error)
+        assert "will not start" not in str(failure.error)
+        assert len(ours(host)) == len(REPAIR)
+        alone = phases.run(CheckRouteOverlap(WANTED, host=host), observers=[], clock=FakeClock())
+        assert [failure.name for failure in alone.failures] == ["start-guard"]
+
+    def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
+        """Both failures are told."""
+        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+        report = phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
+        names = [failure.name for failure in report.failures]
+        assert names == ["start-guard", "configure-static-routes"]
+
+
+class TestLeftOut:
+    """A part that the run leaves out is not planned, and fails nothing."""
+
+    def test_a_conflict(self) -> None:
+        """The dry run and the run agree."""
+        host = configured(config(cidrs=("10.9.0.0/16",)))
+        wanted = config("172.16.0.0/16", cidrs=("10.9.0.0/16",))
+        task = Configure(wanted, host=host)
+        dry = phases.plan(task, skip=ConfigureStaticRoutes.name)
+        assert isinstance(dry.result, Plan)
+        assert (dry.ok, dry.result.routes.steps) == (True, ())
+        assert phases.run(task, skip=ConfigureStaticRoutes.name, observers=[]).ok
+
+
+class TestUndo:
+    """Undo takes back what the run did, and nothing of others."""
+
+    def test_a_run_that_changed_nothing(self) -> None:
+        """What somebody installs afterwards stays."""
+        host = configured(WANTED)
+        task = Configure(WANTED, host=host)
+        run(task)
+        other = config("10.7.0.0/16")
+        run(Configure(other, host=host))
+        assert isinstance(run(phases.task("undo")(task.undo)), phases.Skip)
+        assert read_installed(host) == other
+
+    def test_what_another_run_has_installed_since(self) -> None:
+        """Undo fails and says so; nothing of it is lost."""
+        host = configured(config("10.8.0.0/16"))
+        task = Configure(WANTED, host=host)
+        run(task)
+        other = config("10.7.0.0/16")
+        run(Configure(other, host=host))
+        failure_of(run, phases.task("undo")(task.undo), of=HostRoutingError, match="another run")
+        assert read_installed(host) == other
+
+    def test_another_section(self) -> None:
+        """A task about one section takes that one back."""
+        host = FakeHost(kernel=h200())
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        run(task)
+        run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
+        run(phases.task("undo")(task.undo))
+        assert (ours(host), read_installed(host)) == ([], config(cidrs=("10.9.0.0/16",)))
+
+    def test_routes_that_were_typed(self) -> None:
+        """They are back, also if the former configuration fails again."""
+        host = configured(config(cidrs=(CIDR,), mode="WARN"))
+        strict = config(cidrs=(CIDR,))
+        failure_of(run, Configure(strict, host=host))
+        for prefix in REPAIR:
+            typed = Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213)
+            host.kernel.ip_route("add", typed)
+        before = ours(host)
+        task = Configure(config("10.7.0.0/16"), host=host)
+        run(task)
+        phases.undo(task, phases.Context(observers=[]))
+        assert ours(host) == before
+
+
+class TestNothingToDo:
+    """One answer to whether there is anything to do, for the plan, the text and the run."""
+
+    def test_a_reload(self) -> None:
+        """Where systemd has not read a file, the plan is not empty, and the run does it."""
+        host = configured(WANTED)
+        manager_of(host).read.clear()
+        plan = Configure(WANTED, host=host).plan()
+        assert not plan.is_empty
+        assert "reload systemd    # it has not read how its files are now" in str(plan)
+        assert "reload systemd" in str(run(Configure(WANTED, host=host)))
+        assert Configure(WANTED, host=host).plan().is_empty
+
+    def test_a_route_that_waits(self) -> None:
+        """It is something to do; the plan says it once."""
+        plan = Configure(config("9.0.0.0/8"), host=FakeHost(kernel=FakeKernel())).plan()
+        assert not plan.is_empty
+        assert str(plan).count("needs an IPv4 default route") == 1
+
+
+def test_rights() -> None:
+    """A process that only has to start the guard need not be allowed to change routes."""
+    rights = Rights()
+    host = FakeHost(kernel=h200(), rights=lambda: rights)
+    run(Configure(GUARDED, host=host))
+    manager_of(host).states[LAYOUT.guard_unit] = "failed"
+    rights = Rights(changes_network=False)
+    result = run(Configure(GUARDED, host=host))
+    [start] = effects_of(result).operations
+    assert start.verb == "start"
