@@ -91,19 +91,13 @@ class HostRoutingError(Exception):
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was
         changed.
         """
-        facts = {
-            name: fact for name, fact in vars(self).items() if name not in {"findings", "report"}
-        }
-        facts |= {
-            name: fact.to_mapping() for name, fact in facts.items() if hasattr(fact, "to_mapping")
-        }
-        facts |= {"findings": [finding.to_mapping() for finding in self.findings]}
-        return {
-            "error": type(self).__name__,
-            "kind": self.kind,
-            "canRetry": facts.pop("can_retry"),
-            **facts,
-        }
+        mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
+        mapping["canRetry"] = self.can_retry
+        for name, fact in vars(self).items():
+            if name not in {"kind", "can_retry", "findings", "report"}:
+                mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
+        mapping["findings"] = [finding.to_mapping() for finding in self.findings]
+        return mapping
 
 
 class Fault(NamedTuple):

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
-_NUMBER = re.compile(
-    r"(?<=[a-z-])[0-9a-f]{7,}$|\d+"
-)  # also the hexadecimal one of a bridge: br-1f3bf2e4c5d6
+# Also the hexadecimal one of a bridge: br-1f3bf2e4c5d6.
+_NUMBER = re.compile(r"(?<=[a-z-])[0-9a-f]{7,}$|\d+")
 _BATCH = 16  # snapshots sent together: sending them costs little compared with judging them
 
 
@@ -82,11 +81,10 @@ class NodeGroup(NamedTuple):
 
     def to_mapping(self) -> dict[str, Any]:
         """The group as JSON."""
-        repair = [route.to_mapping() for route in self.repair]
         return {
             "verdict": self.verdict,
             "problem": self.problem,
-            "repair": repair,
+            "repair": [route.to_mapping() for route in self.repair],
             "nodes": list(self.nodes),
         }
 
@@ -186,21 +184,19 @@ def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
 
 
 def _read_snapshot(path: str) -> Snapshot:
-    if os.path.exists(path) and not os.path.isfile(
-        path
-    ):  # a fifo may block, and some devices have no end
+    # A fifo may block, and some devices have no end.
+    if os.path.exists(path) and not os.path.isfile(path):
         raise ConfigError([Fault("", "", "is not a regular file")], path)
     return Snapshot.load(path)
 
 
 def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeResult:
     report = check_snapshot(snapshot, config)
-    is_repairable = report.routes and not any(
-        family.repair.unrepairable for family in report.families
-    )
     plan = plan_static_routes(config, snapshot)
     after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
-    repair = after.routes if is_repairable else ()
+    repair: tuple[StaticRoute, ...] = ()
+    if not any(family.repair.unrepairable for family in report.families) and report.routes:
+        repair = after.routes
     problem = _problem(report)
     if report.escapes and not repair:  # most often in the middle of a roll-out
         if after.escapes:
@@ -212,27 +208,25 @@ def _judged(path: str, snapshot: Snapshot, config: HostRoutingConfig) -> NodeRes
 
 def _problem(report: CheckReport) -> str:
     """What is wrong with the node, without what differs between nodes with the same problem."""
-    sizes: Counter[tuple[str, Prefix]] = (
-        Counter()
-    )  # how many addresses of a CIDR, by what happens to their packets
+    # How many addresses of a CIDR, by what happens to their packets.
+    sizes: Counter[tuple[str, Prefix]] = Counter()
     for escape in report.escapes:
         sizes[_way(escape), escape.cidr] += escape.last - escape.first + 1
     cidrs: dict[str, list[str]] = {}
     for (way, cidr), size in sizes.items():
-        cidrs.setdefault(way, []).append(
-            f"{'' if size > cidr.last - cidr.first else 'part of '}{cidr}"
-        )
-    ways = [
-        f"{spoken(names)} {in_plural(way) if len(names) > 1 else way}"
-        for way, names in cidrs.items()
-    ]
-    lost = (family for family in report.families if family.verdict == "no-default-route")
-    lacking = [f"no IPv{family.family} default route" for family in lost]
-    doubts: list[str] = []
+        is_whole = size > cidr.last - cidr.first
+        cidrs.setdefault(way, []).append(str(cidr) if is_whole else f"part of {cidr}")
+    problems: dict[str, None] = {}
+    for way, names in cidrs.items():
+        predicate = way if len(names) == 1 else in_plural(way)
+        problems[f"{spoken(names)} {predicate}"] = None
+    for family in report.families:
+        if family.verdict == "no-default-route":
+            problems[f"no IPv{family.family} default route"] = None
     for doubt in report.doubts:
         sentence, _ = DOUBTS.get(doubt.name, ("no rule looks up table local first", None))
-        doubts.append(sentence.format(where="some addresses", reason="…"))
-    return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
+        problems[sentence.format(where="some addresses", reason="…")] = None
+    return "; ".join(problems)
 
 
 def _way(escape: Escape) -> str:
@@ -245,13 +239,13 @@ def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst verdict first, and among equal verdicts the group with the
     most nodes.
     """
-    groups: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
+    members: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:
-        groups.setdefault((result.verdict, result.problem, result.repair), []).append(result)
-    whole = [NodeGroup(*kind, tuple(members)) for kind, members in groups.items()]
-    return tuple(
-        sorted(
-            whole,
-            key=lambda group: (_WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem),
-        )
-    )
+        members.setdefault((result.verdict, result.problem, result.repair), []).append(result)
+    groups = [NodeGroup(*kind, tuple(alike)) for kind, alike in members.items()]
+    return tuple(sorted(groups, key=_rank))
+
+
+def _rank(group: NodeGroup) -> tuple[int, int, str]:
+    """The place of a group among the others."""
+    return _WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem

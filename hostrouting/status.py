@@ -66,6 +66,10 @@ class Status:
     """The gated units, or the one that was asked about."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
+    last_check: str = ""
+    """What the gate, the guard or apply has found last; empty if nothing was checked since the
+    boot.
+    """
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
 
@@ -149,6 +153,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         if config.route_overlap.cidrs:
             check = ask(lambda: check_host(config, host), None)
 
+    last_check = ask(lambda: _last_check(host), "")
     states: tuple[UnitState, ...] = ()
     guard: Guard = ""
     manager = host.running_manager
@@ -163,6 +168,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         faults,
         tuple(state for state in states if unit in {None, state.unit}),
         guard,
+        last_check,
         tuple(unanswered),
     )
 
@@ -189,6 +195,15 @@ def _state_of(plan: Plan | None) -> State:
     if any(finding.name == "route-not-configured" for finding in plan.findings):
         return "not-configured"
     return "escaping"
+
+
+def _last_check(host: Host) -> str:
+    """The first line of the marker, which says most of it."""
+    for path in HostLayout.markers:
+        text = host.files.read(path)
+        if text:
+            return text.partition("\n")[0]
+    return ""
 
 
 def _guard_of(host: Host, manager: Manager) -> Guard:

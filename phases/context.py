@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from phases.errors import Cancelled, DeadlineExceeded, UnknownTask
+from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger, logger_of
 from phases.step import last_named
 
@@ -184,13 +184,8 @@ class Context:
         """
         steps = () if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
-        last = last_named(name, ran)
-        if last is None:
-            known = ", ".join("/".join(step.path) for step in ran) or "none"
-            raise UnknownTask(
-                f"ctx.find: no task {name!r} has run so far; those that have: {known}"
-            )
-        return last
+        missing = f"ctx.find: no task {name!r} has run so far; those that have"
+        return last_named(name, ran, missing)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None

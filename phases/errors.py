@@ -7,7 +7,7 @@
             ├── TaskFailed           a task raised; has the steps that failed, the first one first
             ├── DeadlineExceeded     a task did not finish within its time limit
             ├── WouldFail            in a dry run: the plan of a task says why the task would fail
-            ├── UnknownTask          only=, skip= or ctx.find() names a task that is not there
+            ├── UnknownTask          a name in only=, skip= or find() that no task has
             └── InvalidTask          an object was used as a task and is not one
 
 `str()` of each is one sentence that an operator can read. Each can be pickled and copied, also if
@@ -49,7 +49,7 @@ class WouldFail(PhasesError):  # noqa: N818  reads as what would happen
 
 
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
-    """only= or skip= names a task that is not in the tree, or ctx.find() one that has not run."""
+    """only= or skip= names a task that is not in the tree, or find() one that is not in the run."""
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong

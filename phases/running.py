@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from phases.context import Clock, Context
 from phases.execution import new_step, record_error, run_step
-from phases.observers import LOGGER, LogObserver, live_tree, logger_of
+from phases.observers import LOGGER, live_tree
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, FunctionTask, Names, Path, selection, valid_task, valid_tree
 
@@ -58,24 +58,16 @@ def run(
     `undo(task, of=report)`; the steps of the undo are in the report.
     """
     if ctx is None:
-        logger = logger_of(logger)
-        if observers is None:
-            observers = _default_observers(logger)
         ctx = Context(clock=clock, logger=logger, observers=observers)
+        tree = live_tree(ctx.logger)
+        if observers is None and tree is not None:
+            ctx.observers = (*ctx.observers, tree)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
         return _report(_undone_on_failure(task), ctx, action="do")
     return _report(task, ctx, action="do")
-
-
-def _default_observers(logger: logging.Logger) -> list[Observer]:
-    observers: list[Observer] = [LogObserver(logger)]
-    tree = live_tree(logger)
-    if tree is not None:
-        observers.append(tree)
-    return observers
 
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:

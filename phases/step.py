@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.errors import PhasesError
+from phases.errors import PhasesError, UnknownTask
 from phases.values import (
     Results,
     as_data,
@@ -157,15 +157,10 @@ class Step:
             yield from child.walk()
 
     def find(self, name: str) -> Step:
-        """The last step with this name (`routes`, or `network/routes`); without one, a KeyError
+        """The last step with this name (`routes`, or `network/routes`); without one, UnknownTask
         names all steps.
         """
-        steps = list(self.walk())
-        last = last_named(name, steps)
-        if last is None:
-            known = ", ".join("/".join(step.path) for step in steps)
-            raise KeyError(f"there is no step {name!r}; the steps are {known}")
-        return last
+        return last_named(name, list(self.walk()), f"there is no step {name!r}; the steps are")
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -232,7 +227,7 @@ Observer = Callable[[Step], object]
 """Called with each step when it starts and when it has ended: one call at a time, from any thread.
 
 A step that is passed over only has an end. What an observer raises is logged, and the run
-continues. An observer must not wait for another step.
+continues; only Ctrl-C ends it. An observer must not wait for another step.
 """
 
 
@@ -257,13 +252,15 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
-def last_named(name: str, steps: Sequence[Step]) -> Step | None:
-    """The last of the steps with this name (`routes`, or `network/routes`), if there is one."""
-    for step in reversed(steps):
-        path = "/".join(step.path)
+def last_named(name: str, steps: Sequence[Step], otherwise: str) -> Step:
+    """The last of the steps with this name (`routes`, or `network/routes`). Without one, raises
+    UnknownTask with these words and the names of all steps.
+    """
+    paths = ["/".join(step.path) for step in steps]
+    for path, step in zip(reversed(paths), reversed(steps), strict=True):
         if f"/{path}".endswith(f"/{name}"):
             return step
-    return None
+    raise UnknownTask(f"{otherwise}: {', '.join(paths) or 'none'}")
 
 
 def _failure_in_words(step: Step) -> str:
@@ -295,9 +292,4 @@ def _for_standard_output(text: str) -> str:
     whatever the locale is.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        drawn = text.translate(str.maketrans("├│└─", "||`-"))
-        return drawn.encode(encoding, "backslashreplace").decode(encoding)
-    return text
+    return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -28,7 +28,6 @@ from hostrouting.azure_vnet.state import STATE_FILE, Endpoint, read_state
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_hop
 from hostrouting.text import spoken
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from hostrouting.azure_vnet.ebtables import BridgeRule
     from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
     from hostrouting.config.settings import AzureVnetCleanupConfig
+    from hostrouting.model.snapshot import Link, Snapshot
 
 MOST = 1000
 """One run deletes at most this many entries."""
@@ -264,14 +264,11 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         ip, (dev,) = route.prefix.ip, plain.devs
         if dev in node.bridges:
             fate, reason = _fate(node, ip, node.macs.get(ip, ()), node.pod_ports)
-        elif dev.startswith("azv"):
-            new_veth = Link(
-                name=dev, index=0, kind="veth"
-            )  # it appeared after the devices were read
+        elif dev.startswith("azv") and dev in node.links:
             macs = [node.peers[dev]] if dev in node.peers else []
-            fate, reason = _fate(node, ip, macs, [node.links.get(dev, new_veth)])
+            fate, reason = _fate(node, ip, macs, [node.links[dev]])
         else:
-            continue
+            continue  # perhaps of a new pod, whose device appeared after the devices were read
         yield CleanupEntry("route", str(plain), fate, reason, route)
 
 
@@ -299,22 +296,26 @@ def _fate(node: _Node, ip: IP, macs: Sequence[str], ports: Sequence[Link]) -> tu
     """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of
     these ports.
     """
-    if protected := _why_protected(node, ip):
+    protected = _why_protected(node, ip)
+    if protected:
         return _KEEP, protected
     managed = f"another CNI manages {ip}"
     for mac in macs:
         if mac in node.alive:
             holder = node.alive[mac]
             return "conflict", f"{managed}, but azure-vnet's MAC address {mac} belongs to {holder}"
-    if pod := node.listed.get(ip):
+    pod = node.listed.get(ip)
+    if pod is not None:
         device = f"its device {pod.device} exists"
         return _KEEP, f"azure-vnet's state file gives {ip} to {pod.name}, and {device}"
-    if opaque := [port.name for port in ports if _may_hide_macs(node, port)]:
+    opaque = [port.name for port in ports if _may_hide_macs(node, port)]
+    if opaque:
         where = f"the MAC addresses behind {spoken(opaque)} cannot be read"
         return _KEEP, f"its pod may be alive: {where}"
     if macs:
         return "delete", f"{managed}, and no device has the MAC address {' or '.join(macs)}"
-    if pods := [port.name for port in ports if port.name in node.peers]:
+    pods = [port.name for port in ports if port.name in node.peers]
+    if pods:
         where = f"its MAC address is unknown, and pods are behind {spoken(pods)}"
         return _KEEP, f"its pod may be alive: {where}"
     return "delete", f"{managed}, and no pod is known to use it"

@@ -105,31 +105,26 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """Every path of ours that this host has, in the order of removal: drop-ins first, config.json
-    last.
+    """Every path of ours that this host has, in the order of removal: what a writer that was killed
+    has left, drop-ins, units, each script after what runs it, and config.json last.
     """
+    drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
     unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
-    others = [
-        HostLayout.networkd_path,
-        HostLayout.guard_path,
-        HostLayout.gate_path,
-        *(HostLayout.step_path(step) for step in _UNIT_OF),
-        HostLayout.config_path,
-    ]
-    leftovers = [leftover(path) for path in (*unit_paths, *others)]
-    paths = [path for path in leftovers if is_ours(files, path)]
-    for unit in _units_with_drop_ins(files):
-        drop_in = HostLayout.drop_in_path(unit)
-        paths += [path for path in (drop_in, leftover(drop_in)) if is_ours(files, path)]
+    steps = [HostLayout.step_path(step) for step in _UNIT_OF]
+    scripts = [HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps]
+    config_path = HostLayout.config_path
+    written = (*drop_ins, *unit_paths, *scripts, config_path)
+    paths = [path for path in map(leftover, written) if is_ours(files, path)]
+    paths += [path for path in drop_ins if is_ours(files, path)]
     for unit in units.UNITS:
         paths += _owned_unit(files, unit)
-    paths += [path for path in others if is_ours(files, path)]
-    if not paths:
-        return ()
-    *before, last = paths
-    if files.look(HostLayout.opening_path):  # it would open the next gate
-        before.append(HostLayout.opening_path)
-    return (*before, last)
+    paths += [path for path in scripts if is_ours(files, path)]
+    has_config = files.look(config_path) is not None
+    if (paths or has_config) and files.look(HostLayout.opening_path):
+        paths.append(HostLayout.opening_path)  # it would open the next gate
+    if has_config:
+        paths.append(config_path)
+    return tuple(paths)
 
 
 def _units_with_drop_ins(files: Files) -> list[str]:

@@ -10,22 +10,29 @@ asked for, and gives the devices that are in doubt:
 - A rule that is not judged may pass over the default route.
 
 The first two are the same for the routes of a configuration, so `routes.uplink` has them
-(`doubtful_devs`). Doubt belongs to devices: what leaves through others is not in doubt.
+(`devs_of_equal_routes`, `devs_of_a_tunnel`). Doubt belongs to devices: what leaves through others
+is not in doubt.
 
-Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device of which that
-is true for ever is left out there; then only the configuration can name it.
+Whose default routes count at all, `counting_devs` says: InfiniBand's do not. A device that is never
+to be expected is left out there; then only the configuration can name it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices, devs_of
-from hostrouting.fib.engine import AppliedRule, Fib, Table
+from hostrouting.fib.engine import Fib, Table, effect_of
 from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.routes.uplink import doubtful_devs, has_tunnel, is_line, leads_out
+from hostrouting.routes.uplink import (
+    devs_of_a_tunnel,
+    devs_of_equal_routes,
+    has_tunnel,
+    is_line,
+    leads_out,
+)
 
 _NONE: frozenset[str] = frozenset()
 
@@ -106,7 +113,7 @@ def find_defaults(fib: Fib) -> Iterator[Default]:
         if applied.table is None or applied.rule.dst is not None or not applied.selects_plain(0):
             continue
         for route in _defaults_in(applied.table, Prefix(fib.family, 0, 0)):
-            yield Default(route, is_used=not _is_suppressed(applied, route))
+            yield Default(route, is_used=effect_of(applied.rule, route) != "suppressed")
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
@@ -117,11 +124,6 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     lower, upper = (table.routes_to(half) for half in every.halves())
     if lower and upper and lower[0].type == upper[0].type == "unicast":
         yield lower[0]._replace(next_hops=(*lower[0].next_hops, *upper[0].next_hops))
-
-
-def _is_suppressed(applied: AppliedRule, route: Route) -> bool:
-    limit = applied.rule.suppress_prefixlength
-    return limit is not None and route.prefix.length <= limit
 
 
 def counting_devs(defaults: Iterable[Default], links: Mapping[str, Link]) -> frozenset[str]:
@@ -188,9 +190,10 @@ def _devs_that_compete(
     used = leading.used
     if used is None:
         return _NONE
-    rivals = leading.devs & devs_of(fib.equal_cost_routes(used))
+    rivals = leading.devs & devs_of(fib.equal_default_routes(used))
     is_way_out = _may_be_the_only_way_out(leading, devs, devices)
-    return doubtful_devs(used, devs, rivals, hidden, devices.links, is_line=is_way_out)
+    through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_line=is_way_out)
+    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
 
 
 def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: Devices) -> bool:

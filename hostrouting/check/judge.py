@@ -125,7 +125,7 @@ class Judge:
         if not decision.devs or decision.route is None:
             return ()
         devs: dict[str, None] = {}
-        for route in self.fib.equal_cost_routes(decision.route):
+        for route in self.fib.equal_default_routes(decision.route):
             devs |= dict.fromkeys(route.usable_devs)
         return tuple(devs)
 

@@ -18,6 +18,7 @@ from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
+    from hostrouting.fib.engine import Decision
 
 T = TypeVar("T")
 
@@ -54,10 +55,9 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[P
     if judge.fib.family != IPV4 or all(rule.src is None for rule in judge.fib.rules):
         return connections
     for part in parts:
-        sources = set(sources_of(judge, part.decision))
-        if len(sources) != 1 or judge.is_intended(part.decision.rule):
+        packet = _connection_by(judge, part.decision)
+        if packet is None:
             continue
-        packet = Packet(Prefix.of(sources.pop()))
         decision, _ = judge.fib.outcomes(part.first, packet)
         opinion = judge.opinion(decision)
         if opinion.grade > part.plain_grade and not judge.is_intended(decision.rule):
@@ -65,6 +65,16 @@ def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[P
             connections.setdefault(packet, []).append(worse)
     own = [part for part in parts if part.is_own]
     return {packet: sorted([*own, *worse]) for packet, worse in connections.items()}
+
+
+def _connection_by(judge: Judge, decision: Decision) -> Packet | None:
+    """The connections that begin with a plain packet with this decision; None if their source is
+    not certain, or if the rule is intended.
+    """
+    sources = set(sources_of(judge, decision))
+    if len(sources) != 1 or judge.is_intended(decision.rule):
+        return None
+    return Packet(Prefix.of(sources.pop()))
 
 
 def packets_of_pods(judge: Judge) -> Iterator[Packet]:

@@ -219,7 +219,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     rule = escape.decision.rule
     for lost in family.repair.unrepairable:
         if rule is not None and lost.reason == "earlier-rule" and lost.first == escape.first:
-            words = f"exclude this network in the program that has added rule {rule.priority}"
+            words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
 

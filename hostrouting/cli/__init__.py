@@ -34,9 +34,12 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
 
         parser = make_parser(words)
         arguments = parser.parse_args(words)
-        pieces = [piece for word in words for piece in word.split("=", 1)]
-        if twice := [word for word in ("--config", "--snapshot", "-") if pieces.count(word) > 1]:
-            parser.error(f"{twice[0]} can be given only once")
+        pieces: list[str] = []
+        for word in words:
+            pieces += word.split("=", 1)
+        for word in ("--config", "--snapshot", "-"):
+            if pieces.count(word) > 1:
+                parser.error(f"{word} can be given only once")
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 

@@ -34,7 +34,6 @@ _WRONG: dict[Name, str] = {
 }
 """What is wrong, by the name of a finding."""
 _COSTS = ("unsafe", "repair-cost")
-_SHOWN_BEFORE = (*ESCAPES, *_COSTS, "action")
 
 
 def check_lines(
@@ -49,21 +48,37 @@ def check_lines(
     costs = [finding for finding in check.findings if finding.name in _COSTS]
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, options, who, note))
-    decisive = [family.decisive for family in check.report.families]
-    others: list[Finding] = []
-    remedies = dict.fromkeys(finding.remedy for finding in escapes)
+    yield from _block(finding_lines(_other_findings(check, options), who))
+    yield from _block(capped(_last_lines(check, who)))
+
+
+def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
+    """The findings of which nothing else on the page says anything."""
     for finding in check.findings:
-        if finding.name == "no-default-route" or finding in decisive:
-            remedies[finding.remedy] = None  # the verdict has the sentence
-        elif finding.name == "route-not-configured":
+        if finding.name == "route-not-configured":
             if check.managed is not None or not check.report.resolved:  # else the repair has it
                 command = repair_pipeline(options, check.managed)
-                others.append(finding._replace(remedy=Remedy(TO_KEEP, command)))
-        elif finding.name not in _SHOWN_BEFORE:
-            others.append(finding)
-    yield from _block(finding_lines(others, who))
-    last = [remedy.text_for(who) for remedy in remedies if remedy is not None]
-    yield from _block(capped([f"{text[0].upper()}{text[1:]}" for text in last]))
+                yield finding._replace(remedy=Remedy(TO_KEEP, command))
+        elif finding.name not in (*_COSTS, "action") and not _is_in_a_verdict(finding, check):
+            yield finding
+
+
+def _last_lines(check: HostCheck, who: str) -> list[str]:
+    """What to do about what the verdicts say, beside the repair; each way once."""
+    ways: dict[str, None] = {}
+    for finding in check.findings:
+        if finding.remedy is not None and _is_in_a_verdict(finding, check):
+            for way in finding.remedy.ways():
+                text = way.text_for(who)
+                ways[f"{text[0].upper()}{text[1:]}"] = None
+    return list(ways)
+
+
+def _is_in_a_verdict(finding: Finding, check: HostCheck) -> bool:
+    """Whether a verdict, or what escapes, has the sentence."""
+    if finding.name in (*ESCAPES, "no-default-route"):
+        return True
+    return any(finding == family.decisive for family in check.report.families)
 
 
 def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterator[str]:

@@ -38,11 +38,9 @@ class Answer(NamedTuple):
 
 def error_document(error: BaseException) -> dict[str, Any]:
     """The error as a JSON value."""
-    facts = (
-        error.to_mapping()
-        if isinstance(error, errors.HostRoutingError)
-        else {"error": type(error).__name__}
-    )
+    facts: dict[str, Any] = {"error": type(error).__name__}
+    if isinstance(error, errors.HostRoutingError):
+        facts = error.to_mapping()
     findings = facts.pop("findings", [])
     return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
 
@@ -54,10 +52,8 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        say(
-            "this is a bug in hostrouting; please report it with the following "
-            f"text\n{format_exc()}"
-        )
+        ask = "this is a bug in hostrouting; please report it with the following text"
+        say(f"{ask}\n{format_exc()}")
     return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 

@@ -50,8 +50,9 @@ comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
@@ -123,37 +124,28 @@ class Cell(NamedTuple):
 # One table.
 
 
-RoutesByPrefix: TypeAlias = "dict[int, dict[int, list[Route]]]"
-"""By the length and the first address of a prefix: the routes to it, the preferred one first."""
-
-
 class Table:
     """One routing table: the routes that Linux may use for plain packets."""
 
-    def __init__(self, family: int, by_prefix: RoutesByPrefix) -> None:
-        """Use these routes of this family."""
-        self._family = family
-        self._by_prefix = by_prefix
-        every_bit = (1 << width_of(family)) - 1
-        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
-        """The longest prefixes first."""
-        for length in sorted(by_prefix, reverse=True):
-            netmask = every_bit ^ (every_bit >> length)
-            self._by_netmask.append((netmask, by_prefix[length]))
-
-    @classmethod
-    def of(cls, family: int, routes: Iterable[Route]) -> "Table":
-        """The table with these routes, which are in the kernel's order."""
-        by_prefix: RoutesByPrefix = {}
+    def __init__(self, family: int, routes: Iterable[Route]) -> None:
+        """Sort these routes, which are in the kernel's order."""
+        self._by_prefix: dict[int, dict[int, list[Route]]] = {}
+        """By the length and the first address of a prefix: the routes to it, the preferred first.
+        """
         for route in routes:
             if _is_usable(route):
                 _, first, length = route.prefix
-                by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
-        for by_first in by_prefix.values():
+                self._by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
+        for by_first in self._by_prefix.values():
             for several in by_first.values():
                 if len(several) > 1:
                     several.sort(key=_rank)
-        return cls(family, by_prefix)
+        every_bit = (1 << width_of(family)) - 1
+        self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
+        """The longest prefixes first."""
+        for length in sorted(self._by_prefix, reverse=True):
+            netmask = every_bit ^ (every_bit >> length)
+            self._by_netmask.append((netmask, self._by_prefix[length]))
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for this address: of those with the longest prefix that
@@ -169,32 +161,6 @@ class Table:
         """The routes to exactly this prefix that are for any source, the preferred one first."""
         routes = self._by_prefix.get(prefix.length, {}).get(prefix.first, [])
         return [route for route in routes if route.source is None]
-
-    def with_routes(self, added: Sequence[Route]) -> "Table":
-        """The same table with these routes, which come after the others in the kernel's order."""
-        if not added:
-            return self
-        by_prefix = self._copied()
-        for route in added:
-            if _is_usable(route):
-                _, first, length = route.prefix
-                by_first = by_prefix.setdefault(length, {})
-                by_first[first] = sorted([*by_first.get(first, []), route], key=_rank)
-        return Table(self._family, by_prefix)
-
-    def without_routes(self, removed: Sequence[Route]) -> "Table":
-        """The same table without these routes; a route that equals one of them stays."""
-        if not removed:
-            return self
-        by_prefix = self._copied()
-        for route in removed:
-            _, first, length = route.prefix
-            by_first = by_prefix.setdefault(length, {})
-            by_first[first] = [other for other in by_first.get(first, []) if other is not route]
-        return Table(self._family, by_prefix)
-
-    def _copied(self) -> RoutesByPrefix:
-        return {length: by_first.copy() for length, by_first in self._by_prefix.items()}
 
 
 def _is_usable(route: Route) -> bool:
@@ -327,7 +293,7 @@ because the route is passed over (thrown, suppressed). Or the lookup ends, with 
 or with the rule itself (refuses). Or nobody knows here (not-judged).
 """
 
-_OF_ACTION: dict[str, Effect] = {
+_EFFECT_OF_ACTION: dict[str, Effect] = {
     "nop": "skipped",
     "goto": "not-judged",
     "blackhole": "refuses",
@@ -342,7 +308,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
     them. The order of the questions matters: each is asked of what those before have left.
     """
     if rule.action != "to_table":
-        return _OF_ACTION[rule.action]
+        return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
     if route.type == "throw" and route.source is None:
@@ -357,7 +323,7 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
 
 
 def _is_suppressed(rule: Rule, route: Route) -> bool:
-    """Whether the prefix is too short for the rule, which does not matter for a refusal."""
+    """Whether the prefix is too short for the rule. A refusal is never suppressed."""
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
@@ -411,22 +377,26 @@ class AppliedRule(NamedTuple):
 class Fib:
     """The rules and tables of one host for one family."""
 
-    def __init__(
-        self, snapshot: Snapshot, family: int, tables: Mapping[int, Table] | None = None
-    ) -> None:
-        """Make each table that a rule looks up, unless these tables are already there. The other
-        tables are left out.
+    def __init__(self, snapshot: Snapshot, family: int) -> None:
+        """Make each table that a rule looks up; the others are left out.
 
         Raises ValueError if the snapshot does not contain this family.
         """
-        _require(family, snapshot)
+        _require_family(family, snapshot)
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
         self.rules = _rules_of(snapshot, family)
-        if tables is None:
-            tables = {number: Table.of(family, own) for number, own in self._by_table.items()}
-        self.tables = tables
+        by_table: dict[int, list[Route]] = {}
+        for rule in self.rules:
+            if rule.action == "to_table":
+                by_table[rule.table] = []
+        for route in snapshot.routes:
+            if route.table in by_table and route.prefix.family == family:
+                by_table[route.table].append(route)
+        self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
+        self.routes = tuple(chain.from_iterable(by_table.values()))
+        """The routes of all tables that a rule looks up, table by table."""
         self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
@@ -506,10 +476,8 @@ class Fib:
             table = self.tables[rule.table]
         return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
-    def equal_cost_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, it may
-        use any.
-        """
+    def equal_default_routes(self, route: Route) -> list[Route]:
+        """The route, and those that Linux may use instead: of several equal default routes, any."""
         routes = [route]
         if route.prefix.length == 0 and route.table in self.tables:
             for other in self.tables[route.table].routes_to(route.prefix):
@@ -519,41 +487,14 @@ class Fib:
         return routes
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
-        """The same host with more routes; tables that stay the same are shared."""
-        added = tuple(added)
-        tables = dict(self.tables)
-        for number, routes in self._grouped_by_table(added).items():
-            tables[number] = tables[number].with_routes(routes)
-        return Fib(self.snapshot.with_routes(added), self.family, tables)
+        """The same host with more routes."""
+        return Fib(self.snapshot.with_routes(added), self.family)
 
     def without_routes(self, removed: Iterable[Route]) -> "Fib":
         """The same host without these routes, which it has. One that equals such a route stays."""
-        removed = tuple(removed)
-        tables = dict(self.tables)
-        for number, routes in self._grouped_by_table(removed).items():
-            tables[number] = tables[number].without_routes(routes)
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
-        return Fib(self.snapshot._replace(routes=kept), self.family, tables)
-
-    @cached_property
-    def routes(self) -> tuple[Route, ...]:
-        """The routes of all tables that a rule looks up, table by table."""
-        return tuple(route for routes in self._by_table.values() for route in routes)
-
-    @cached_property
-    def _by_table(self) -> dict[int, list[Route]]:
-        return self._grouped_by_table(self.snapshot.routes)
-
-    def _grouped_by_table(self, routes: Iterable[Route]) -> dict[int, list[Route]]:
-        by_table: dict[int, list[Route]] = {}
-        for rule in self.rules:
-            if rule.action == "to_table":
-                by_table[rule.table] = []
-        for route in routes:
-            if route.table in by_table and route.prefix.family == self.family:
-                by_table[route.table].append(route)
-        return by_table
+        return Fib(self.snapshot._replace(routes=kept), self.family)
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -565,7 +506,7 @@ def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int,
     yield first, last
 
 
-def _require(family: int, snapshot: Snapshot) -> None:
+def _require_family(family: int, snapshot: Snapshot) -> None:
     families = [snapshot.family] if snapshot.family else [4, 6]
     if family not in families:
         there = " and ".join(f"IPv{number}" for number in families)

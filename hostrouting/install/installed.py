@@ -1,8 +1,12 @@
-"""The configuration that is installed on a host: what config.json says."""
+"""The configuration that is installed on a host, which is what config.json says, and the one that
+takes its place.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import attrs
 
 from hostrouting.boot.files import gated_on_disk, owned_paths
 from hostrouting.config.settings import HostRoutingConfig
@@ -12,6 +16,24 @@ from hostrouting.install.restoring import remedy_without_config
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
+    from hostrouting.model.route import RouteKey
+
+
+@attrs.frozen
+class Wanted:
+    """What a run brings onto a host."""
+
+    config: HostRoutingConfig
+    """The whole configuration."""
+    former: HostRoutingConfig | None
+    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
+
+    @property
+    def former_keys(self) -> set[RouteKey]:
+        """The keys of the static routes that are configured now."""
+        if self.former is None:
+            return set()
+        return {route.key for route in self.former.static_routes.routes}
 
 
 def read_installed(host: Host) -> HostRoutingConfig:

@@ -32,7 +32,7 @@ class Plan:
     routes: RoutePlan = attrs.field(factory=RoutePlan)
     operations: tuple[Operation, ...] = ()
     """Other changes of the kernel."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = attrs.field(default=(), converter=worst_first)
     """What there is to tell about the host as it is; an error makes the run fail."""
     report: CheckReport | None = None
     """The check of the host as it would be.
@@ -88,12 +88,12 @@ class Plan:
 
     def with_part(self, part: Plan) -> Plan:
         """The same with what one more task would do to the kernel. Only one task has routes."""
-        return attrs.evolve(
-            self,
-            routes=part.routes if self.routes == RoutePlan() else self.routes,
-            operations=(*self.operations, *part.operations),
-            findings=worst_first((*self.findings, *part.findings)),
-        )
+        routes = self.routes
+        if part.routes != RoutePlan():
+            routes = part.routes
+        operations = (*self.operations, *part.operations)
+        findings = (*self.findings, *part.findings)
+        return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
 
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
@@ -101,7 +101,7 @@ class Plan:
             return self
         report = check_snapshot(self.routes.apply_to(snapshot), config)
         unconfigured = find_unconfigured(self.routes, snapshot, config, after=report)
-        findings = worst_first((*self.findings, *unconfigured))
+        findings = (*self.findings, *unconfigured)
         return attrs.evolve(self, findings=findings, report=report, mode=config.route_overlap.mode)
 
     def to_mapping(self) -> dict[str, object]:

@@ -26,10 +26,10 @@ the error says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -44,78 +44,27 @@ from hostrouting.errors import (
     NotReady,
     RequirementError,
 )
-from hostrouting.finding import Finding, Remedy, worst_first
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
+from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
-from hostrouting.install.installed import read_installed, readable_installed
+from hostrouting.install.host_check import read_host
+from hostrouting.install.installed import Wanted, read_installed, readable_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import Plan
 from hostrouting.install.requirements import find_requirements
 from hostrouting.install.session import find_session_at_risk
+from hostrouting.install.undo import Before, before_of, restore_routes
 from hostrouting.install.write import start_guard, write_files
-from hostrouting.kernel.base import RouteRequest
 from hostrouting.text import spoken
-from phases.context import in_range
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
-    from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
 
 _KEEP = Remedy("keep this in the configuration, or allow the removal (--allow-removal)")
-
-
-@attrs.frozen
-class Wanted:
-    """What a run brings onto a host."""
-
-    config: HostRoutingConfig
-    """The whole configuration."""
-    former: HostRoutingConfig | None
-    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-
-    @property
-    def former_keys(self) -> set[RouteKey]:
-        """The keys of the static routes that are configured now."""
-        if self.former is None:
-            return set()
-        return {route.key for route in self.former.static_routes.routes}
-
-
-class _Before(NamedTuple):
-    """What there was before a task first changed anything, for undo()."""
-
-    config: HostRoutingConfig | None
-    """What was installed; None if it could not be read."""
-    typed: tuple[Route, ...]
-    """Routes with our protocol that were not configured, such as those of the commands that `check`
-    prints, and that the run deletes.
-    """
-
-
-def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
-    """A validator that raises TypeError for a value of another kind: the task would fail later, and
-    not say why.
-    """
-
-    def validate(_task: object, _field: object, value: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(
-                f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}"
-            )
-
-    return validate
-
-
-_IS_FLAG = _must_be(bool, "allow_removal is True or False")
-IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
-IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
-
-
-def _is_duration(_task: object, _field: object, value: Any) -> None:
-    in_range(value, "wait", least=0, most=86_400)
 
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
@@ -128,13 +77,13 @@ class InstallTask(ABC):
 
     config: HostRoutingConfig = attrs.field(validator=IS_CONFIG)
     host: Host = attrs.field(factory=Host.local, validator=IS_HOST, kw_only=True)
-    wait: float = attrs.field(default=60.0, validator=_is_duration, kw_only=True)
+    wait: float = attrs.field(default=60.0, validator=is_duration, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, validator=_IS_FLAG, kw_only=True)
+    allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
     """Whether the configuration may take away what protects the host now; if not, a ConfigError
     names it.
     """
-    _before: _Before | None = attrs.field(
+    _before: Before | None = attrs.field(
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
     """None until a run comes to its first change, and again after undo()."""
@@ -162,13 +111,13 @@ class InstallTask(ABC):
         """
         ctx = ctx or phases.Context(observers=[])
         wanted = self.wanted()
-        read_snapshot = cache(self._read_snapshot)
+        read_snapshot = cache(partial(read_host, self.host))
         plan = self._make_plan(ctx, wanted, read_snapshot)
         losses = [
             Finding("removal", "error", str(loss), loss.path, _KEEP)
             for loss in self._losses(wanted)
         ]
-        plan = attrs.evolve(plan, findings=worst_first((*plan.findings, *losses)))
+        plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
             return plan.with_check(wanted.config, read_snapshot())
         return plan
@@ -188,29 +137,18 @@ class InstallTask(ABC):
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
+        known = [self.own_part(self.config), self.own_part(before.config)]
         installed = readable_installed(self.host)
-        if installed is not None and self.own_part(installed) not in (
-            self.own_part(self.config),
-            self.own_part(before.config),
-        ):
+        if installed is not None and self.own_part(installed) not in known:
             sentence = "another run has installed a different configuration since, which stays"
             raise HostError(sentence, what="file")
         former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
         try:
             result = former.do(_whole(ctx))
         finally:
-            self._restore_routes(ctx, before.typed)
+            restore_routes(ctx, self.host, before.typed)
         self._before = None
         return result
-
-    def _restore_routes(self, ctx: phases.Context, routes: Iterable[Route]) -> None:
-        """Add those of these routes that are missing."""
-        if self.host.backend is None or not routes:
-            return
-        with self.host.locked(ctx), self.host.backend() as kernel:
-            for outcome in kernel.change(RouteRequest("append", route) for route in routes):
-                if outcome.error is not None and not outcome.is_done:
-                    raise outcome.error
 
     def install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted, Plan] | None:
         """Fail if the run must fail; then change the files, as a step of the run.
@@ -261,16 +199,8 @@ class InstallTask(ABC):
 
     def _remember(self, wanted: Wanted, plan: Plan) -> None:
         """Keep what undo() needs, before the first change."""
-        if self._before is not None or plan.is_empty:
-            return
-        deleted = [step.route for step in plan.routes.changes if step.action == "delete"]
-        typed = [route for route in reversed(deleted) if route.key not in wanted.former_keys]
-        self._before = _Before(wanted.former, tuple(typed))
-
-    def _read_snapshot(self) -> Snapshot:
-        """The host's routing; not for an image, which has no kernel."""
-        with self.host.backend() as kernel:  # type: ignore[misc]  # every caller has asked
-            return kernel.snapshot()._replace(name_servers=self.host.name_servers)
+        if self._before is None and not plan.is_empty:
+            self._before = before_of(wanted, plan)
 
     def _parts_with_work(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out; none for an image, which has no kernel."""
@@ -299,11 +229,11 @@ class InstallTask(ABC):
         risks = find_session_at_risk(
             host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
         )
-        return attrs.evolve(plan, findings=worst_first((*plan.findings, *risks)))
+        return attrs.evolve(plan, findings=(*plan.findings, *risks))
 
     def _plan_or_fail(self, ctx: phases.Context, wanted: Wanted) -> Plan:
         """The plan. Raises the error of a run that must fail before its first change."""
-        plan = self._make_plan(ctx, wanted, cache(self._read_snapshot))
+        plan = self._make_plan(ctx, wanted, cache(partial(read_host, self.host)))
         errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
         if errors:
             raise RequirementError(findings=errors)

@@ -3,18 +3,19 @@
 A run can be killed anywhere. Then the next run completes the work, and until then no unit runs a
 script that is missing, and no marker is about another configuration. So the order is:
 
-1. The markers go, if config.json changes: they are about the former configuration, and no verdict
-   is better than a wrong one.
-2. The units of ours whose files go are stopped, and a guard whose files are new: systemd could not
-   stop a unit properly without its file, and the next run starts a guard that does not run, but
-   cannot tell that one runs an old script.
+1. The markers go, unless config.json stays as it is: they are about the former configuration, and
+   no verdict is better than a wrong one.
+2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
+   units the next run has to stop. So is a guard whose files are new: the next run starts a guard
+   that does not run, but cannot tell that one runs an old script.
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs gate.sh, so the gate goes
    after this. And config.json is replaced after this: the former one tells the next run which
    units may still have a drop-in loaded that is gone.
 5. The files are written: config.json first, so that the next run knows what is installed, and each
-   script before the unit or drop-in that runs it. `files_of` has them in this order.
-6. The rest goes: scripts, then the gate, and config.json last. `owned_paths` has this order.
+   script before what runs it. `files_of` has them in this order.
+6. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
+   order. Until gate.sh has been written without the steps that go, it needs them.
 7. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 
 The guard is started later, in a step of its own: the routes do not need it.
@@ -52,7 +53,7 @@ def write_files(host: Host, plan: Plan) -> Effects:
     told: list[Operation] = []
     manager = host.running_manager
     with having_changed(files=done, operations=told):
-        if HostLayout.config_path in (*writes, *removes):
+        if not _keeps_config(host, plan):
             _remove_markers(host)  # 1
         if manager is not None:
             stops = plan.for_systemd("stop", "restart")
@@ -80,6 +81,7 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
         if manager is None or installed is None or not installed.guard.enabled:
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")
+        # systemd waits for no pass of the guard, which would wait for the lock.
         for start in starts:
             manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)
@@ -88,6 +90,14 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
 def _is_of_systemd(path: str) -> bool:
     """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
     return "/systemd/system/" in path
+
+
+def _keeps_config(host: Host, plan: Plan) -> bool:
+    """Whether config.json is there, and stays as it is."""
+    path = HostLayout.config_path
+    if path in plan.files.writes or path in plan.files.removes:
+        return False
+    return host.files.look(path) is not None
 
 
 def _remove_markers(host: Host) -> None:

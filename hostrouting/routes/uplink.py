@@ -169,25 +169,6 @@ def are_only_taps(
 # Which default route is in doubt
 
 
-def doubtful_devs(
-    used: Route,
-    devs: frozenset[str],
-    rivals: frozenset[str],
-    hidden: frozenset[str],
-    links: Mapping[str, Link],
-    *,
-    is_line: bool,
-) -> frozenset[str]:
-    """The devices of default routes that may not be the intended ones.
-
-    Linux uses the route `used`, through `devs`. `rivals` are the devices of all equal ones, and
-    `hidden` those of the first one of a network card, if a tunnel's hides it. A tunnel that is a
-    line may have the only default route.
-    """
-    through_tunnel = devs_of_a_tunnel(devs, hidden, links, is_line=is_line)
-    return devs_of_equal_routes(used, devs, rivals) | through_tunnel
-
-
 def devs_of_equal_routes(
     used: Route, devs: frozenset[str], rivals: frozenset[str]
 ) -> frozenset[str]:
@@ -286,25 +267,22 @@ class Uplink:
             return False
         if dev is None and self._doubt is not None:
             dev = self._only_expected_dev
-        for hop in route.next_hops:
-            if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
-                return False
-            if gateway is not None and hop.gateway != gateway:
-                return False
-            if not self._is_right_dev(hop.dev, dev):
-                return False
-        return True
+        return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
 
-    def _is_right_dev(self, present: str | None, wanted: str | None) -> bool:
-        """Whether a route of ours may keep its device; without a wanted one, it must not be a
-        guess.
+    def _is_usable(self, hop: NextHop, wanted_dev: str | None, wanted_gateway: IP | None) -> bool:
+        """Whether a route of ours may keep this next hop; without a wanted device, that of the hop
+        must not be a guess.
         """
-        if wanted is not None:
-            return present == wanted
-        link = self._links.get(present or "")
+        if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
+            return False
+        if wanted_gateway is not None and hop.gateway != wanted_gateway:
+            return False
+        if wanted_dev is not None:
+            return hop.dev == wanted_dev
+        link = self._links.get(hop.dev or "")
         if not leads_out(link):
             return False
-        return present == self._only_expected_dev or not self._is_vpn(link)
+        return hop.dev == self._only_expected_dev or not self._is_vpn(link)
 
     # Finding the next hops of a route
 

@@ -13,8 +13,9 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.install.installed import readable_installed
-from hostrouting.install.task import IS_HOST, InstallTask, SectionTask, Wanted
+from hostrouting.install.arguments import IS_HOST
+from hostrouting.install.installed import Wanted, readable_installed
+from hostrouting.install.task import InstallTask, SectionTask
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes

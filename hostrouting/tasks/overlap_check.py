@@ -19,12 +19,13 @@ from hostrouting.finding import SEVERITIES, WRONG, Finding
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
+    from hostrouting.install.installed import Wanted
     from hostrouting.model.prefix import IP
 
 _SHOWN = 20  # findings of one kind in a log or an error

@@ -12,13 +12,14 @@ from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.config.settings import ProbeRewriteConfig
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 

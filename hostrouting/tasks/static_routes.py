@@ -9,7 +9,7 @@ from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.install.installed import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
@@ -40,7 +41,7 @@ class ConfigureStaticRoutes(SectionTask):
 
     def planned(self, wanted: Wanted, read_snapshot: Callable[[], Snapshot]) -> Plan:
         routes = plan_static_routes(wanted.config, read_snapshot())
-        return Plan(routes=routes, findings=tuple(routes.findings()))
+        return Plan(routes=routes, findings=routes.findings())
 
     def carry_out(self, ctx: phases.Context, wanted: Wanted) -> Effects | phases.Skip:
         if self.host.backend is None:

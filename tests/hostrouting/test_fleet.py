@@ -20,6 +20,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.results import CheckReport
 from hostrouting.errors import ConfigError, HostError
 from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
@@ -82,6 +83,29 @@ def test_groups(nodes: Path, snapshot: object) -> None:
     a row.
     """
     assert snapshot == "\n".join(json.dumps(group.to_mapping()) for group in groups_of(nodes))
+
+
+@pytest.mark.parametrize(("spared", "words"), [((), CIDR), (("172.16.9.9/32",), f"part of {CIDR}")])
+def test_all_but_one_address(spared: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    """Only where every address escapes, a problem is said of the whole CIDR."""
+    kernel = plain_vm()
+    kernel.add_link("ib0")
+    kernel.ip_route("add", Route.to(CIDR, dev="ib0"))
+    for prefix in spared:
+        kernel.ip_route("add", Route.to(prefix, dev="eth0", gateway="10.0.0.1"))
+    [group] = groups_of(save(tmp_path / "nodes", {"vm": kernel.snapshot()}))
+    assert group.problem == f"{words} leaves through ibN"
+
+
+@pytest.mark.parametrize(("count", "more"), [(6, ""), (7, "1 more; --json shows all")])
+def test_names_of_many_nodes(count: int, more: str, tmp_path: Path) -> None:
+    """Six nodes with one problem are named, and the others are counted."""
+    node = h200().snapshot()
+    folder = save(tmp_path / "nodes", {f"gpu-{number}": node for number in range(count)})
+    with in_this_process():
+        page = say("check", CIDR, "--snapshots", str(folder)).out
+    [names] = [line for line in page.splitlines() if line.startswith("  gpu-0, ")]
+    assert names.partition(" and ")[2] == (more or "gpu-5")
 
 
 def test_each_is_as_check_says(nodes: Path) -> None:

@@ -19,6 +19,7 @@ from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.model import NextHop, Prefix, default_rules
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.status import Status, find_status
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -76,6 +77,8 @@ assert_type(report.escapes, tuple[Escape, ...])
 assert_type(report.families[0].repair, Repair)
 assert_type(report.routes, tuple[hr.StaticRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
+assert_type(hr.check_findings(report, mode="WARN")[0].remedy, hr.Remedy | None)
+assert_type(find_status(hr.Host.local()), Status)
 plan = plan_static_routes(config, snapshot)
 assert_type(plan, RoutePlan)
 

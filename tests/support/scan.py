@@ -1,9 +1,23 @@
 """A naive scan of rules and routes, beside which the engine and the judge are held."""
 
+from typing import NamedTuple
+
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+
+NOT_JUDGED = ("not-judged", None)
+
+
+class Packet(NamedTuple):
+    """What rules select by; the packet has no mark."""
+
+    address: int
+    user: int
+    source: int
+    """-1 is in no block: an IPv6 packet that has no source yet."""
+    iif: str
 
 
 def scanned(
@@ -18,49 +32,63 @@ def scanned(
     """What happens to a packet of this user, or of a pod, by the words of the rules and each route
     of a table.
     """
-    if (
-        source is None
-    ):  # IPv4 then looks up with 0.0.0.0, and IPv6 with no source, which is in no block
+    if source is None:
         source = 0 if family == IPV4 else -1
-    for rule in sorted(
-        (rule for rule in snapshot.rules if rule.family == family), key=lambda rule: rule.priority
-    ):
-        if is_selected(rule, address, user, source, iif):
-            if rule.action in REFUSING:
-                return rule.action, None
-            if rule.action == "goto":
-                return "not-judged", None
-            inside = [
-                route
-                for route in snapshot.routes
-                if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
-            ]
-            best = min(
-                inside,
-                key=lambda route: (-route.prefix.length, not route.source, route.metric),
-                default=None,
-            )
-            suppressed = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
-            if best is None or (best.type == "throw" and not best.source):
-                continue
-            if best.type not in REFUSING and best.prefix.length <= suppressed:
-                continue
-            is_unknown = best.source or (
-                best.type not in REFUSING and rule.suppress_ifgroup is not None
-            )
-            return ("not-judged", None) if is_unknown else (best.type, best)
+    packet = Packet(address, user, source, iif)
+    rules = [rule for rule in snapshot.rules if rule.family == family]
+    for rule in sorted(rules, key=lambda rule: rule.priority):
+        if is_selected(rule, packet):
+            decision = decided(snapshot, rule, address)
+            if decision is not None:
+                return decision
     return "no-route", None
 
 
-def is_selected(rule: Rule, address: int, user: int, source: int, iif: str) -> bool:
-    """Whether the rule selects this packet, which has no mark; a source of -1 is in no block."""
-    meets = [rule.dst is None or rule.dst.first <= address <= rule.dst.last]
-    meets += [
-        rule.src is None or rule.src.first <= source <= rule.src.last,
-        rule.iif in {None, iif},
+def is_selected(rule: Rule, packet: Packet) -> bool:
+    """Whether the rule selects this packet."""
+    meets = [
+        rule.dst is None or rule.dst.first <= packet.address <= rule.dst.last,
+        rule.src is None or rule.src.first <= packet.source <= rule.src.last,
+        rule.iif is None or rule.iif == packet.iif,
+        rule.fwmark & rule.fwmask == 0,
     ]
-    meets.append(not rule.fwmark & rule.fwmask)
     for _, users in rule.others:  # all of them are `uidrange`
         first, last = map(int, users.split("-"))
-        meets.append(first <= user <= last)
+        meets.append(first <= packet.user <= last)
     return all(meets) is not rule.invert
+
+
+def decided(snapshot: Snapshot, rule: Rule, address: int) -> tuple[str, Route | None] | None:
+    """What the rule decides; None if the next rule is asked."""
+    if rule.action in REFUSING:
+        return rule.action, None
+    if rule.action == "goto":
+        return NOT_JUDGED
+    route = best_route(snapshot, rule.table, address)
+    if route is None:
+        return None
+    if route.type == "throw" and not route.source:
+        return None
+    if route.type not in REFUSING:  # only these can be suppressed
+        longest = rule.suppress_prefixlength
+        if longest is not None and route.prefix.length <= longest:
+            return None
+        if rule.suppress_ifgroup is not None:
+            return NOT_JUDGED
+    return NOT_JUDGED if route.source else (route.type, route)
+
+
+def best_route(snapshot: Snapshot, table: int, address: int) -> Route | None:
+    """The longest prefix; of several routes to it, one for some sources, and then the lowest
+    metric.
+    """
+    inside = [
+        route
+        for route in snapshot.routes
+        if route.table == table and route.prefix.first <= address <= route.prefix.last
+    ]
+    return min(
+        inside,
+        key=lambda route: (-route.prefix.length, not route.source, route.metric),
+        default=None,
+    )

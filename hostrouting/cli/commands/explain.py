@@ -186,15 +186,15 @@ def _read_address(text: str) -> IP:
     try:
         address = as_ip(text)
     except ValueError as error:
-        zone = ("has a zone", "write the address without it")
-        rule, remedy = zone if "%" in text else ("is not an address", example)
+        rule, remedy = "is not an address", example
+        if "%" in text:
+            rule, remedy = "has a zone", "write the address without it"
         raise bad_input("ADDRESS", rule, remedy, show(text)) from error
     plain = as_ipv4(Prefix.of(address))
     if plain is not None:
         raise bad_input("ADDRESS", "is IPv4, written as IPv6", f'write "{plain.ip}"', show(text))
-    if (
-        address.is_unspecified or address.is_multicast or text == "255.255.255.255"
-    ):  # Linux routes these in other ways
+    # Linux routes these in other ways.
+    if address.is_unspecified or address.is_multicast or text == "255.255.255.255":
         raise bad_input("ADDRESS", "is not the address of one host", example, show(text))
     return address
 
@@ -210,20 +210,23 @@ def _judged(way: str, judge: Judge, opinion: Opinion, *, doubts: bool, unseen: b
     if opinion.grade is Grade.ESCAPE and not unseen:
         report = FamilyReport(judge.fib.family, judge.fib.snapshot)
         return f"NO-DEFAULT-ROUTE: {way}; {default_route_sentence(report)}"
-    allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
-    return f"{'UNDECIDED' if doubts or unseen else 'OK'}: {way}{allowed}"
+    if opinion.name == "allowed":
+        way += f"; allowed: {opinion.reason}"
+    return f"UNDECIDED: {way}" if doubts or unseen else f"OK: {way}"
 
 
 def _way(decision: Decision) -> str:
-    if not decision.devs or decision.kind == "local":
+    if decision.route is None or not decision.devs or decision.kind == "local":
         return FATES.get(decision.kind, "stays on this host")
     ways: dict[str, None] = {}
-    for hop in () if decision.route is None else decision.route.next_hops:
+    for hop in decision.route.next_hops:
         if hop.dev and not hop.dead:
             how = f"via {hop.gateway}" if hop.gateway else "without a gateway"
             ways[f"{hop.dev} {how}"] = None
-    as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
-    return f"leaves through {spoken([*ways], last='or')}{as_kind}"
+    sentence = f"leaves through {spoken([*ways], last='or')}"
+    if decision.kind != "unicast":
+        sentence += f", as {decision.kind}"
+    return sentence
 
 
 def _result(tried: Tried) -> str:

@@ -75,6 +75,7 @@ def _document(status: Status) -> dict[str, object]:
         "mode": status.mode or None,
         "units": [state.to_mapping() for state in status.units],
         "guard": status.guard or None,
+        "lastCheck": status.last_check or None,
         "findings": [finding.to_mapping() for finding in status.findings],
     }
 
@@ -140,6 +141,8 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if status.guard:
         mode = f"mode {status.mode}; " if status.mode else ""
         yield f"  {mode}the guard {status.guard}"
+    if status.last_check not in {"", "ok"}:
+        yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
 
 def _verdict_lines(status: Status) -> Iterator[str]:

@@ -131,7 +131,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "route by a device that is new": (
         {"routes": [BY_NEW]},
-        "keep 1: the MAC addresses behind azv9",
+        "keep 0: it is not known to be azure-vnet's",
     ),
     "MAC not known": (
         {"routes": [BY_BRIDGE], "rules": [VIRTUAL]},

@@ -195,6 +195,27 @@ class TestMarkers:
             written.append(marker.stat().st_ino)
         assert written[0] == written[1] != written[2]
 
+    def test_a_link_to_a_folder(self, namespace: Namespace, tmp_path: Path) -> None:
+        """In the place of a marker, it is replaced; nothing is written into the folder."""
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        link = f"mkdir /run/aks-flex-node && ln -s {elsewhere} /run/aks-flex-node/{MADE_OK}"
+        assert Checked(namespace, check(HEALTHY), tmp_path, before=link).left == {MADE_OK: "ok\n"}
+        assert [*elsewhere.iterdir()] == []
+
+    def test_a_link_that_was_guessed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Whoever may write into the folder can lay a link with the name of the next temporary
+        file: nothing is written through it.
+        """
+        precious = tmp_path / "precious"
+        precious.write_text("precious\n")
+        # The script has the process id of the shell that starts it.
+        link = f"mkdir /run/aks-flex-node && ln -s {precious} /run/aks-flex-node/route-overlap.$$"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, before=link)
+        assert precious.read_text() == "precious\n"
+        assert (checked.status, checked.verdict, checked.left) == (0, "ok", {})
+        assert "<4>check-route-overlap: the result cannot be written to " in checked.said
+
     @pytest.mark.parametrize("folder", FOLDERS)
     @pytest.mark.parametrize("cidr", [HEALTHY, FABRIC])
     def test_many_at_once(

@@ -1059,6 +1059,11 @@ class TestTwoAtOnce:
         ran = Ran(namespace, HALVES, tmp_path, wait=60, tools=freed)
         assert (ran.status, len(ours(namespace))) == (0, 2)
 
+    def test_only_root_can_open_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Whoever can open a file can hold its lock for good."""
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+        assert (tmp_path / "run/hostrouting/routes").stat().st_mode & 0o777 == 0o600
+
     def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another run wrote while this one waited for the lock is there; without anything to
         do, none is taken.

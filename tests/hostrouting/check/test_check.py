@@ -69,6 +69,22 @@ def test_a_repair_can_be_configured(dev: str, firsts: list[str]) -> None:
     assert all(route.dev == dev for route in report.routes)
 
 
+@pytest.mark.parametrize("lacking", [CIDR, CIDR6])
+def test_the_verdict_is_that_of_the_worse_family(lacking: str) -> None:
+    """A family without a default route is worse than one whose expected device is in doubt."""
+    kernel = FakeKernel()
+    for dev in ("eth0", "eth1"):
+        kernel.add_link(dev)
+        for address, default in (("10.0.0.4/24", "0.0.0.0/0"), ("2001:db8::4/64", "::/0")):
+            kernel.add_address(dev, address)
+            if (":" in default) != (":" in lacking):
+                kernel.ip_route("append", Route.to(default, dev=dev, metric=100))
+    report = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR, CIDR6)))
+    verdicts = {":" in str(family.cidrs[0]): family.verdict for family in report.families}
+    assert verdicts == {":" in lacking: "no-default-route", ":" not in lacking: "undecided"}
+    assert report.verdict == "no-default-route"
+
+
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape
     stays one.

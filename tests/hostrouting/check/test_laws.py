@@ -12,11 +12,12 @@ from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.results import CheckReport, Grade, Part
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.engine import PLAIN, Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
-from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.examples import scaled
@@ -125,6 +126,35 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
     for address in range(block.first, block.last + 1):
         kind, route = scanned(snapshot, family, address, user=user)
         assert judge.opinion(Decision(kind, route)).grade is Grade.FINE
+
+
+@often_assumed
+@given(nodes(), st.integers(1, 39_999))
+def test_a_connection_that_escapes_is_an_overlap(node: tuple[int, Snapshot], place: int) -> None:
+    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for that
+    source may decide.
+    """
+    family, snapshot = node
+    assume(family == IPV4 and snapshot.addresses)
+    own = Prefix.of(snapshot.addresses[0].ip)
+    rule = Rule(family=family, priority=place, table=100, src=own)
+    rules = sorted((*snapshot.rules, rule), key=lambda each: each.priority)
+    snapshot = snapshot._replace(rules=tuple(rules))
+    [report] = checked(snapshot, [block := block_of(family)]).families
+    assume(report.expected_devs)
+    judge = judge_of(snapshot, family)
+    escaping: list[int] = []
+    for address in range(block.first, block.last + 1):
+        kind, route = scanned(snapshot, family, address)
+        if kind == "unicast" and route is not None and route.prefsrc is not None:
+            kind, second = scanned(snapshot, family, address, source=int(route.prefsrc))
+            if judge.opinion(Decision(kind, second)).grade is Grade.ESCAPE:
+                escaping.append(address)
+    assume(escaping)
+    is_new = any(escape.packet != PLAIN for escape in report.escapes)
+    event(f"some only as connections: {is_new}")
+    for address in escaping:
+        assert any(escape.first <= address <= escape.last for escape in report.escapes)
 
 
 @often_assumed

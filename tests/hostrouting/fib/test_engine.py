@@ -147,6 +147,18 @@ def test_next_hops_that_are_dead(next_hops: str, devs: tuple[str, ...]) -> None:
     assert Fib(host, 4).lookup("10.9.0.1").devs == devs
 
 
+@pytest.mark.parametrize(("expired", "dev"), [(True, "wider"), (False, "narrow"), (None, "narrow")])
+def test_a_route_that_has_expired(dev: str, *, expired: bool | None) -> None:
+    """Linux lists it until its next clean-up, and does not use it.
+
+    Kills: it is used as any other.
+    """
+    wider = Route.to("10.9.0.0/16", dev="wider")
+    narrow = Route.to("10.9.0.0/24", dev="narrow")._replace(expired=expired)
+    host = plain_vm().snapshot().with_routes([wider, narrow])
+    assert Fib(host, 4).lookup("10.9.0.1").devs == (dev,)
+
+
 def test_equal_default_routes_are_listed_once() -> None:
     """The route itself comes first, and is not one of the others.
 
@@ -156,5 +168,5 @@ def test_equal_default_routes_are_listed_once() -> None:
     [default] = [route for route in host.routes if route.prefix.length == 0]
     equal = default._replace(next_hops=(NextHop("eth1"),))
     fib = Fib(host.with_routes([equal]), 4)
-    assert fib.equal_cost_routes(default) == [default, equal]
-    assert fib.equal_cost_routes(equal) == [equal, default]
+    assert fib.equal_default_routes(default) == [default, equal]
+    assert fib.equal_default_routes(equal) == [equal, default]

@@ -153,25 +153,37 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
 @pytest.mark.parametrize(
     ("rule", "selects"),
     [
-        ("iif lo", "own"),
+        ("iif lo", "own connected"),
         ("not iif lo", "eth1 ib0"),
         ("iif eth1", "eth1"),
-        ("not iif eth1", "own ib0"),
+        ("not iif eth1", "own connected ib0"),
         ("from SENDER", "eth1 ib0"),
-        ("not from SENDER", "own"),
+        ("not from SENDER", "own connected"),
         ("from SENDER iif lo", ""),
-        ("not from SENDER iif lo", "own eth1 ib0"),
+        ("not from SENDER iif lo", "own connected eth1 ib0"),
         ("from SENDER iif ib0", "ib0"),
-        ("not from SENDER iif ib0", "own eth1"),
+        ("not from SENDER iif ib0", "own connected eth1"),
+        ("from OWN", "connected"),
+        ("not from OWN", "own eth1 ib0"),
+        ("from OWN iif lo", "connected"),
+        ("from OWN iif eth1", ""),
+        ("not oif eth1", "own connected eth1 ib0"),
     ],
 )
 def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) -> None:
-    """A rule selects the same packets for Linux and for the engine: the host's own, and what others
-    send through it by each device. `not iif lo` selects everything that is forwarded.
+    """A rule selects the same packets for Linux and for the engine: the host's own, those of its
+    connections, and what others send through it by each device. `not iif lo` selects everything
+    that is forwarded.
     """
+    own = {4: "10.0.0.4", 6: "fd00::4"}[family]
     sender = {4: "10.77.0.5", 6: "fd77::5"}[family]
     target = ip_at(family, BLOCK[family].first)
-    packets = {"own": PLAIN, **{dev: Packet(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")}}
+    connected = Packet(Prefix.parse(own))
+    packets = {
+        "own": PLAIN,
+        "connected": connected,
+        **{dev: Packet(Prefix.parse(sender), dev) for dev in ("eth1", "ib0")},
+    }
     with private_namespace() as namespace:
         namespace.batch(HOST)
         namespace.sysctl("ipv4/ip_forward", 1)
@@ -180,12 +192,13 @@ def test_what_a_host_sends_and_forwards(family: int, rule: str, selects: str) ->
             [
                 "route add default dev eth0",
                 "route add default dev eth1 table 100",
-                f"rule add priority 50 {rule.replace('SENDER', sender)} lookup 100",
+                f"rule add priority 50 {rule.replace('SENDER', sender).replace('OWN', own)} lookup 100",
             ],
             family=family,
         )
         queries = [f"{target} from {sender} iif {dev}" for dev in ("eth1", "ib0")]
-        answers = namespace.get(family, [str(target), *queries])
+        queries = [str(target), f"{target} from {own}", *queries]
+        answers = namespace.get(family, queries)
         fib = Fib(namespace.snapshot(), family)
     for (name, packet), answer in zip(packets.items(), answers, strict=True):
         assert isinstance(answer, Route), f"{name}: {answer}"

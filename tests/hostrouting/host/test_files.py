@@ -62,6 +62,9 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 
 
 @given(st.lists(STEPS, max_size=12))
+@example([("link", "/l", "/dev/null"), ("read", "/l")])  # as systemd masks a unit
+@example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d")])
+@example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("look", "/l")])
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
     """Whatever is done, each step returns the same, or raises an error with the same sentence, also
     below the root "/".

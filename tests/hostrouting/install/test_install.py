@@ -18,9 +18,9 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, Probe
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.install.installed import read_installed
+from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask, Wanted
+from hostrouting.install.task import SectionTask
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import reply_routes

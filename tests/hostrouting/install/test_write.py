@@ -123,6 +123,14 @@ def test_a_run_that_fails_leaves_no_verdict_on_another_configuration() -> None:
     assert not {*HostLayout.markers} & {*host.files.texts}
 
 
+def test_removal_without_a_configuration() -> None:
+    """If somebody has deleted config.json, the marker goes with the rest."""
+    host = configured(config(cidrs=("10.9.0.0/16",)))
+    del host.files.texts[LAYOUT.config_path]
+    run(Remove(host=host))
+    assert host.files.texts == {}
+
+
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
     """If config.json cannot be read, nothing says whose drop-in systemd may still have loaded: it
     reads its files again.

@@ -11,6 +11,8 @@ import phases
 from hostrouting.check.results import CheckReport
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
@@ -63,6 +65,17 @@ class TestModes:
         assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 3
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
+
+    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+    def test_what_is_fine(self, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+        """What is fine, and worth a line, is not logged as a warning."""
+        kernel = plain_vm()
+        kernel.add_link(Link(name="cali1", index=0, kind="veth"))
+        kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
+        caplog.set_level("INFO")
+        assert checked(FakeHost(kernel=kernel), CIDR, mode=mode).report.verdict == "ok"
+        levels = {record.levelname for record in caplog.records if "cali*" in record.message}
+        assert levels == {"INFO"}
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_markers(self, mode: str) -> None:

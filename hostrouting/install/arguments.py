@@ -1,0 +1,32 @@
+"""What a task takes, checked when it is made: the task would fail later, and not say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.host.host import Host
+from phases.context import in_range
+
+
+def _must_be(kind: type[object], remedy: str) -> Callable[[object, object, Any], None]:
+    """A validator that raises TypeError for a value of another kind."""
+
+    def validate(_task: object, _field: object, value: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"a task takes a {kind.__name__}, not a {type(value).__name__}: {remedy}"
+            )
+
+    return validate
+
+
+IS_FLAG = _must_be(bool, "allow_removal is True or False")
+IS_CONFIG = _must_be(HostRoutingConfig, "HostRoutingConfig.from_mapping and .load read one")
+IS_HOST = _must_be(Host, "Host.local() is this one, and FakeHost(kernel=…) one with a fake kernel")
+
+
+def is_duration(_task: object, _field: object, value: Any) -> None:
+    """Raise ValueError for a number of seconds that nobody would wait."""
+    in_range(value, "wait", least=0, most=86_400)

@@ -1,0 +1,99 @@
+"""hostrouting.status: how a host compares with what is installed on it; tests/hostrouting/cli has its
+pages, and carries out the commands that it proposes.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from hostrouting.boot.health import AGAIN
+from hostrouting.errors import BackendError
+from hostrouting.install.restoring import repair_pipeline
+from hostrouting.status import State, find_status
+from hostrouting.testing import FakeHost, h200
+from tests.hostrouting.cli.test_pages import (
+    CIDR,
+    GARBLED,
+    OPENED,
+    applied,
+    broken,
+    config,
+    of,
+    silent,
+    taken,
+    with_ours,
+    without_default,
+)
+from tests.support.tasks import LAYOUT, lose_routes
+
+
+def lose_a_file(host: FakeHost) -> None:
+    """The gate is gone."""
+    host.files.remove(LAYOUT.gate_path)
+
+
+HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {
+    "nothing": (of(h200), ""),
+    "installed": (applied(), ""),
+    "different": (applied(change=lose_routes), AGAIN.command),
+    "escaping": (applied(config(), lose_a_file), repair_pipeline()),
+    "not-configured": (applied(config(mode="WARN"), with_ours), repair_pipeline()),
+    "conflict": (applied(change=taken), repair_pipeline()),
+    "waiting": (applied(config("9.0.0.0/8", cidrs=()), without_default), ""),
+    "broken": (applied(change=GARBLED), ""),
+    "unanswered": (silent, ""),
+}
+
+
+@pytest.mark.parametrize("state", HOSTS)
+def test_each_state_and_what_to_type(state: State) -> None:
+    """There is one host for each state; where one command makes it right, it is that."""
+    make, command = HOSTS[state]
+    status = find_status(make())
+    assert (status.state, status.command) == (state, command)
+    may_apply = state not in {"broken", "conflict", "not-configured", "escaping"}
+    assert may_apply or all(finding.remedy != AGAIN for finding in status.findings)
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        (of(h200), 0),
+        (applied(), 0),
+        (applied(change=OPENED), 1),
+        (applied(change=broken), 1),
+        (applied(change=GARBLED), 2),
+        (silent, 3),
+    ],
+    ids=["nothing", "right", "open", "broken and open", "broken", "silent"],
+)
+def test_exit_codes(host: Callable[[], FakeHost], code: int) -> None:
+    """A problem is worse than a bad file, and that worse than no answer."""
+    assert find_status(host()).code == code
+
+
+def test_one_part_hides_no_other() -> None:
+    """Without a plan, the check and systemd's answers are there; of a broken file, what the disk
+    and systemd show.
+    """
+    host = applied()()
+    host.faults.fail("snapshot", BackendError("no answer", kind="timeout"))
+    status = find_status(host)
+    assert (status.check is None, status.guard) == (False, "is not enabled")
+    [error] = status.unanswered
+    assert status.findings[0] == error.findings[0]
+    status = find_status(applied(change=broken)())
+    assert [unit.state for unit in status.units] == ["runs", "was refused"]
+    assert {finding.name for finding in status.findings} == {"file", "gate-open"}
+
+
+def test_what_the_last_check_has_found() -> None:
+    """The marker has it; a repair by hand since then makes the verdict another one."""
+    host = applied(config(mode="WARN"))()
+    assert find_status(host).last_check.startswith(f"OVERLAP: {CIDR} leaves through ib0")
+    with_ours(host)
+    status = find_status(host)
+    assert status.check is not None
+    assert (status.check.report.verdict, status.last_check.partition(":")[0]) == ("ok", "OVERLAP")
+    assert find_status(applied()()).last_check == "ok"
+    assert find_status(of(h200)()).last_check == ""
