@@ -136,7 +136,16 @@ def _of_file(files: Files, file: File, units: str, *, is_current: bool) -> Itera
         sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     elif is_wrong:
-        yield Finding("file", "error", f"{path} differs in text, owner or mode", path, AGAIN)
+        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+
+
+def _how_it_differs(files: Files, file: File) -> str:
+    """What is wrong with a file that is there: it need not be this file that somebody edited."""
+    if not file.target and files.read(file.path) == file.text:
+        return "has another owner or mode"
+    if file.path == HostLayout.config_path:
+        return "was edited since it was applied"
+    return f"is not what {HostLayout.config_path} asks for"
 
 
 def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:

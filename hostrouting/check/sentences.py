@@ -312,7 +312,9 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
     for cause, ranges in _extents(family.family, causes).items():
         where = spoken(ranges, most=_RANGES)
         claim = "no route repairs"
-        if cause.reason == "not-proven":
+        if cause.devs:
+            claim = "it is not known which routes repair"
+        elif cause.reason == "not-proven":
             claim = "it is not proven that routes repair"
         yield Finding(
             "unsafe",

@@ -28,7 +28,7 @@ MANAGED = (
 _WRONG: dict[Name, str] = {
     "gate-open": "units can start unchecked",
     "gate-shut": "units cannot start",
-    "route-stays": "after the next boot, units cannot start",
+    "route-stays": "units cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
     "no-default-route": "there is no default route",
     **dict.fromkeys(ESCAPES, "addresses escape"),
@@ -106,10 +106,10 @@ def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
     names = {finding.name for finding in findings}
     if check is not None:
         names |= {finding.name for finding in check.findings}
-    wrong = dict.fromkeys(words for name, words in _WRONG.items() if name in names)
+    wrong = [words for name, words in _WRONG.items() if name in names]
     if check is not None and check.report.verdict == "undecided":
-        wrong["the verdict is undecided, so units start"] = None
-    return spoken([*wrong])
+        wrong.insert(0, "the verdict is undecided (units start now)")
+    return spoken([*dict.fromkeys(wrong)])
 
 
 def refused_sentence(units: Sequence[str]) -> str:

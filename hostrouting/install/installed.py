@@ -16,7 +16,8 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import remedy_without_config
 
 if TYPE_CHECKING:
-    from hostrouting.finding import Remedy
+    from collections.abc import Iterable
+
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
 
@@ -53,13 +54,13 @@ def read_installed(host: Host) -> HostRoutingConfig:
         # Another run may have installed it since: it writes config.json first.
         text = host.files.read(path)
         if text is None:
-            raise _is_missing(host, ours[0])
+            rule = f"is missing, although {ours[0]} is still there"
+            fault = Fault("", "", f"{rule}, so the installed configuration is unknown")
+            raise _unusable(host, [fault])
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        remedy = _way_back(host, is_there=True)
-        faults = [fault._replace(remedy="") for fault in error.faults]
-        raise ConfigError(faults, path, remedy=remedy) from error
+        raise _unusable(host, error.faults) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
@@ -70,14 +71,11 @@ def readable_installed(host: Host) -> HostRoutingConfig | None:
         return None
 
 
-def _is_missing(host: Host, found: str) -> ConfigError:
-    rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
-    remedy = _way_back(host, is_there=False)
-    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=remedy)
-
-
-def _way_back(host: Host, *, is_there: bool) -> Remedy:
-    """What to do about config.json; a repair gets the CIDRs that the boot script checks."""
+def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
+    """The error for config.json: what to do about it is the same for all faults."""
+    faults = [fault._replace(remedy="") for fault in faults]
     cidrs = read_enforced(host.files).route_overlap.cidrs
     options = "".join(f" {cidr}" for cidr in cidrs) or " CIDR"
-    return remedy_without_config(gated_on_disk(host.files), options, is_there=is_there)
+    is_there = host.files.look(HostLayout.config_path) is not None
+    remedy = remedy_without_config(gated_on_disk(host.files), options, is_there=is_there)
+    return ConfigError(faults, HostLayout.config_path, remedy=remedy)

@@ -21,6 +21,7 @@ from tests.hostrouting.cli.test_pages import (
     of,
     silent,
     taken,
+    weakened,
     with_ours,
     without_default,
 )
@@ -30,12 +31,6 @@ from tests.support.tasks import LAYOUT, lose_routes
 def lose_a_file(host: FakeHost) -> None:
     """The gate is gone."""
     host.files.remove(LAYOUT.gate_path)
-
-
-def weakened(host: FakeHost) -> None:
-    """Somebody has edited the installed configuration."""
-    text = host.files.texts[LAYOUT.config_path]
-    host.files.texts[LAYOUT.config_path] = text.replace("STRICT", "WARN")
 
 
 HOSTS: dict[State, tuple[Callable[[], FakeHost], str]] = {

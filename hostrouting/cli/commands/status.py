@@ -45,7 +45,8 @@ _HEADLINES: dict[State, str] = {
     "failing": f"{_DIFFERENT}, and apply would fail: ",
     "escaping": f"{_DIFFERENT}, and addresses would escape after apply",
     "different": _DIFFERENT,
-    "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set yet; ROUTE-WAITS says why",
+    "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set yet, so gated units "
+    "cannot start; ROUTE-WAITS says why",
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
@@ -76,6 +77,8 @@ def _document(status: Status) -> dict[str, object]:
         "schema": "hostrouting/status/6",
         "installed": status.state != "nothing",
         "state": status.state,
+        "headline": _headline(status, _told(status)),
+        "command": status.command or None,
         **status.plan.to_mapping(),
         "check": status.check and status.check.document(),
         "mode": status.mode or None,

@@ -74,7 +74,7 @@ class TestFiles:
         release's.
         """
         host.files.texts[CHECK] += "exit 0\n"
-        sentence = f"{CHECK} differs in text, owner or mode"
+        sentence = f"{CHECK} is not what {LAYOUT.config_path} asks for"
         assert faults(host) == [("file", "error", sentence)]
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
@@ -161,9 +161,7 @@ class TestFiles:
         wanted = config(cidrs=(CIDR,), mode="WARN")
         host = configured(wanted)
         host.files.modes[CHECK] = 0o666
-        assert faults(host, wanted) == [
-            ("file", "error", f"{CHECK} differs in text, owner or mode")
-        ]
+        assert faults(host, wanted) == [("file", "error", f"{CHECK} has another owner or mode")]
 
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),

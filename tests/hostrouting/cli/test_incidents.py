@@ -13,6 +13,7 @@ from hostrouting.errors import BackendError
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from tests.hostrouting.cli.test_pages import with_vpn
 from tests.support.cli import Said, say
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours
 
@@ -203,15 +204,6 @@ def test_routes_that_were_typed_are_not_deleted_where_the_run_must_fail_then() -
 # A VPN has a better default route.
 
 
-def with_vpn(host: FakeHost) -> None:
-    """A VPN starts, and adds a default route that comes first."""
-    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
-    host.kernel.add_address("tun0", "10.8.0.6/24")
-    host.kernel.ip_route(
-        "add", Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=4, metric=50)
-    )
-
-
 def type_pipeline(host: FakeHost, line: str) -> Said:
     """Type `hostrouting repair … | hostrouting apply …`."""
     repair, _, application = line.partition(" | ")
@@ -241,7 +233,7 @@ def test_the_headline_says_that_an_undecided_check_holds_no_unit() -> None:
     host = node(config(), plain_vm)
     with_vpn(host)
     [headline, *_] = say("status", host=host).lines
-    assert "the verdict is undecided, so units start" in headline
+    assert "the verdict is undecided (units start now)" in headline
 
 
 def test_the_headline_says_that_units_will_not_start_after_the_next_boot() -> None:
@@ -249,7 +241,7 @@ def test_the_headline_says_that_units_will_not_start_after_the_next_boot() -> No
     host = node(config(*REPAIR))
     with_vpn(host)
     [headline, *_] = say("status", host=host).lines
-    assert "after the next boot, units cannot start" in headline
+    assert "units cannot start after the next boot" in headline
 
 
 # config.json is broken.

@@ -177,6 +177,42 @@ def refused(host: FakeHost) -> None:
     )
 
 
+def weakened(host: FakeHost) -> None:
+    """Somebody has edited the installed configuration."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("STRICT", "WARN")
+
+
+def with_vpn(host: FakeHost) -> None:
+    """A VPN has a default route that comes first."""
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    host.kernel.add_address("tun0", "10.8.0.6/24")
+    host.kernel.ip_route(
+        "add", Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=4, metric=50)
+    )
+
+
+def with_vpn_and_loss(host: FakeHost) -> None:
+    """As after a boot: the VPN came before our routes."""
+    with_vpn(host)
+    lose_routes(host)
+
+
+def without_guard(host: FakeHost) -> None:
+    """The guard has failed, and routes are lost since."""
+    manager = manager_of(host)
+    manager.properties[LAYOUT.guard_unit] = {"ActiveState": "failed", "InvocationID": "2a"}
+    manager.errors["2a"] = ("guard.sh: line 9: fork: Resource temporarily unavailable",)
+    lose_routes(host)
+
+
+def overridden(host: FakeHost) -> None:
+    """Another program has written a drop-in, and systemd has not read it."""
+    manager_of(host).properties["kubelet.service"] = {"LoadState": "loaded"}
+    path = f"{LAYOUT.unit_directory}/kubelet.service.d/10-kubeadm.conf"
+    host.files.write(path, "[Service]\nExecCondition=\n")
+
+
 def broken(host: FakeHost) -> None:
     """The file is cut off, somebody has opened the gate, and a machine was refused before."""
     GARBLED(host)
@@ -361,6 +397,20 @@ CASES: dict[
     "status: a unit that is not gated": ("status ssh.service", applied(change=refused)),
     "status: the gate is open": ("status", applied(change=OPENED)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
+    "status: config.json was edited": ("status", applied(change=weakened)),
+    "status: a VPN has the default route": ("status", applied(change=with_vpn)),
+    "status: a VPN has the default route, and routes are lost": (
+        "status",
+        applied(change=with_vpn_and_loss),
+    ),
+    "status: the guard has failed, and routes are lost": (
+        "status",
+        applied({**REPAIRED, "guard": {"enabled": True}}, without_guard),
+    ),
+    "status: an unread drop-in would open the gate": (
+        "status kubelet",
+        applied({**REPAIRED, "gate": {"units": ["kubelet.service"]}}, overridden),
+    ),
     "status: a conflict": ("status", applied(change=taken)),
     "status: no default route": (
         "status",
