@@ -14,6 +14,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import extent
+from hostrouting.model.route import PROTOCOL_BOOT, deletion_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
 
@@ -85,6 +86,37 @@ def find_unconfigured(
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
     facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
     yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
+
+
+def find_by_hand(
+    snapshot: Snapshot, config: HostRoutingConfig, *, now: CheckReport
+) -> Iterator[Finding]:
+    """The routes that somebody has added with `ip route add`, and without which addresses escape:
+    nothing sets them at the next boot. `now` is the check of this snapshot.
+    """
+    cidrs = [cidr for family in now.families for cidr in family.cidrs]
+    by_hand = [route for route in snapshot.routes if route.protocol == PROTOCOL_BOOT]
+    added = [route for route in by_hand if any(route.prefix in cidr for cidr in cidrs)]
+    if not added or now.escapes:
+        return
+    kept = tuple(route for route in snapshot.routes if route not in added)
+    lost = _newly_escaping(now, check_snapshot(snapshot._replace(routes=kept), config))
+    if not lost:
+        return
+    destinations = [str(route.prefix) for route in added]
+    subject = "the route to" if len(added) == 1 else "the routes to"
+    verb = "was" if len(added) == 1 else "were"
+    sentence = (
+        f"{subject} {spoken(destinations)} {verb} added by hand, and nothing adds them at boot; "
+        f"without them {spoken(lost)} would escape"
+    )
+    deletions = " && ".join(map(deletion_command, added))
+    remedy = Remedy(
+        "to configure them instead",
+        f"{deletions} && hostrouting repair | hostrouting apply --config -",
+    )
+    facts = {"unconfigured": destinations, "ranges": lost, "routes": []}
+    yield Finding("route-not-configured", "note", sentence, spoken(destinations), remedy, facts)
 
 
 def _unconfigured(plan: RoutePlan) -> list[Route]:

@@ -56,7 +56,7 @@ def check_lines(
 def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
     """The findings of which nothing else on the page says anything."""
     for finding in check.findings:
-        if finding.name == "route-not-configured":
+        if finding.name == "route-not-configured" and finding.severity != "note":
             if check.managed is not None or not check.report.resolved:  # else the repair has it
                 command = repair_pipeline(options, check.managed)
                 yield finding._replace(remedy=Remedy(TO_KEEP, command))
@@ -113,12 +113,13 @@ def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
 
 
 def refused_sentence(units: Sequence[str]) -> str:
-    """That these units were refused, and have to be started now."""
-    verb = "was" if len(units) == 1 else "were"
-    remedy = Remedy(
-        "now nothing holds it back" if len(units) == 1 else "now nothing holds them back",
-        f"systemctl start {' '.join(units)}",
-    )
+    """That these units were refused, and how to start them now."""
+    verb = "was"
+    pronoun = "it"
+    if len(units) > 1:
+        verb = "were"
+        pronoun = "them"
+    remedy = Remedy(f"nothing holds {pronoun} back now", f"systemctl start {' '.join(units)}")
     return f"{spoken(units)} {verb} refused; {remedy}"
 
 

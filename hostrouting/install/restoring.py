@@ -46,7 +46,7 @@ def remedy_without_config(
     drop-ins of ours.
     """
     gated = [unit for unit in drop_ins if unit != MACHINES]
-    restored = "hostrouting apply --config COPY --allow-removal"
+    restored = f"hostrouting repair --config COPY | {_APPLY} --allow-removal"
     apply = f"{_APPLY} --allow-removal{gate_options(gated)}"
     new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
     given_up = "without one, which gives up STRICT, the guard and all else that only the file says"

@@ -30,7 +30,7 @@ DEFAULT_METRIC = {4: 0, 6: 1024}
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254
-PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP = 2, 9, 16
+PROTOCOL_KERNEL, PROTOCOL_BOOT, PROTOCOL_RA, PROTOCOL_DHCP = 2, 3, 9, 16
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
 _SCOPES = {
@@ -45,7 +45,7 @@ _PROTOCOLS = {
     0: "unspec",
     1: "redirect",
     PROTOCOL_KERNEL: "kernel",
-    3: "boot",
+    PROTOCOL_BOOT: "boot",
     4: "static",
     8: "gated",
     PROTOCOL_RA: "ra",

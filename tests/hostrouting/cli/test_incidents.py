@@ -260,7 +260,8 @@ def test_a_broken_file_is_to_be_corrected_first() -> None:
     status = say("status", host=host)
     first, second, third, last = (line.strip() for line in status.lines[1:5])
     assert first == f"correct {LAYOUT.config_path}, then: hostrouting status"
-    assert second.endswith("hostrouting apply --config COPY --allow-removal")
+    restored = "hostrouting repair --config COPY | hostrouting apply --config - --allow-removal"
+    assert second.endswith(f"as root: {restored}")
     assert f"hostrouting repair {CIDR} --config -" in third
     assert "the routes go" in last
     assert "CIDR " not in status.out.replace(CIDR, "")
@@ -362,3 +363,32 @@ def test_the_headline_names_escaping_addresses_first() -> None:
     assert (
         say("status", host=host).lines[0].startswith("DIFFERENT: addresses escape, and this host")
     )
+
+
+# Routes that somebody has added without a protocol.
+
+
+@pytest.mark.parametrize(("protocol", "is_told"), [(3, True), (4, False)])
+def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
+    protocol: int, *, is_told: bool
+) -> None:
+    """`ip route add` sets protocol boot, as nothing does that sets routes at boot: a note, with
+    what to type. It works, and then nothing is noted any more.
+    """
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    for half in REPAIR:
+        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=protocol)
+        host.kernel.ip_route("add", route)
+    for command in ("status", "check"):
+        said = say(command, host=host)
+        assert said.code == 0
+        assert ("ROUTE-NOT-CONFIGURED: the routes to" in said.out) == is_told
+        assert ("&& hostrouting repair | hostrouting apply --config -" in said.out) == is_told
+    if is_told:
+        for half in REPAIR:
+            host.kernel.ip_route(
+                "delete", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3)
+            )
+        assert type_pipeline(host, "hostrouting repair | hostrouting apply --config -").code == 0
+        assert "ROUTE-NOT-CONFIGURED" not in say("status", host=host).out

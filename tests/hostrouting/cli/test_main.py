@@ -332,7 +332,8 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     *corrected, restored, given_up, _ = page.lines[at + 1 :]
     is_there = host.files.look(HostLayout.config_path) is not None
     assert corrected == [f"  correct {HostLayout.config_path}, then: hostrouting status"][:is_there]
-    assert restored.endswith(", as root: hostrouting apply --config COPY --allow-removal")
+    copied = "hostrouting repair --config COPY | hostrouting apply --config - --allow-removal"
+    assert restored.endswith(f", as root: {copied}")
     assert given_up.startswith("  without one, which gives up STRICT, the guard and all else ")
     assert given_up.endswith(f": {anew}")
     assert page.out.count(anew) == 1
