@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hostrouting.install.managed import Managed
 
-TO_KEEP = "to make that permanent"
+TO_KEEP = "to keep these routes"
 """What a repair is typed for where routes are not configured."""
 _APPLY = "hostrouting apply --config -"
 

@@ -174,6 +174,8 @@ def _unit_lines(status: Status) -> Iterator[str]:
         yield from (f"    {error}" for error in status.guard_errors)
     if status.guard == "is masked":
         yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
+    if status.guard in {"has failed", "is being restarted"}:
+        yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 

@@ -383,7 +383,7 @@ def test_routes_that_were_typed_are_told() -> None:
     status = say("status", host=host)
     assert status.code == 1
     assert (
-        f"{told}; to make that permanent, as root: hostrouting repair CIDR | hostrouting apply "
+        f"{told}; to keep these routes, as root: hostrouting repair CIDR | hostrouting apply "
         "--config -" in status.lines
     )
     [finding] = say("status", "--json", host=host).json["findings"]
@@ -396,7 +396,7 @@ def test_routes_that_were_typed_are_told() -> None:
     page = say("check", CIDR, host=host)
     assert page.code == 0
     assert (
-        f"{told}; to make that permanent, as root: hostrouting repair {CIDR} | hostrouting apply "
+        f"{told}; to keep these routes, as root: hostrouting repair {CIDR} | hostrouting apply "
         "--config -" in page.lines
     )
     assert finding in say("check", CIDR, "--json", host=host).json["findings"]
