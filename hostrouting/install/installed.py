@@ -32,6 +32,11 @@ class Wanted:
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
 
     @property
+    def is_installed(self) -> bool:
+        """Whether anything is installed, as far as it can be read."""
+        return self.former not in {None, HostRoutingConfig()}
+
+    @property
     def former_keys(self) -> set[RouteKey]:
         """The keys of the static routes that are configured now."""
         if self.former is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
 
-_KEEP_ROUTES = Remedy("to keep them", repair_pipeline(), otherwise=Remedy("add --allow-removal"))
+_LET_THEM_GO = Remedy("to delete them, add --allow-removal")
 
 
 @attrs.frozen
@@ -112,14 +112,15 @@ class Plan:
         """Whether a route goes."""
         return any(step.action == "delete" for step in self.routes.changes)
 
-    def keeping_routes(self) -> Plan:
+    def keeping_routes(self, *, is_installed: bool) -> Plan:
         """The same, and in mode STRICT it is an error to delete routes without which addresses
         escape: the run would fail after it had deleted them.
         """
         findings: list[Finding] = []
         for finding in self.findings:
             if finding.name == "route-not-configured" and self.mode == "STRICT":
-                findings.append(finding._replace(severity="error", remedy=_KEEP_ROUTES))
+                remedy = _to_keep(finding, is_installed=is_installed)
+                findings.append(finding._replace(severity="error", remedy=remedy))
             else:
                 findings.append(finding)
         return attrs.evolve(self, findings=tuple(findings))
@@ -153,3 +154,12 @@ class Plan:
             lines += [f"afterwards: {family}" for family in self.report.families]
             lines += [str(finding) for finding in self.check_findings if finding.name == "action"]
         return "\n".join(lines)
+
+
+def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
+    """How to configure routes that are only on the host, or to give them up."""
+    if is_installed:
+        return Remedy("to keep them", repair_pipeline(), otherwise=_LET_THEM_GO)
+    if finding.remedy is None:
+        return _LET_THEM_GO
+    return finding.remedy._replace(otherwise=_LET_THEM_GO)

@@ -122,7 +122,7 @@ class InstallTask(ABC):
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
             plan = plan.with_check(wanted.config, read_snapshot())
             if not self.allow_removal:
-                plan = plan.keeping_routes()
+                plan = plan.keeping_routes(is_installed=wanted.is_installed)
         return plan
 
     def undo(self, ctx: phases.Context) -> object:
@@ -246,7 +246,8 @@ class InstallTask(ABC):
             headline = "this would remove protection (to allow it: --allow-removal):"
             raise ConfigError(losses, headline=headline)
         if not self.allow_removal and plan.deletes_routes:
-            kept = plan.with_check(wanted.config, read_snapshot()).keeping_routes()
+            checked = plan.with_check(wanted.config, read_snapshot())
+            kept = checked.keeping_routes(is_installed=wanted.is_installed)
             needed = [each for each in kept.errors if each.name == "route-not-configured"]
             if needed:
                 raise RequirementError(findings=needed)

@@ -392,3 +392,14 @@ def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
             )
         assert type_pipeline(host, "hostrouting repair | hostrouting apply --config -").code == 0
         assert "ROUTE-NOT-CONFIGURED" not in say("status", host=host).out
+
+
+def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
+    """There, no installed configuration can be repaired: the page says what to add to the file."""
+    host = FakeHost(kernel=h200())
+    type_repair(host)
+    refused = apply(host, json.dumps(config()))
+    assert (refused.code, len(ours(host))) == (1, len(REPAIR))
+    assert "add to staticRoutes.routes: " in refused.out
+    assert "hostrouting repair |" not in refused.out
+    assert "--allow-removal" in refused.out
