@@ -2,8 +2,10 @@
 
 Requires root. The file describes the whole installation: anything installed that it does not have
 is removed. A file that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is
-refused without --allow-removal. A running unit is not touched. If an address escapes afterwards,
-the exit code is 1 in mode STRICT, and 0 in mode WARN.
+refused without --allow-removal, also if it is the installed one after an edit. So is, in mode
+STRICT, the deletion of routes that were typed and without which addresses escape. A running unit
+is not touched. If an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode
+WARN.
 
 With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
 signal, or when the terminal is closed. Only kill -9 leaves the change in place.
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         lines.append("To see how this host is now, and what to type: hostrouting status")
     refused = _refused(config, host) if outcome.report.ok else []
     if refused and (check is None or check.report.verdict in {"ok", "undecided"}):
-        lines.append(f"REFUSED: {refused_sentence(refused)}")
+        lines.append(refused_sentence(refused))
     if check is not None:
         lines += check_lines(check)
     more = {
