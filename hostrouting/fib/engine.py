@@ -34,8 +34,8 @@ that differ from the plain packet at some rule. There are four ways to differ, b
 - `fwmark 0x0/0x1`: the plain packet takes the rule, and those with the mark go on;
 - `not fwmark 0x0/0x1`: the plain packet goes on, and those with the mark take the rule.
 
-In the first two, the packets of the outcome meet the conditions of the rule (`meets_conditions`),
-and it is known that they have the mark 1. In the others, they do not, and only that is known.
+In the first two, the packets of the outcome meet the conditions of the rule (`Outcome.met`), and it
+is known that they have the mark 1. In the others, they do not, and only that is known.
 
 No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
 because conditions of different rules can exclude each other; that errs on the safe side.
@@ -59,6 +59,9 @@ from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+
+Condition: TypeAlias = tuple[str, str]
+"""A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
 
 
 class Packet(NamedTuple):
@@ -106,8 +109,10 @@ class Outcome(NamedTuple):
 
     rule: Rule
     decision: Decision
-    meets_conditions: bool
-    """Whether these packets meet the conditions of the rule, before its `not`."""
+    met: tuple[Condition, ...]
+    """The conditions of the rule, before its `not`, that these packets meet, and others of their
+    kind do not. Empty if they are those that do not meet the conditions, and no more is known.
+    """
 
 
 class Cell(NamedTuple):
@@ -186,9 +191,6 @@ def _rank(route: Route) -> tuple[bool, int, int]:
 
 # Which packets a rule selects.
 
-Condition: TypeAlias = tuple[str, str]
-"""A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
-
 
 class Selection(NamedTuple):
     """The packets of one kind that a rule selects."""
@@ -199,6 +201,12 @@ class Selection(NamedTuple):
     """Whether the selected packets meet all of these conditions, or (`not`) are the others."""
     has_plain: bool
     """Whether the plain packet is one of them."""
+
+    def met_by(self, *, selected: bool) -> tuple[Condition, ...]:
+        """The conditions that the selected packets are known to meet, or those that are left."""
+        if self.meets_conditions is selected:
+            return self.conditions
+        return ()
 
 
 ALL = Selection((), meets_conditions=True, has_plain=True)
@@ -454,13 +462,14 @@ class Fib:
             if captor is None and selection.has_plain:
                 captor = (applied, decision)
             else:
-                others.append(Outcome(applied.rule, decision, selection.meets_conditions))
+                others.append(Outcome(applied.rule, decision, selection.met_by(selected=True)))
         if captor is None:
             return rest, tuple(others)
         # The packets that the captor left are told apart at its rule, but where they end is only
         # known now: so their outcome is the last one, although later rules come before it.
         applied, plain = captor
-        others.append(Outcome(applied.rule, rest, applied.rule.invert))
+        met_by_rest = applied.selection(address).met_by(selected=False)
+        others.append(Outcome(applied.rule, rest, met_by_rest))
         return plain, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
