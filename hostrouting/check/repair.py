@@ -83,22 +83,23 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if len(prefixes) > _MOST:
         why = Why("too-many", cause=f"it would take more than {_MOST} routes; {_FEWER}")
         return _without_routes(judge.fib, parts, deletions, why)
-    gateway = _gateway_among(prefixes, way_out.route)
+    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
+    gateway = _gateway_behind_itself(judge.fib, routes)
     if gateway is not None:
         why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
         return _without_routes(judge.fib, parts, deletions, why)
-    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
     return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
 
 
-def _gateway_among(prefixes: Sequence[Prefix], way: Route) -> IP | None:
-    """The gateway, if these IPv6 prefixes have it: once one route leads to it, Linux refuses the
-    next one.
+def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
+    """The IPv6 gateway of these routes, if one of them would lead to it, and no longer route: then
+    Linux refuses the next one.
     """
-    for hop in way.next_hops:
-        if hop.gateway is None or hop.gateway.version != IPV6:
-            continue
-        if any(hop.gateway in prefix for prefix in prefixes):
+    if fib.family != IPV6 or not added:
+        return None
+    main = fib.with_routes(added).tables[TABLE_MAIN]
+    for hop in added[0].next_hops:  # all have the same
+        if hop.gateway is not None and main.best(int(hop.gateway)) in added:
             return hop.gateway
     return None
 
