@@ -93,31 +93,16 @@ class Scope:
 
 def in_range(
     value: float, name: str, *, least: float, most: float = math.inf, whole: bool = False
-) -> float:
-    """The value, if it is a number within these bounds; otherwise ValueError."""
+) -> None:
+    """Raise ValueError unless the value is a number within these bounds."""
     kind = int if whole else (int, float)
     if isinstance(value, kind) and least <= value <= most and value != math.inf:
-        return value
+        return
     number = "whole number" if whole else "number"
     limits = f"from {least:g} to {most:g}"
     if most == math.inf:
         limits = f"{least:g} or more"
     raise ValueError(f"{name} is {value!r:.80}; it must be a {number}, {limits}")
-
-
-def call_and_log_error(
-    logger: logging.Logger, callback: Callable[..., object], *args: object
-) -> None:
-    """Call the function, and only log what it raises, even SystemExit; what the logging raises is
-    dropped. Ctrl-C is raised.
-    """
-    try:
-        callback(*args)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        with suppress(BaseException):
-            logger.exception("%r raised; the run continues", callback)
 
 
 class Context:
@@ -142,7 +127,12 @@ class Context:
         self.logger = logger_of(logger)
         if observers is None:
             observers = [LogObserver(self.logger)]
-        self.observers = tuple(map(_valid_observer, observers))
+        self.observers = tuple(observers)
+        for observer in self.observers:
+            if not callable(observer):
+                raise TypeError(
+                    f"observers has {observer!r:.80}; an observer is a function of a step"
+                )
         self.run_id = os.urandom(4).hex()
         self.run_scope = Scope(self.clock)
         self.scopes = (self.run_scope,)
@@ -184,8 +174,7 @@ class Context:
         """
         steps = () if self.root is None else self.root.walk()
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
-        missing = f"ctx.find: no task {name!r} has run so far; those that have"
-        return last_named(name, ran, missing)
+        return last_named(name, ran)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
@@ -205,8 +194,8 @@ class Context:
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
-        end = self.clock.now() + seconds
-        self.clock.wait(lambda: self.cancelled, min(end, self._scope.stop.moment))
+        end = min(self.clock.now() + seconds, self._scope.stop.moment)
+        self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -229,7 +218,7 @@ class Context:
         def watch() -> None:
             self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self._scope.stop.moment)
             if not has_ended.is_set():
-                call_and_log_error(self.logger, callback)
+                self._call(callback)
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
@@ -281,10 +270,16 @@ class Context:
         """Call every observer, one call at a time; what an observer raises is logged."""
         with self._notifying:
             for observer in self.observers:
-                call_and_log_error(self.logger, observer, step)
+                self._call(observer, step)
 
-
-def _valid_observer(observer: object) -> Observer:
-    if not callable(observer):
-        raise TypeError(f"observers has {observer!r:.80}; an observer is a function of a step")
-    return observer
+    def _call(self, callback: Callable[..., object], *args: object) -> None:
+        """Call the function, and only log what it raises, even SystemExit; what the logging raises
+        is dropped. Ctrl-C is raised.
+        """
+        try:
+            callback(*args)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            with suppress(BaseException):
+                self.logger.exception("%r raised; the run continues", callback)

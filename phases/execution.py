@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine
-from typing import NoReturn, TypeVar, cast
+from typing import TypeVar, cast
 
 from phases.context import Context
 from phases.errors import Cancelled, InvalidTask, WouldFail
@@ -54,14 +54,12 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     """Call the method that the step is for: do, plan or undo. A task that the run leaves out, or
     that has no such method, is not called.
     """
-    method: Method | None = None
     reason = ctx.why_left_out(step.path)
-    if not reason:
-        method = _method_of(task, step)
-        reason = f"offers no {step.action}"
+    if reason:
+        return record_unstarted(step, ctx, reason)
+    method = _method_of(task, step)
     if method is None:
-        record_unstarted(step, ctx, reason)
-        return Skip(reason)
+        return record_unstarted(step, ctx, f"offers no {step.action}")
     return record(step, method, ctx)
 
 
@@ -72,16 +70,18 @@ def _method_of(task: AnyTask, step: Step) -> Method | None:
     try:
         if step.action == "plan":
             step.reason = getattr(task, "plan_note", "")
-        method = getattr(task, step.action, None)
-        subtasks = () if method else getattr(task, "subtasks", ())
-    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step will fail with it
+        method: Method | None = getattr(task, step.action, None)
+        if method is not None:
+            return method
+        subtasks = getattr(task, "subtasks", ())
+    except BaseException as error:  # noqa: BLE001  a property of the task raised: the step fails with that
         return partial(_raise, error)
-    if subtasks:
-        return partial(_call_each, subtasks, step.action)
-    return cast("Method | None", method)
+    if not subtasks:
+        return None
+    return partial(_call_each, subtasks, step.action)
 
 
-def _raise(error: BaseException, _ctx: Context) -> NoReturn:
+def _raise(error: BaseException, _ctx: Context) -> object:
     raise error
 
 
@@ -149,12 +149,11 @@ def _record_result(step: Step, result: object) -> None:
         step.status = Status.SKIPPED
         step.reason = step.reason or result.reason
         return
-    would_fail: object = None
+    step.result = result
     if step.action == "plan":
         would_fail = getattr(result, "would_fail", "")
-    step.result = result
-    if isinstance(would_fail, str) and would_fail:
-        raise WouldFail(would_fail)
+        if isinstance(would_fail, str) and would_fail:
+            raise WouldFail(would_fail)
     step.status = Status.OK
 
 
@@ -165,13 +164,13 @@ def record_error(step: Step, error: BaseException) -> None:
     if it was cancelled.
     """
     if isinstance(error, Cancelled):
+        step.error = error
         step.reason = error.reason
     else:
         origins = _origins(step, error)
-        if origins == (step,):
-            step.own_error = error
+        if step in origins:
+            step.error = error
         step.failures = (*origins, *step.failures)
-    step.error = error
     step.status = Status.FAILED if step.failures else Status.CANCELLED
 
 
@@ -189,11 +188,12 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
 
 def record_unstarted(
     step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
-) -> None:
+) -> Skip:
     """Record that the task of this step is not called: the step has an end and no start."""
     step.status = status
     step.reason = reason
     ctx.notify(step)
+    return Skip(reason)
 
 
 def raise_together(errors: Sequence[BaseException]) -> None:

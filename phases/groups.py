@@ -115,10 +115,9 @@ class _ParallelRun:
         return len(self._results) == self._count
 
     def _start_threads(self) -> None:
-        group = "/".join(self._ctx.path)
+        name = f"phases:{'/'.join(self._ctx.path)}"
         while self._untaken and len(self._threads) < self._at_once:
-            name = f"phases:{group}#{len(self._threads) + 1}"
-            thread = self._ctx.clock.start(self._take_tasks, name=name)
+            thread = self._ctx.clock.start(self._take_tasks, name=f"{name}#{len(self._threads)}")
             self._threads.append(thread)
 
     def _take_tasks(self) -> None:
@@ -129,8 +128,7 @@ class _ParallelRun:
                 return
             result: object = None
             try:
-                variables = self._variables.copy()
-                result = variables.run(run_step, task, step, self._ctx)
+                result = self._variables.copy().run(run_step, task, step, self._ctx)
             except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                 self._stop(error)
             self._results[index] = result
@@ -181,8 +179,9 @@ def retry(
     try:
         isinstance(None, on)
     except TypeError as error:
-        rule = "it must be a type of errors, or a tuple of types"
-        raise TypeError(f"retry: on is {on!r:.80}; {rule}") from error
+        raise TypeError(
+            f"retry: on is {on!r:.80}; it must be a type of errors, or a tuple of types"
+        ) from error
 
     def do(ctx: Context) -> T:
         longest_wait = min(delay, longest)

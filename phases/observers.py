@@ -38,8 +38,9 @@ def logger_of(logger: object) -> logging.Logger:
             found.addHandler(logging.NullHandler())
         return found
     if not isinstance(logger, logging.Logger | logging.LoggerAdapter):
-        rule = "it must be a logging.Logger, or the name of one"
-        raise TypeError(f"logger is {logger!r:.80}; {rule}")
+        raise TypeError(
+            f"logger is {logger!r:.80}; it must be a logging.Logger, or the name of one"
+        )
     return cast("logging.Logger", logger)
 
 
@@ -77,7 +78,7 @@ class LogObserver:
             name = f"{name} ({step.action})"
         level, words = _event(step)
         extra = {FIELDS: {**step.result_fields, **facts}}
-        raised = step.own_error if self.logger.isEnabledFor(logging.DEBUG) else None
+        raised = step.failed_with if self.logger.isEnabledFor(logging.DEBUG) else None
         self.logger.log(level, "%s %s", name, words, extra=extra, exc_info=raised)
 
 
@@ -87,8 +88,8 @@ def _event(step: Step) -> tuple[int, str]:
         return logging.INFO, "started"
 
     why = step.reason
-    if step.own_error is not None:
-        why = describe_error(step.own_error)
+    if step.failed_with is not None:
+        why = describe_error(step.failed_with)
     if step.start is None:
         return logging.DEBUG, f"not started: {why}"
 
@@ -97,7 +98,7 @@ def _event(step: Step) -> tuple[int, str]:
         words += f": {why}"
     if step.ok:
         return logging.INFO, words
-    if step.own_error is not None:
+    if step.failed_with is not None:
         return logging.ERROR, words
     return logging.WARNING, words
 

@@ -59,9 +59,10 @@ def run(
     """
     if ctx is None:
         ctx = Context(clock=clock, logger=logger, observers=observers)
-        tree = live_tree(ctx.logger)
-        if observers is None and tree is not None:
-            ctx.observers = (*ctx.observers, tree)
+        if observers is None:
+            tree = live_tree(ctx.logger)
+            if tree is not None:
+                ctx.observers += (tree,)
     elif (observers, clock, logger) != (None, None, LOGGER):
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
@@ -112,8 +113,10 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
     if of is not None:
         name = valid_task(task).name
         if (of.action, of.name) != ("do", name):
-            reported = f"the {of.action} of {of.name!r}"
-            raise ValueError(f"undo: of is the report of {reported}, not of the do of {name!r}")
+            raise ValueError(
+                f"undo: of is the report of the {of.action} of {of.name!r}, "
+                f"not of the do of {name!r}"
+            )
         # The report is also where ctx.find() looks for the results of the run.
         ctx = _only_what_ran(of, ctx).derive(root=of)
     with ctx.shielded() as safe:
@@ -124,19 +127,16 @@ def _only_what_ran(report: Step, ctx: Context) -> Context:
     """The context of an undo of just what ran in the run of this report: of each task that may have
     changed something, and of the groups around it, without which it is not reached.
     """
-    root = len(report.path) - 1
     ran: set[Path] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.
         had_nothing_to_do = step.status is Status.SKIPPED and step.attempts == 1
         if step.action == "do" and step.start is not None and not had_nothing_to_do:
-            path = step.path[root:]
+            path = step.path[len(report.path) - 1 :]
             ran.update(path[:end] for end in range(1, len(path) + 1))
 
-    above = len(ctx.path)
-
     def why_left_out(path: Path) -> str:
-        if path[above:] in ran:
+        if path[len(ctx.path) :] in ran:
             return ""
         return "it did not run"
 
@@ -196,14 +196,14 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
         events.put(number)
 
     def work_to_the_end() -> None:
-        try:
-            work()
-        finally:
-            events.put(_END)
+        work()
+        events.put(_END)
 
-    # The thread has the caller's context variables.
-    variables = contextvars.copy_context()
-    thread = threading.Thread(target=variables.run, args=(work_to_the_end,), name="phases")
+    thread = threading.Thread(
+        target=contextvars.copy_context().run,  # it has the caller's context variables
+        args=(work_to_the_end,),
+        name="phases",
+    )
     with _handling_signals(on_signal):
         thread.start()
         for number in iter(lambda: _next(events), _END):
@@ -231,12 +231,9 @@ def _name_of(number: int) -> str:
 
 
 def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:
-    paths = ["/".join(step.path) for step in root.walk() if _keeps_the_run_going(step)]
+    running = [step for step in root.walk() if step.status is Status.RUNNING and step.start]
+    paths = ["/".join(step.path) for step in running if not step.children]
     ctx.log.warning("%s: stopping, waiting for %s", name, ", ".join(paths) or "the end")
-
-
-def _keeps_the_run_going(step: Step) -> bool:
-    return step.status is Status.RUNNING and step.start is not None and not step.children
 
 
 @contextmanager
@@ -284,12 +281,12 @@ def _replaced_handlers() -> dict[int, Any]:
     """The handlers of SIGINT and SIGTERM, and those that the program has in Python. Those that end
     the process by default come first: `_handling_signals` says why.
     """
-    defaults: dict[int, Any] = {}
-    callables: dict[int, Any] = {}
+    ending: dict[int, Any] = {}
+    own: dict[int, Any] = {}
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler):
-            callables[number] = handler
+            own[number] = handler
         elif handler is signal.SIG_DFL and number in _STOPPING:
-            defaults[number] = handler
-    return defaults | callables
+            ending[number] = handler
+    return ending | own

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.errors import PhasesError, UnknownTask
+from phases.errors import Cancelled, PhasesError, UnknownTask
 from phases.values import (
     Results,
     as_data,
@@ -31,9 +31,6 @@ from phases.values import (
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-SCHEMA = "phases/report/1"
-"""The name and the version of a report's JSON."""
 
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
@@ -66,12 +63,10 @@ class Step:
     seconds: float | None = None
     result: object = None
     error: BaseException | None = None
-    """What the task raised; for a group, the TaskFailed with the failures of its tasks."""
-    own_error: BaseException | None = None
-    """The error if it began here; None if the task passed on that of a step inside this one."""
-    failures: tuple[Step, ...] = attrs.field(default=(), repr=False)
-    """The steps that made this one fail, in the order in which they failed; itself if the error
-    began here.
+    """What the task raised, or Cancelled; None if it passed on the failures of steps inside it."""
+    failures: tuple[Step, ...] = ()
+    """The steps that made this one fail, in the order in which they failed; itself if it raised the
+    error.
     """
     reason: str = ""
     """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
@@ -106,6 +101,13 @@ class Step:
         return 1
 
     @property
+    def failed_with(self) -> BaseException | None:
+        """The error of a step that has failed; a cancellation is not one."""
+        if isinstance(self.error, Cancelled):
+            return None
+        return self.error
+
+    @property
     def result_fields(self) -> Mapping[str, object]:
         """The log fields of its result. A result that cannot describe itself does not fail its
         task.
@@ -121,7 +123,7 @@ class Step:
     @property
     def facts(self) -> dict[str, object]:
         """The facts for the log lines and the report's JSON, without the result."""
-        error = self.own_error
+        error = self.failed_with
         return {
             "run": self.run,
             "task": "/".join(self.path),
@@ -138,17 +140,8 @@ class Step:
 
     def __getstate__(self) -> dict[str, object]:
         """What is pickled."""
-        state = {**vars(self), "result": portable_result(self.result)}
-        # A TaskFailed only has steps, and each of them sees to its own error.
-        if self.error is not None and not isinstance(self.error, TaskFailed):
-            state["error"] = portable_error(self.error)
-        if self.own_error is not None:
-            state["own_error"] = state["error"]
-        return state
-
-    def __copy__(self) -> Step:
-        """A shallow copy: it stays in this process, so it needs no stand-ins."""
-        return attrs.evolve(self)
+        error, result = portable_error(self.error), portable_result(self.result)
+        return {**vars(self), "error": error, "result": result}
 
     def walk(self) -> Iterator[Step]:
         """The step itself and every step inside it, parents first."""
@@ -160,7 +153,7 @@ class Step:
         """The last step with this name (`routes`, or `network/routes`); without one, UnknownTask
         names all steps.
         """
-        return last_named(name, list(self.walk()), f"there is no step {name!r}; the steps are")
+        return last_named(name, list(self.walk()))
 
     def __str__(self) -> str:
         """The tree, one line for each step with its status, duration and details; for a plan, what
@@ -186,8 +179,8 @@ class Step:
             parts.append(f"attempt {self.attempt}")
         if self.attempts > 1:
             parts.append(f"{self.attempts} attempts")
-        if self.own_error is not None:
-            parts.append(describe_error(self.own_error))
+        if self.failed_with is not None:
+            parts.append(describe_error(self.failed_with))
         if self.reason:
             parts.append(self.reason)
         if self.action != "plan":
@@ -207,10 +200,10 @@ class Step:
         """The report as plain values. An error is at the step that raised it, a result at the step
         that returned it.
         """
-        return {"schema": SCHEMA, **self._values()}
+        return {"schema": "phases/report/1", **self._values()}
 
     def _values(self) -> dict[str, object]:
-        error = self.own_error
+        error = self.failed_with
         lines = () if error is None else traceback.format_exception(error)
         is_group = isinstance(self.result, Results)
         return {
@@ -252,15 +245,17 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return type(self), (self.failures,), vars(self)
 
 
-def last_named(name: str, steps: Sequence[Step], otherwise: str) -> Step:
-    """The last of the steps with this name (`routes`, or `network/routes`). Without one, raises
-    UnknownTask with these words and the names of all steps.
+def last_named(name: str, steps: Sequence[Step]) -> Step:
+    """The last of the steps with this name (`routes`, or `network/routes`). Without one,
+    UnknownTask names all of them.
     """
     paths = ["/".join(step.path) for step in steps]
-    for path, step in zip(reversed(paths), reversed(steps), strict=True):
-        if f"/{path}".endswith(f"/{name}"):
-            return step
-    raise UnknownTask(f"{otherwise}: {', '.join(paths) or 'none'}")
+    for number in reversed(range(len(steps))):
+        if f"/{paths[number]}".endswith(f"/{name}"):
+            return steps[number]
+    raise UnknownTask(
+        f"no step {name!r} has ended so far; those that have: {', '.join(paths) or 'none'}"
+    )
 
 
 def _failure_in_words(step: Step) -> str:

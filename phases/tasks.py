@@ -165,19 +165,13 @@ def fault_of_method(verb: str, method: object) -> str:
         return f"its {verb} is {method!r:.80}; it must be a function of the context"
     if iscoroutinefunction(method) or isasyncgenfunction(method) or isgeneratorfunction(method):
         return f"its {verb} is async or a generator, so a call runs nothing; write a plain `def`"
-    if not _takes_a_context(method):
-        return f"{verb} takes no context; write {verb}(ctx)"
-    return ""
-
-
-def _takes_a_context(method: Callable[..., object]) -> bool:
     try:
         signature(method).bind(None)
     except TypeError:
-        return False
+        return f"{verb} takes no context; write {verb}(ctx)"
     except ValueError:  # some builtins do not say what they take
-        return True
-    return True
+        return ""
+    return ""
 
 
 def _fixed_subtasks(task: object) -> Any:

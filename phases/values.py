@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any
 
 from phases.errors import PhasesError
-
-T = TypeVar("T")
 
 
 class Results(tuple[object, ...]):
@@ -92,21 +90,20 @@ def portable_result(result: object) -> object:
     return result
 
 
-def portable_error(error: BaseException) -> BaseException:
+def portable_error(error: BaseException | None) -> BaseException | None:
     """The error if another process can have it, or else a PhasesError that describes it."""
+    if error is None:
+        return None
     sent = describe_error(error)
     try:
         received = describe_error(_as_received(error))
     except Exception as refused:  # noqa: BLE001  code of others runs
-        why = describe_error(refused)
-    else:
-        if received == sent:
-            return error
-        why = f"it would become {received}"
-    return PhasesError(f"{sent} (this error could not be pickled: {why})")
+        received = describe_error(refused)
+    if received == sent:
+        return error
+    return PhasesError(f"{sent} (this error could not be pickled: it would become {received})")
 
 
-def _as_received(value: T) -> T:
+def _as_received(value: object) -> Any:
     """What another process would receive. What can be pickled may still not be made again."""
-    received: T = pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
-    return received
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes

@@ -144,13 +144,9 @@ def require_deletable(rules: Sequence[BridgeRule], texts: Sequence[str]) -> None
     """
     missing = tuple((Counter(texts) - _counts(rules)).elements())
     if missing:
-        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        sentence = (
-            f"table nat no longer has the rule {missing[0]!r}{others}, so nothing was deleted"
-        )
-        raise HostError(
-            f"{sentence}; run this again", what="ebtables", kind="no-such-rule", lines=missing
-        )
+        sentence = f"table nat no longer has the rule {missing[0]!r}, so nothing was deleted"
+        text = f"{sentence}; run this again"
+        raise HostError(text, what="ebtables", kind="no-such-rule", lines=missing)
     alike: dict[str, set[str]] = defaultdict(set)
     for rule in rules:
         alike[_without_macs(rule.text)].add(rule.text)

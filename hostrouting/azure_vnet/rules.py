@@ -53,8 +53,7 @@ def pod_rule(text: str) -> PodRule | None:
     if match is None:
         return None
     mac = ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
-    is_multicast = int(mac[:2], 16) & 1
-    if mac in NO_MAC or is_multicast:
+    if mac in NO_MAC:
         return None
     with suppress(ValueError):  # the text only looks like an address
         return PodRule(as_ip(match["ip"]), mac, match.groupdict().get("uplink"))

@@ -15,6 +15,8 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.restoring import remedy_without_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
 
@@ -51,13 +53,13 @@ def read_installed(host: Host) -> HostRoutingConfig:
         # Another run may have installed it since: it writes config.json first.
         text = host.files.read(path)
         if text is None:
-            raise _is_missing(host, ours[0])
+            rule = f"is missing, although {ours[0]} is still there"
+            fault = Fault("", "", f"{rule}, so the installed configuration is unknown")
+            raise _unusable(host, [fault])
     try:
         return HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
-        remedy = remedy_without_config(gated_on_disk(host.files))
-        faults = [fault._replace(remedy="") for fault in error.faults]
-        raise ConfigError(faults, path, remedy=remedy) from error
+        raise _unusable(host, error.faults) from error
 
 
 def readable_installed(host: Host) -> HostRoutingConfig | None:
@@ -68,7 +70,8 @@ def readable_installed(host: Host) -> HostRoutingConfig | None:
         return None
 
 
-def _is_missing(host: Host, found: str) -> ConfigError:
-    rule = f"is missing, although {found} is still there, so the installed configuration is unknown"
+def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
+    """The error for config.json: what to do about it is the same for all faults."""
+    faults = [fault._replace(remedy="") for fault in faults]
     remedy = remedy_without_config(gated_on_disk(host.files))
-    return ConfigError([Fault("", "", rule)], HostLayout.config_path, remedy=remedy)
+    return ConfigError(faults, HostLayout.config_path, remedy=remedy)

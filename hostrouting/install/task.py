@@ -144,7 +144,7 @@ class InstallTask(ABC):
             raise HostError(sentence, what="file")
         former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
         try:
-            result = former.do(_whole(ctx))
+            result = former.do(_without_skips(ctx))
         finally:
             restore_routes(ctx, self.host, before.typed)
         self._before = None
@@ -175,7 +175,7 @@ class InstallTask(ABC):
                 return write_files(self.host, plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
-        result = phases.execute(install, _whole(ctx))
+        result = phases.execute(install, _without_skips(ctx))
         return effects_of(result), wanted, plan
 
     @contextmanager
@@ -188,7 +188,7 @@ class InstallTask(ABC):
         if plan.for_systemd("start", "restart"):
             start = phases.task("start-guard")(partial(start_guard, self.host, plan))
             try:
-                effects = effects_of(phases.execute(start, _whole(ctx)))
+                effects = effects_of(phases.execute(start, _without_skips(ctx)))
             except phases.TaskFailed as error:
                 errors.append(error)
         try:
@@ -263,12 +263,12 @@ def _warn(ctx: phases.Context, plan: Plan) -> None:
         if finding.name == "unit-not-gated":
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if finding.name == "session-at-risk":
-            # Without the name, so that the command shows it at once: nobody may be there to read
-            # its page.
+            # Without the field, so that the command prints it now, and not only after the run: by
+            # then, this session may have ended.
             ctx.log.warning("%s", finding)
 
 
-def _whole(ctx: phases.Context) -> phases.Context:
+def _without_skips(ctx: phases.Context) -> phases.Context:
     """The context in which no step is left out."""
     return ctx.derive(why_left_out=lambda _path: "")
 

@@ -3,8 +3,8 @@
 A run can be killed anywhere. Then the next run completes the work, and until then no unit runs a
 script that is missing, and no marker is about another configuration. So the order is:
 
-1. The markers go, unless config.json stays as it is: they are about the former configuration, and
-   no verdict is better than a wrong one.
+1. The markers go, if any file changes: they are about the former configuration, and no verdict is
+   better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
    units the next run has to stop. So is a guard whose files are new: the next run starts a guard
    that does not run, but cannot tell that one runs an old script.
@@ -53,12 +53,12 @@ def write_files(host: Host, plan: Plan) -> Effects:
     told: list[Operation] = []
     manager = host.running_manager
     with having_changed(files=done, operations=told):
-        if not _keeps_config(host, plan):
+        if plan.files:
             _remove_markers(host)  # 1
         if manager is not None:
-            stops = plan.for_systemd("stop", "restart")
+            stopped = [operation.object for operation in plan.for_systemd("stop", "restart")]
             for unit in UNITS:  # 2
-                if HostLayout.unit_path(unit) in units or unit in {stop.object for stop in stops}:
+                if unit in stopped or HostLayout.unit_path(unit) in units:
                     manager.stop(unit)
             told += plan.for_systemd("stop")
         _remove(host, units, done)  # 3
@@ -90,14 +90,6 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
 def _is_of_systemd(path: str) -> bool:
     """Whether systemd loads the file: a unit, a drop-in, or a link that starts a unit."""
     return "/systemd/system/" in path
-
-
-def _keeps_config(host: Host, plan: Plan) -> bool:
-    """Whether config.json is there, and stays as it is."""
-    path = HostLayout.config_path
-    if path in plan.files.writes or path in plan.files.removes:
-        return False
-    return host.files.look(path) is not None
 
 
 def _remove_markers(host: Host) -> None:

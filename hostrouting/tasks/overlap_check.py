@@ -4,8 +4,8 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -98,14 +98,19 @@ class CheckRouteOverlap(SectionTask):
         if self.host.backend is None:
             return CheckResult()
         began = ctx.clock.now()
-        with self._without_stale_markers(), self.host.backend() as backend:
-            report = check_kernel(
-                backend,
-                wanted.config,
-                ctx=ctx,
-                wait=self.wait,
-                name_servers=self.host.name_servers,
-            )
+        try:
+            with self.host.backend() as backend:
+                report = check_kernel(
+                    backend,
+                    wanted.config,
+                    ctx=ctx,
+                    wait=self.wait,
+                    name_servers=self.host.name_servers,
+                )
+        except BaseException:
+            with suppress(HostError):  # the markers would be about another state
+                self._write_marker("", ())
+            raise
         self.require_installed(wanted)  # else the markers would be about another configuration
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
         findings = check_findings(report, mode=settings.mode, wait=wait)
@@ -115,16 +120,6 @@ class CheckRouteOverlap(SectionTask):
             ctx.log.warning("%s", error)
         self._tell(ctx, report, findings, settings.mode)
         return CheckResult(report=report)
-
-    @contextmanager
-    def _without_stale_markers(self) -> Iterator[None]:
-        """Remove the markers if the check fails: they would be about another state."""
-        try:
-            yield
-        except BaseException:
-            with suppress(HostError):
-                self._write_marker("", ())
-            raise
 
     def _mark(self, report: CheckReport, findings: tuple[Finding, ...]) -> None:
         """Write the marker of the verdict, as the boot script does."""

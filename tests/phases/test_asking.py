@@ -453,7 +453,7 @@ class TestUndoOfARun:
             report = phases.run(tree, undo_on_failure=True, observers=[])
             assert [step.action for step in report.failures] == ["do", "undo"]
             first, second = report.failures
-            assert first.own_error is error
+            assert first.failed_with is error
             assert first in {report, report.children[0]}
-            assert isinstance(second.own_error, KeyError)
+            assert isinstance(second.failed_with, KeyError)
             assert str(report).count("KeyError") == 1

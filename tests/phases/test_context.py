@@ -120,9 +120,9 @@ class TestFind:
         assert report.find("mount").result == [
             "/dev/a",
             5,
-            f"ctx.find: no task 'mount' has run so far; {known}",
-            f"ctx.find: no task 'left' has run so far; {known}",
-            f"ctx.find: no task 'nothing' has run so far; {known}",
+            f"no step 'mount' has ended so far; {known}",
+            f"no step 'left' has ended so far; {known}",
+            f"no step 'nothing' has ended so far; {known}",
         ]
 
     def test_an_undo_reads_what_its_task_did(self) -> None:
@@ -149,6 +149,6 @@ class TestFind:
     def test_a_run_of_its_own(self) -> None:
         """Outside a task nothing has run, and the steps of another run are not found."""
         with pytest.raises(
-            phases.UnknownTask, match="no task 'a' has run so far; those that have: none"
+            phases.UnknownTask, match="no step 'a' has ended so far; those that have: none"
         ):
             Context().find("a")

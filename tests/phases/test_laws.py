@@ -440,9 +440,35 @@ def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
     return wrapped(task, do)
 
 
-def path_of(step: Step) -> str:
-    """As the oracle writes it."""
-    return "/" + "/".join(step.path)
+def paths_of(steps: tuple[Step, ...]) -> list[str]:
+    """Their paths, as the oracle writes them."""
+    return ["/" + "/".join(step.path) for step in steps]
+
+
+def lines_of(seen: Watch) -> list[Line]:
+    """A line for each step that has ended, without those of an undo."""
+    lines: list[Line] = []
+    for ended, when in seen.ends:
+        if ended.action == "do":
+            [path] = paths_of((ended,))
+            lines.append((path, str(ended.status), when, ended.attempts))
+    return lines
+
+
+def expected_lines(expected: Result, *, has_failed: bool) -> list[Line]:
+    """Those of the oracle, whose root has also failed if only its undo has."""
+    *inside, (path, status, end, attempts) = expected.lines
+    if has_failed:
+        status = "failed"
+    return [*inside, (path, status, end, attempts)]
+
+
+def assert_one_start_and_end(report: Step, seen: Watch) -> None:
+    """Each step of the report has one end, and one start if it has begun."""
+    ended = [step for step, _ in seen.ends]
+    begun = [step for step in ended if step.start is not None]
+    assert sorted(map(id, report.walk())) == sorted(map(id, ended))
+    assert sorted(map(id, seen.starts)) == sorted(map(id, begun))
 
 
 def ids(specs: list[Spec]) -> list[int]:
@@ -491,34 +517,21 @@ def test_a_run_does_what_the_oracle_says(
     failures = list(expected.failures)
     if is_undone:
         failures += [f"/{tree.name}{path}" for path in failing(ran)]
-    assert [path_of(step) for step in report.failures] == failures
+    assert paths_of(report.failures) == failures
     assert report.ok is (expected.how not in WORST)
-    assert (report.status is Status.FAILED) is bool(failures)
+    assert sorted(lines_of(seen)) == sorted(expected_lines(expected, has_failed=bool(failures)))
+    assert_one_start_and_end(report, seen)
 
-    *_, (path, status, end, attempts) = expected.lines
-    if failures:
-        status = "failed"
-    lines = [*expected.lines[:-1], (path, status, end, attempts)]
-    assert sorted(lines) == sorted(
-        (path_of(each), str(each.status), when, each.attempts)
-        for each, when in seen.ends
-        if each.action == "do"
-    )
-    assert sorted(map(id, seen.starts)) == sorted(
-        id(each) for each, _ in seen.ends if each.start is not None
-    )
-    assert sorted(map(id, report.walk())) == sorted(id(each) for each, _ in seen.ends)
-
-    every_leaf = undo_of(tree)
     ctx = Context(observers=[seen], logger=QUIET)
     if not is_undone:
         assert not world.undone
         undo = phases.undo(task, ctx, of=report)
-        assert [path_of(step) for step in undo.failures] == failing(ran)
+        assert paths_of(undo.failures) == failing(ran)
     assert ids(world.undone) == ids([leaf for _, leaf in ran])
+    every_leaf = undo_of(tree)
     assert not set(ids(world.made)) & set(ids([leaf for _, leaf in every_leaf]))
 
     world.undone.clear()
     undo = phases.undo(task, ctx)
-    assert [path_of(step) for step in undo.failures] == failing(every_leaf)
+    assert paths_of(undo.failures) == failing(every_leaf)
     assert ids(world.undone) == ids([leaf for _, leaf in every_leaf])

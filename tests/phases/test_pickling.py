@@ -151,12 +151,6 @@ def test_a_result_of_a_group_that_cannot_be_pickled() -> None:
     assert copied.to_mapping()["result"] is None
 
 
-def test_a_copy_has_the_same_result() -> None:
-    """A shallow copy stays in its process, so there nothing is replaced."""
-    step = failed(OSError("x"), result=Connection()).find("first")
-    assert copy.copy(step).result is step.result
-
-
 def test_a_cancelled_run() -> None:
     """Where the run was cancelled stays in its process; the reason goes along."""
     with pytest.raises(phases.Cancelled) as caught:

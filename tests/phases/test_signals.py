@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -248,51 +249,91 @@ class OwnError(Exception):
     """Raised by a handler of the program itself."""
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_at_every_line(signum: int) -> None:
-    """A signal at any line of a run cancels it; each step that starts has its end; no thread is
-    left; handlers work again.
+def raise_own_error(_number: int, _frame: object) -> None:
+    """A handler of the program itself."""
+    raise OwnError
 
-    Ctrl-C raises nothing while it is handled. What the program's own handler raises is raised after
-    the end of the run.
-    """
 
-    def raises(_number: int, _frame: object) -> None:
-        raise OwnError
+SHORT = phases.task("a")(lambda ctx: ctx.sleep(0.001))
+TWO_STEPS = phases.serial(SHORT, SHORT)
+HANDLERS: dict[int, Any] = {
+    signal.SIGUSR1: raise_own_error,
+    signal.SIGINT: signal.default_int_handler,
+}
 
-    task = phases.task("a")(lambda ctx: ctx.sleep(0.001))
-    own = {signal.SIGUSR1: raises, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.getsignal(number) for number in own}
-    threads, cancelled = threading.active_count(), 0
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Put back what the test changes."""
+    before = {number: signal.getsignal(number) for number in HANDLERS}
+    yield
+    set_handlers(before)
+
+
+def set_handlers(handlers: Mapping[int, Any]) -> None:
+    """Handle these signals like this."""
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_ctrl_c_at_every_line() -> None:
+    """At any line of a run, it cancels it, and raises nothing while a run handles it."""
+    threads = threading.active_count()
+    cancelled = 0
     for number in itertools.count(1):
-        for restored, handler in own.items():
-            signal.signal(restored, handler)
-        seen, at = Recorder(), _AtLine(signum, number)
+        set_handlers(HANDLERS)
+        seen = Recorder()
+        at = _AtLine(signal.SIGINT, number)
         try:
             with at:
-                report = phases.run(phases.serial(task, task), observers=[seen])
+                report = phases.run(TWO_STEPS, observers=[seen])
         except KeyboardInterrupt:
-            assert not at.is_handled or seen.ends[-1][0] == "serial", (
-                at.place
-            )  # just before it is restored
-        except OwnError:
-            cancelled += seen.ends[-1:] == [("serial", Status.CANCELLED)]
+            # Before the run handles it, or just before it no longer does.
+            assert not at.is_handled or seen.ends[-1][0] == "serial", at.place
         else:
             if not at.place:
                 break
-            assert (report.signal, signum) == (signal.SIGINT, signal.SIGINT), at.place
-            cancelled += report.status is Status.CANCELLED
+            assert report.signal == signal.SIGINT, at.place
             assert len(list(report.walk())) == len(seen.ends), at.place
-        assert seen.starts == sorted(seen.starts, key=len), at.place
-        assert len(seen.starts) <= len(seen.ends), at.place
-        assert threading.active_count() == threads, at.place
-        for working, error in (signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, OwnError):
-            with pytest.raises(error):
-                signal.raise_signal(working)
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, at.place
-    for restored, saved in before.items():
-        signal.signal(restored, saved)
+            cancelled += report.status is Status.CANCELLED
+        nothing_is_left(seen, threads, at.place)
     assert cancelled
+
+
+@pytest.mark.usefixtures("handlers")
+def test_an_own_signal_at_every_line() -> None:
+    """What the program's own handler raises cancels the run, and is raised after its end."""
+    threads = threading.active_count()
+    cancelled = 0
+    for number in itertools.count(1):
+        set_handlers(HANDLERS)
+        seen = Recorder()
+        at = _AtLine(signal.SIGUSR1, number)
+        try:
+            with at:
+                phases.run(TWO_STEPS, observers=[seen])
+        except OwnError:
+            cancelled += seen.ends[-1:] == [("serial", Status.CANCELLED)]
+        else:
+            assert not at.place
+            break
+        nothing_is_left(seen, threads, at.place)
+    assert cancelled
+
+
+def nothing_is_left(seen: Recorder, threads: int, place: str) -> None:
+    """Each step that has started has its end, there is no thread more, and the handlers work
+    again.
+    """
+    assert seen.starts == sorted(seen.starts, key=len), place  # the group, and then its tasks
+    assert len(seen.starts) <= len(seen.ends), place
+    assert threading.active_count() == threads, place
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(OwnError):
+        signal.raise_signal(signal.SIGUSR1)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, place
 
 
 @pytest.mark.linux

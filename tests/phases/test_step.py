@@ -218,12 +218,18 @@ def test_a_report_on_a_stream_that_is_not_utf_8(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_step_is_found_by_name() -> None:
-    """A step is found by name or by the end of its path."""
+    """A step is found by name or by the end of its path; the last one if there are several."""
+    fails_once = StubTask("c", errors=[OSError("busy")])
+    again = phases.retry(phases.serial(StubTask("a"), fails_once, name="g"), jitter=0)
+    other = phases.serial(StubTask("a"), name="h")
+    twice = phases.run(phases.serial(again, other), clock=FakeClock(), observers=[])
+    assert twice.find("a").path == ("serial", "h", "a")
+    assert twice.find("g/a").attempt == 2
     assert report().find("pull").status is Status.CANCELLED
     assert report().find("prepare/pull").path == ("bootstrap", "prepare", "pull")
     with pytest.raises(
         phases.UnknownTask,
-        match="there is no step 'ull'; the steps are: bootstrap, bootstrap/download",
+        match="no step 'ull' has ended so far; those that have: bootstrap, bootstrap/download",
     ):
         report().find("ull")
 

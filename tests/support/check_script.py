@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -19,7 +19,7 @@ from tests.support.sections import expect
 from tests.support.systemd import THIS_HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from hostrouting.model.snapshot import Link, Snapshot
@@ -40,8 +40,23 @@ _OWN = tuple(
         ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"),
     )
 )
-# What escapes: the CIDR, the first and the last address, and the devices by which they leave.
-Escapes = frozenset[tuple[str, int, int, frozenset[str]]]
+# By the verdict of the script: those that the engine may have.
+_NOT_OK = {"undecided", "overlap", "no-default-route"}
+_RIGHT = {
+    "ok": {"ok", "undecided"},
+    "undecided": {"ok", *_NOT_OK},
+    "overlap": _NOT_OK,
+    "no-default-route": _NOT_OK,
+}
+
+
+class Range(NamedTuple):
+    """Addresses that escape by the same devices; by none if they are refused."""
+
+    cidr: str
+    first: int
+    last: int
+    devs: frozenset[str]
 
 
 def check(*cidrs: str, mode: str = "STRICT", **options: Any) -> HostRoutingConfig:
@@ -121,18 +136,15 @@ class Checked:
         return self.left.get("route-overlap.detected", "").splitlines()
 
     @property
-    def escapes(self) -> Escapes:
+    def escapes(self) -> frozenset[Range]:
         """The ranges of its lines."""
-        return frozenset(
-            (
-                it["cidr"],
-                _place(it["first"]),
-                _place(it["last"] or it["first"]),
-                frozenset(filter(None, (it["devs"] or "").split(", "))),
-            )
-            for line in self.lines
-            if (it := _LINE.match(line))
-        )
+        ranges: list[Range] = []
+        for line in self.lines:
+            if found := _LINE.match(line):
+                first, last = found["first"], found["last"] or found["first"]
+                devs = found["devs"].split(", ") if found["devs"] else []
+                ranges.append(Range(found["cidr"], _place(first), _place(last), frozenset(devs)))
+        return frozenset(ranges)
 
 
 @attrs.frozen
@@ -140,7 +152,7 @@ class EnginesCheck:
     """What the engine says of the same host."""
 
     verdict: str
-    escapes: Escapes
+    escapes: tuple[Range, ...]
     cidrs: tuple[Prefix, ...]
     own: tuple[Prefix, ...]
     """The host's own addresses: they may or may not be parts of a range."""
@@ -153,83 +165,85 @@ class EnginesCheck:
         """The check of what the host itself sends: the script says nothing of pods."""
         config = config._replace(route_overlap=config.route_overlap._replace(pod_cidrs=()))
         report = check_snapshot(snapshot, config)
-        prefixes = [(route.prefix, route.type) for route in snapshot.routes]
+        own_types = [route.prefix for route in snapshot.routes if route.type in _OWN_TYPES]
+        own = [*_OWN, *(prefix for prefix in own_types if prefix.first == prefix.last)]
+        has_dead_hops = any(hop.dead for route in snapshot.routes for hop in route.next_hops)
+        doubts = {doubt.name for family in report.families for doubt in family.doubts}
         return cls(
             report.verdict,
-            frozenset(
-                (str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes
+            tuple(
+                Range(str(escape.cidr), escape.first, escape.last, frozenset(escape.devs))
+                for escape in report.escapes
             ),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
-            (*_OWN, *(to for to, kind in prefixes if kind in _OWN_TYPES and to.first == to.last)),
-            not any(hop.dead for route in snapshot.routes for hop in route.next_hops)
-            and not any(
-                doubt.name == "not-judged" for family in report.families for doubt in family.doubts
-            ),
+            tuple(own),
+            is_certain=not has_dead_hops and "not-judged" not in doubts,
         )
 
     def broken_laws(self, checked: Checked) -> list[str]:
         """What the verdict of the script breaks of its two laws."""
-        refusing = {"undecided", "overlap", "no-default-route"}
-        right = {"ok": {"ok", "undecided"}, "undecided": {"ok", *refusing}, "overlap": refusing}
-        right["no-default-route"] = refusing
-        is_right = self.verdict in right.get(checked.verdict, ())
-        return (
-            []
-            if is_right
-            else [f"the script answers {checked.verdict}, and the check {self.verdict}"]
-        )
+        if self.verdict in _RIGHT.get(checked.verdict, ()):
+            return []
+        return [f"the script answers {checked.verdict}, and the check {self.verdict}"]
 
     def objections(self, checked: Checked) -> list[str]:
         """The laws that are broken; and where the ranges of the script differ, if it has no doubts."""
-        compared = (
-            checked.verdict == self.verdict == "overlap"
-            and "UNDECIDED" not in checked.said
-            and self.is_certain
-        )
-        return [*self.broken_laws(checked), *(self._differences(checked) if compared else ())]
+        objections = self.broken_laws(checked)
+        both_overlap = checked.verdict == self.verdict == "overlap"
+        if both_overlap and self.is_certain and "UNDECIDED" not in checked.said:
+            for cidr in self.cidrs:
+                objections += self._differences(checked, cidr)
+        return objections
 
-    def _differences(self, checked: Checked) -> list[str]:
-        """The addresses that escape in one of both checks alone, or by other devices; the ends of
-        ranges are compared.
+    def _differences(self, checked: Checked, cidr: Prefix) -> Iterator[str]:
+        """The addresses of a CIDR that escape in one of both checks alone, or by other devices; the
+        ends of ranges are compared.
 
-        The script names a range in each CIDR that has it, and the engine in the widest. Of equal
-        IPv6 default routes the script names the one that Linux uses, and the engine all.
+        The script names a range in each CIDR that has it, and the engine in the widest.
         """
-        differing = []
-        for cidr in self.cidrs:
-            ours = [
-                (first, last, devs)
-                for of, first, last, devs in self.escapes
-                if (":" in of) == (cidr.family == IPV6)
-            ]
-            theirs = [
-                (first, last, devs) for of, first, last, devs in checked.escapes if of == str(cidr)
-            ]
-            ends = {
-                end + step for *both, _ in (*ours, *theirs) for end in both for step in (-1, 0, 1)
-            }
-            differing += [
-                f"{ip_at(cidr.family, address)} in {cidr}: {_spoken(there)} in the script, {_spoken(here)} in the check"
-                for address in sorted(end for end in ends if cidr.first <= end <= cidr.last)
-                if bool(here := _at(ours, address)) != bool(there := _at(theirs, address))
-                or not frozenset().union(*there) <= frozenset().union(*here)
-                if not any(
-                    block.family == cidr.family and block.first <= address <= block.last
-                    for block in self.own
-                )
-            ]
-        return differing
+        here = [escape for escape in self.escapes if (":" in escape.cidr) == (cidr.family == IPV6)]
+        there = [escape for escape in checked.escapes if escape.cidr == str(cidr)]
+        for address in _borders([*here, *there], cidr):
+            if self._is_own(cidr.family, address):
+                continue
+            ours = _devs_at(here, address)
+            theirs = _devs_at(there, address)
+            if ours is None and theirs is None:
+                continue
+            # Of equal IPv6 default routes the script names the one that Linux uses, and the engine
+            # all.
+            if ours is not None and theirs is not None and theirs <= ours:
+                continue
+            yield (
+                f"{ip_at(cidr.family, address)} in {cidr}: {_spoken(theirs)} in the script, "
+                f"{_spoken(ours)} in the check"
+            )
+
+    def _is_own(self, family: int, address: int) -> bool:
+        """Whether the address is the host's own."""
+        blocks = [block for block in self.own if block.family == family]
+        return any(block.first <= address <= block.last for block in blocks)
 
 
-def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:
-    return {devs for first, last, devs in ranges if first <= address <= last}
+def _borders(ranges: list[Range], cidr: Prefix) -> list[int]:
+    """The addresses of the CIDR at the ends of these ranges, and beside them."""
+    borders: set[int] = set()
+    for escape in ranges:
+        for end in (escape.first, escape.last):
+            borders |= {end - 1, end, end + 1}
+    return sorted(border for border in borders if cidr.first <= border <= cidr.last)
 
 
-def _spoken(escapes: set[frozenset[str]]) -> str:
-    return (
-        " and ".join(f"escapes by {', '.join(sorted(devs)) or 'no device'}" for devs in escapes)
-        or "is fine"
-    )
+def _devs_at(ranges: list[Range], address: int) -> frozenset[str] | None:
+    """The devices by which the address escapes; None if it does not."""
+    around = [escape.devs for escape in ranges if escape.first <= address <= escape.last]
+    return frozenset().union(*around) if around else None
+
+
+def _spoken(devs: frozenset[str] | None) -> str:
+    if devs is None:
+        return "is fine"
+    return f"escapes by {', '.join(sorted(devs)) or 'no device'}"
 
 
 def _place(address: str) -> int:

@@ -61,62 +61,74 @@ def start(system: System, unit: str) -> int:
 
 
 def test_every_promise_for_each_unit() -> None:
-    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a
-    running one stays.
+    """A unit is refused while addresses escape, starts after the repair, and is left alone while it
+    runs. All of it is one boot.
     """
-    gated = gating(KUBELET, K3S, AGENT, LATER)
-    with host(gated, more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
-        for unit in STARTED:
-            assert start(system, unit) == 1, unit
-            assert (
-                f"hostrouting: {unit} was not started: step 20-check-route-overlap failed (exit 1)"
-                in system.journal(unit)
-            ), unit
-            assert not is_active(system, unit), unit
-        # A unit that comes later is gated when it comes.
-        system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
-        system.must("systemctl", "daemon-reload")
-        assert start(system, LATER) == 1
+    gated = (KUBELET, K3S, AGENT, LATER)
+    with host(gating(*gated), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
+        each_is_refused(system)
+        one_that_comes_later_is_gated(system)
         await_attempts(system, KUBELET, 3)
-
         overlap(system, "del")
-        wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
-        for unit in ("agent@a.service", LATER):
-            assert start(system, unit) == 0, unit
-        assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
+        they_start(system)
 
         running = {unit: run_of(system, unit) for unit in (*STARTED, LATER)}
         overlap(system, "add")
-        apply(system, gated, code=1)
+        apply(system, gating(*gated), code=1)
         assert {unit: run_of(system, unit) for unit in running} == running
-
-        # One that ends while an address escapes stays down, and comes back by itself after the
-        # repair.
-        for unit in (KUBELET, K3S):
-            system.must("systemctl", "kill", "--signal=KILL", unit)
-        for unit in (KUBELET, K3S):
-            await_attempts(system, unit, 2)
-            assert not is_active(system, unit), unit
-        apply(system, gating(KUBELET, K3S, AGENT, LATER, repaired=True))
+        those_that_end_stay_down(system)
+        apply(system, gating(*gated, repaired=True))
         wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
-        still = set(running) - {KUBELET, K3S}
-        assert {unit: run_of(system, unit) for unit in still} == {
-            unit: running[unit] for unit in still
-        }
+        for unit in ("agent@a.service", LATER):
+            assert run_of(system, unit) == running[unit], unit
 
-        # A kubelet that is not gated is named, with the command that gates it.
-        told = apply(system, gating(K3S, AGENT, repaired=True))
-        [command] = re.findall(
-            "^UNIT-NOT-GATED: kubelet.service runs .*; as root: hostrouting (.*)",
-            told,
-            re.MULTILINE,
-        )
-        assert "UNIT-NOT-GATED: kubelet.service runs" in hostrouting(system, "status").stdout
-        done = hostrouting(system, *command.split())
-        assert (done.returncode, "UNIT-NOT-GATED" in done.stdout) == (0, False)
-        system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
-        system.must("systemctl", "stop", KUBELET)
-        assert start(system, KUBELET) == 1
+        a_kubelet_that_is_not_gated_is_named(system)
+
+
+def each_is_refused(system: System) -> None:
+    """The start fails, and the reason is in the journal of the unit."""
+    reason = "step 20-check-route-overlap failed (exit 1)"
+    for unit in STARTED:
+        assert start(system, unit) == 1, unit
+        assert f"hostrouting: {unit} was not started: {reason}" in system.journal(unit), unit
+        assert not is_active(system, unit), unit
+
+
+def one_that_comes_later_is_gated(system: System) -> None:
+    """It was named in the configuration before it was there."""
+    system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
+    system.must("systemctl", "daemon-reload")
+    assert start(system, LATER) == 1
+
+
+def they_start(system: System) -> None:
+    """Those that restart by themselves, and the others when they are started."""
+    wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
+    for unit in ("agent@a.service", LATER):
+        assert start(system, unit) == 0, unit
+    assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
+
+
+def those_that_end_stay_down(system: System) -> None:
+    """They try again, and are refused again."""
+    for unit in (KUBELET, K3S):
+        system.must("systemctl", "kill", "--signal=KILL", unit)
+    for unit in (KUBELET, K3S):
+        await_attempts(system, unit, 2)
+        assert not is_active(system, unit), unit
+
+
+def a_kubelet_that_is_not_gated_is_named(system: System) -> None:
+    """`apply` and `status` name it, and the command that they print gates it."""
+    words = "UNIT-NOT-GATED: kubelet.service runs"
+    told = apply(system, gating(K3S, AGENT, repaired=True))
+    [command] = re.findall(f"^{words} .*; as root: hostrouting (.*)", told, re.MULTILINE)
+    assert words in hostrouting(system, "status").stdout
+    done = hostrouting(system, *command.split())
+    assert (done.returncode, "UNIT-NOT-GATED" in done.stdout) == (0, False)
+    system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
+    system.must("systemctl", "stop", KUBELET)
+    assert start(system, KUBELET) == 1
 
 
 _FLUSH = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\nExecStart=/bin/sh -c 'nft flush ruleset'\n"

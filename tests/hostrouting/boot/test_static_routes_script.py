@@ -377,39 +377,36 @@ def test_nearly_the_wanted_route(tmp_path: Path, tree: Path) -> None:
     """Another program's route that differs in its scope, type or any attribute is a conflict, for
     Python as well.
     """
-    same, held = list[StaticRoute](), list[StaticRoute]()
+    same: list[StaticRoute] = []
+    held: list[StaticRoute] = []
     with private_namespace() as namespace:
         furnish(namespace)
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0"])
         for table, (exact, others) in enumerate(NEARLY.items(), start=100):
-            default, block = (
-                ("::/0", f"fd00:{table}:{{}}::/48")
-                if "::" in exact
-                else ("default", f"{table}.{{}}.0.0/16")
-            )
+            default, block = "default", f"{table}.{{}}.0.0/16"
+            if "::" in exact:
+                default, block = "::/0", f"fd00:{table}:{{}}::/48"
             namespace.batch([f"route add table {table} {exact.format(default)}"])
             dev = exact.rpartition(" ")[2]
             for number, way in enumerate([exact, *others]):
                 destination = block.format(number)
                 namespace.batch([f"route add {way.format(destination)}"])
-                (held if number else same).append(static(destination, dev=dev))
+                wanted = same if way == exact else held
+                wanted.append(static(destination, dev=dev))
+
         plan = plan_of([*same, *held], state_of(namespace))
-        lines = [
-            line
-            for first in range(0, len(held), 9)  # the script names so many
-            for line in Ran(namespace, held[first : first + 9], tmp_path, tree=tree).lines
-            if "ROUTE-CONFLICT" in line
-        ]
+        named: list[str] = []
+        for first in range(0, len(held), 9):  # the script names so many
+            ran = Ran(namespace, held[first : first + 9], tmp_path, tree=tree)
+            named += re.findall(r"ROUTE-CONFLICT: (\S+)", "\n".join(ran.lines))
         ran = Ran(namespace, same, tmp_path, tree=tree)
-        assert (ran.lines, ran.changes) == ([], [])
+
+    assert (ran.lines, ran.changes) == ([], [])
     conflicts = [str(route.destination) for route in held]
-    assert [line.split()[1:3] for line in lines] == [
-        ["ROUTE-CONFLICT:", conflict] for conflict in conflicts
-    ]
+    assert named == conflicts
     assert [str(step.route.prefix) for step in plan.conflicts] == conflicts
-    assert {step.route.prefix for step in plan.steps if step.action == "keep"} == {
-        route.key.prefix for route in same
-    }
+    kept = [step.route.prefix for step in plan.steps if step.action == "keep"]
+    assert set(kept) == {route.key.prefix for route in same}
 
 
 def test_what_is_taken_back_has_its_attributes(tmp_path: Path) -> None:

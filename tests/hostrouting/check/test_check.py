@@ -2,6 +2,8 @@
 its tables say.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -15,7 +17,7 @@ from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -120,6 +122,28 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doubt.sentence.startswith(
         f"172.16.0.0: the kernel answers {answers}, and its tables say [default via "
     )
+
+
+@pytest.mark.parametrize("address", ["172.16.0.0", "172.16.0.9", "172.16.0.10"])
+def test_the_kernel_differs_in_one_range(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is asked in each range, also in one that leaves through the device of a pod."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cali1", index=0, kind="veth"))
+    kernel.ip_route("add", Route.to("172.16.0.9/32", dev="cali1"))
+    lookup = FakeKernel.lookup
+
+    def lies_once(kernel: FakeKernel, addresses: Sequence[IP], *more: Any) -> tuple[Answer, ...]:
+        answers = list(lookup(kernel, addresses, *more))
+        for place, asked in enumerate(addresses):
+            if str(asked) == address:
+                answers[place] = Answer("unicast", Route.to(CIDR, dev="ib7"))
+        return tuple(answers)
+
+    monkeypatch.setattr(FakeKernel, "lookup", lies_once)
+    report = check_kernel(kernel, config(cidrs=(CIDR,)))
+    [doubt] = report.families[0].doubts
+    assert (report.verdict, doubt.name) == ("undecided", "kernel-differs")
+    assert doubt.sentence.startswith(f"{address}: the kernel answers [{CIDR} dev ib7 ")
 
 
 def test_one_error_for_two_reasons() -> None:

@@ -198,11 +198,13 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
     Linux tells the first.
     """
     for family, said in field.families.items():
-        escapes = [escape.partition(" ") for escape in said.escapes]
-        ends = [(end, words) for both, _, words in escapes for end in both.split("-")]
-        ends = [(end, words) for end, words in ends if end != "0.0.0.0"]  # noqa: S104  Linux says nothing of it
-        answers = namespace.get(int(family[-1]), [end for end, _ in ends]) if ends else []
-        for (_, words), answer in zip(ends, answers, strict=True):
+        ends: dict[str, str] = {}
+        for escape in said.escapes:
+            both, _, words = escape.partition(" ")
+            ends |= dict.fromkeys(both.split("-"), words)
+        ends.pop("0.0.0.0", None)  # noqa: S104  Linux says nothing of it
+        answers = namespace.get(int(family[-1]), ends) if ends else []
+        for words, answer in zip(ends.values(), answers, strict=True):
             if isinstance(answer, str):
                 assert _REFUSALS[answer] == words
             elif answer.type == "local":

@@ -29,6 +29,7 @@ from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
@@ -675,6 +676,13 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         words = (command, "--config", str(config), "--snapshot", str(saved))
         assert [say(*words).code, say(*words, "--fail-on", "warning").code] == [0, 1]
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
+
+
+def test_how_long_apply_waits() -> None:
+    """A minute, as the task does, and as --help says."""
+    usual = Configure(HostRoutingConfig()).wait
+    assert make_parser().parse_args(["apply", "--config", "FILE"]).wait == usual == 60
+    assert f"default route or device ({usual:g})" in say("apply", "--help").out
 
 
 @pytest.mark.parametrize("name", ["my config.json", "-"])

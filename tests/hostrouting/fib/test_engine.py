@@ -39,22 +39,30 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     of its cell.
     """
     family, snapshot = node
-    fib, block = Fib(snapshot, family), block_of(family)
+    fib = Fib(snapshot, family)
+    block = block_of(family)
+    addresses = range(block.first, block.last + 1)
+    borders = {block.first, *borders_of(fib)}
+
     cells = list(fib.cells(block.first, block.last))
-    tables = {rule.table for rule in fib.rules if rule.action == "to_table"}
-    prefixes = [route.prefix for route in snapshot.routes if route.table in tables]
-    prefixes += [rule.dst for rule in fib.rules if rule.dst is not None]
-    borders = {border for prefix in prefixes for border in (prefix.first, prefix.last + 1)}
-    inside = (
-        address
-        for address in range(block.first, block.last + 1)
-        if address in {block.first, *borders}
-    )
-    assert [cell.first for cell in cells] == [*inside]
-    assert [cell.last for cell in cells] == [*(cell.first - 1 for cell in cells[1:]), block.last]
+
+    assert [cell.first for cell in cells] == [each for each in addresses if each in borders]
+    ends = [cell.first - 1 for cell in cells[1:]]
+    assert [cell.last for cell in cells] == [*ends, block.last]
     for cell in cells:
         for address in range(cell.first, cell.last + 1):
             assert fib.outcomes(address) == (cell.decision, cell.others)
+
+
+def borders_of(fib: Fib) -> set[int]:
+    """Where a prefix begins that may decide, and what follows its end."""
+    tables = {rule.table for rule in fib.rules if rule.action == "to_table"}
+    prefixes = [route.prefix for route in fib.snapshot.routes if route.table in tables]
+    prefixes += [rule.dst for rule in fib.rules if rule.dst is not None]
+    borders: set[int] = set()
+    for prefix in prefixes:
+        borders |= {prefix.first, prefix.last + 1}
+    return borders
 
 
 @given(nodes())
