@@ -17,10 +17,10 @@ prefix says what happens to every address of the prefix.
 Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
 this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
 from a block of sources and an incoming device. One of each kind is the plain packet: it has no
-mark, user 0 and, if this host sends it, no device or source that it is bound to. (IPv4 compares the
-`from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packets of a kind, a rule
-selects every one, none, or those that meet its conditions, such as a mark. So one pass over the
-rules follows all packets of a kind at once:
+mark, user 0, no protocol or port that a rule selects and, if this host sends it, no device or
+source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
+matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
+conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
@@ -183,8 +183,8 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
     the first.
 
-    An IPv6 route for some sources has the lowest. Even for packets from other sources, it hides the
-    other routes to its prefix: Linux goes on with a wider prefix.
+    An IPv6 route for some sources has the lowest, because it hides the other routes to its prefix
+    from all packets: for those from other sources, Linux goes on with a wider prefix.
     """
     return route.source is None, route.metric, -PREFERENCES.index(route.preference)
 
@@ -214,10 +214,9 @@ NONE = Selection((), meets_conditions=False, has_plain=False)
 FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods.
 
-The packets of `PLAIN` all come from lo, so the rule selects none of them, and neither does a rule
-for another device (`iif cni0`). But nobody may have named the kinds that are forwarded, so `PLAIN`
-stands for these, too, where a rule selects them. They are not followed further: not behind a rule
-for all packets that come from lo.
+This host does not send such packets, nor those that arrive on another device (`iif cni0`). Still,
+both are captured in the pass for `PLAIN`: no other pass may follow what is forwarded. If no rule
+captures them, they are left out, like behind a rule for all packets that come from lo.
 """
 
 
@@ -283,7 +282,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     """
     name, value = condition
     if name == "fwmark":
-        return rule.fwmark & rule.fwmask == 0
+        return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
         return value.startswith("0-")
     if name == "from" and rule.src is not None:
@@ -441,8 +440,7 @@ class Fib:
         this kind, from one pass over the rules.
         """
         others: list[Outcome] = []
-        # Selections of which no packet is left. A rule that selects no packet captures none, and
-        # with NONE in the set it needs no question of its own.
+        # Selections whose packets have all been captured, and the one that has none.
         exhausted = {NONE}
         # The rule that captured the plain packet, and not all others, with its decision.
         captor: tuple[AppliedRule, Decision] | None = None
@@ -465,8 +463,8 @@ class Fib:
                 others.append(Outcome(applied.rule, decision, selection.met_by(selected=True)))
         if captor is None:
             return rest, tuple(others)
-        # The packets that the captor left are told apart at its rule, but where they end is only
-        # known now: so their outcome is the last one, although later rules come before it.
+        # What the captor left differs from the plain packet at the captor's rule, and ends where
+        # the pass has ended.
         applied, plain = captor
         met_by_rest = applied.selection(address).met_by(selected=False)
         others.append(Outcome(applied.rule, rest, met_by_rest))
@@ -523,6 +521,8 @@ def _require_family(family: int, snapshot: Snapshot) -> None:
 
 
 def _rules_of(snapshot: Snapshot, family: int) -> tuple[Rule, ...]:
-    """The rules in the order of the lookup, without that for VRFs: no plain packet is in a VRF."""
+    """The rules in the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
+    judged.
+    """
     rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
     return tuple(sorted(rules, key=lambda rule: rule.priority))
