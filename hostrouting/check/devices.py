@@ -34,6 +34,11 @@ def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     return frozenset(devs)
 
 
+def has_gateway(route: Route, dev: str) -> bool:
+    """Whether a next hop by the device has a gateway."""
+    return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+
+
 class Devices:
     """The devices and addresses of one host, for one family."""
 
@@ -123,10 +128,7 @@ class Devices:
 
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether by this device the route has no gateway, and stays in one of its networks."""
-        for hop in route.next_hops:
-            if hop.dev == dev and hop.gateway is not None:
-                return False
-        return dev in self.devs_around(route.prefix)
+        return not has_gateway(route, dev) and dev in self.devs_around(route.prefix)
 
     def networks_of(self, devs: Collection[str]) -> list[tuple[str, Prefix]]:
         """The devices among these, each with each of its networks."""

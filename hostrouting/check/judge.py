@@ -47,7 +47,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.devices import Devices
+from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
 from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinion, grouped
@@ -223,8 +223,6 @@ def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
     worst = max(opinions, key=lambda opinion: opinion.grade)
-    if worst.grade is not Grade.ESCAPE:
-        return worst
     escaping: list[str] = []
     for opinion in opinions:
         escaping += opinion.devs
@@ -294,10 +292,10 @@ def uplink_without_its_router(judge: Judge, dev: str, taken: Taken) -> Opinion |
 
     Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
     """
-    if dev not in judge.uplinks.devs or not _asks_the_link_by_hand(judge, dev, taken):
+    if dev not in judge.uplinks.devs:
         return None
-    if any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults):
-        return _doubt_without_gateway(dev, taken)
+    if any(has_gateway(default, dev) for default in judge.uplinks.defaults):
+        return _doubt_if_on_link(judge, dev, taken)
     return None
 
 
@@ -311,36 +309,26 @@ def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: Taken) -> Opinion | 
     """
     if dev in judge.uplinks.devs or not judge.devices.is_bridge_of_pods(dev):
         return None
-    if not _asks_the_link_by_hand(judge, dev, taken):
-        return None
     if any(address.dev == dev for address in judge.devices.global_addresses):
-        return _doubt_without_gateway(dev, taken)
+        return _doubt_if_on_link(judge, dev, taken)
     return None
 
 
-def _asks_the_link_by_hand(judge: Judge, dev: str, taken: Taken) -> bool:
-    """Whether somebody who may not know the link has made the route, and a next hop by the device
-    has no gateway.
+def _doubt_if_on_link(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """The doubt about a next hop by the device without a gateway, if the route was made by somebody
+    who may not know the link.
 
     What lies in a network of the device may be a neighbour, and so may a single address. A default
     route is not for neighbours, and allowedDevs says that the others are neighbours, too.
     """
     route = taken.route
     if not taken.is_wide or route.prefix.length == 0 or route.protocol in _KNOW_NEIGHBOURS:
-        return False
+        return None
     if judge.is_allowed(dev) or dev in judge.devices.devs_around(route.prefix):
-        return False
-    return any(hop.gateway is None for hop in route.next_hops if hop.dev == dev)
-
-
-def _doubt_without_gateway(dev: str, taken: Taken) -> Opinion:
-    reason = NO_GATEWAY.format(route=taken.route, dev=dev)
-    return Opinion(Grade.DOUBT, "doubtful-route", reason)
-
-
-def _has_a_gateway(route: Route, dev: str) -> bool:
-    """Whether a next hop by the device has a gateway."""
-    return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+        return None
+    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
+        return None
+    return Opinion(Grade.DOUBT, "doubtful-route", NO_GATEWAY.format(route=route, dev=dev))
 
 
 def expected(judge: Judge, dev: str, _: Taken) -> Opinion | None:
@@ -447,8 +435,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | No
     """
     if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
         return None
-    has_router = _has_a_gateway(taken.route, dev)
-    if has_router or judge.devices.is_connected(dev, taken.route):
+    if has_gateway(taken.route, dev) or judge.devices.is_connected(dev, taken.route):
         # Devices in doubt are among the expected ones, so the tunnel is named here, too.
         return _doubt_between(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), taken)
     return None

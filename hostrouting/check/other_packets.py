@@ -82,7 +82,7 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
-    if conditions_of(other.outcome.rule) != FORWARDED.conditions:
+    if conditions_of(other.outcome.rule) != FORWARDED.unmet:
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None

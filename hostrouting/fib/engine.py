@@ -195,23 +195,17 @@ def _rank(route: Route) -> tuple[bool, int, int]:
 class Selection(NamedTuple):
     """The packets of one kind that a rule selects."""
 
-    conditions: tuple[Condition, ...]
-    """What some packets of the kind meet and others do not."""
-    meets_conditions: bool
-    """Whether the selected packets meet all of these conditions, or (`not`) are the others."""
+    met: tuple[Condition, ...]
+    """The conditions that these packets meet, and others of their kind do not."""
+    unmet: tuple[Condition, ...]
+    """The conditions that these packets do not meet, but others of their kind do: by `not`."""
     has_plain: bool
     """Whether the plain packet is one of them."""
 
-    def met_by(self, *, selected: bool) -> tuple[Condition, ...]:
-        """The conditions that the selected packets are known to meet, or those that are left."""
-        if self.meets_conditions is selected:
-            return self.conditions
-        return ()
 
-
-ALL = Selection((), meets_conditions=True, has_plain=True)
-NONE = Selection((), meets_conditions=False, has_plain=False)
-FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
+ALL = Selection((), (), has_plain=True)
+NONE = Selection((), (), has_plain=False)
+FORWARDED = Selection((), (("iif", "lo"),), has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods.
 
 This host does not send such packets, nor those that arrive on another device (`iif cni0`). Still,
@@ -242,7 +236,7 @@ def select(rule: Rule, packet: Packet) -> Selections:
         if_met = NONE
         if_unmet = ALL
     conditions = conditions_of(rule)
-    if rule.invert and conditions == FORWARDED.conditions and packet == PLAIN:
+    if rule.invert and conditions == FORWARDED.unmet and packet == PLAIN:
         return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
     for condition in conditions:
@@ -253,9 +247,11 @@ def select(rule: Rule, packet: Packet) -> Selections:
             return Selections(if_unmet, if_unmet)
     if not met_by_some:
         return Selections(if_met, if_unmet)
-    plain_meets = all(_plain_meets(rule, condition) for condition in met_by_some)
-    has_plain = plain_meets != rule.invert
-    return Selections(Selection(tuple(met_by_some), not rule.invert, has_plain), if_unmet)
+    some = tuple(met_by_some)
+    plain_meets = all(_plain_meets(rule, condition) for condition in some)
+    if rule.invert:
+        return Selections(Selection((), some, not plain_meets), if_unmet)
+    return Selections(Selection(some, (), plain_meets), if_unmet)
 
 
 def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
@@ -460,14 +456,13 @@ class Fib:
             if captor is None and selection.has_plain:
                 captor = (applied, decision)
             else:
-                others.append(Outcome(applied.rule, decision, selection.met_by(selected=True)))
+                others.append(Outcome(applied.rule, decision, selection.met))
         if captor is None:
             return rest, tuple(others)
         # What the captor left differs from the plain packet at the captor's rule, and ends where
         # the pass has ended.
         applied, plain = captor
-        met_by_rest = applied.selection(address).met_by(selected=False)
-        others.append(Outcome(applied.rule, rest, met_by_rest))
+        others.append(Outcome(applied.rule, rest, applied.selection(address).unmet))
         return plain, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
