@@ -33,6 +33,7 @@ anything is worse than before, no route is proposed at all.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from hostrouting.check.hiding import Uncovered, find_hidden
@@ -56,7 +57,6 @@ from hostrouting.routes.uplink import Need, is_tunnel
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
-_FEWER = "check smaller networks one by one, or remove what adds the routes there"
 
 
 class Why(NamedTuple):
@@ -83,7 +83,11 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     walk = Walk(judge.fib, parts, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        why = Why("too-many", cause=f"it would take more than {_MOST} routes; {_FEWER}")
+        cause = (
+            f"it would take more than {_MOST} routes; check smaller networks one by one, or remove "
+            "what adds the routes there"
+        )
+        why = Why("too-many", cause)
         return _without_routes(judge.fib, parts, deletions, why)
     routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
     gateway = _gateway_behind_itself(judge.fib, routes)
@@ -229,8 +233,6 @@ class Walk:
         """Note what is to be taken, what is not to be diverted, and which keys others have."""
         self._width = fib.width
         self._spans = list(_spans(fib, parts, uncovered))
-        self._firsts = [span.first for span in self._spans]
-        self._lasts = [span.last for span in self._spans]
         self._held = _holders(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -257,8 +259,8 @@ class Walk:
                 yield from self._prefixes_in(half, covered_length)
 
     def _spans_in(self, prefix: Prefix) -> list[Span]:
-        begin = bisect_left(self._lasts, prefix.first)
-        end = bisect_right(self._firsts, prefix.last)
+        begin = bisect_left(self._spans, prefix.first, key=attrgetter("last"))
+        end = bisect_right(self._spans, prefix.last, key=attrgetter("first"))
         return self._spans[begin:end]
 
     def _may_have_a_route(self, prefix: Prefix, spans: Iterable[Span]) -> bool:
@@ -380,12 +382,11 @@ def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterato
     """The networks of other devices that the repair takes addresses from."""
     # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
+    devs: set[str] = set()
     for new, old in proofs:
         if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
-    devs: set[str] = set()
-    for part in taken:
-        devs.update(part.decision.devs)
+            devs.update(old.decision.devs)
     for dev, network in judge.devices.networks_of(devs):
         # A network of a single address has no neighbours to lose.
         if network.length < judge.fib.width and _is_taken(taken, dev, network):
