@@ -9,7 +9,7 @@ device is a row in `config.cni`, not code.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -129,10 +129,6 @@ class Devices:
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether by this device the route has no gateway, and stays in one of its networks."""
         return not has_gateway(route, dev) and dev in self.devs_around(route.prefix)
-
-    def networks_of(self, devs: Collection[str]) -> list[tuple[str, Prefix]]:
-        """The devices among these, each with each of its networks."""
-        return [(dev, network) for dev, network in self._networks if dev in devs]
 
     @cached_property
     def _networks(self) -> list[tuple[str, Prefix]]:

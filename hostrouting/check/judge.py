@@ -67,7 +67,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.cni import Cni, Device, Use
+    from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.rule import Rule
 
@@ -79,8 +79,6 @@ hand.
 """
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
-_FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
-"""Uses of a CNI's device that leads to more than one pod."""
 
 
 class Taken(NamedTuple):
@@ -376,7 +374,9 @@ def beside_another_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     Field states: cni0-left-beside-calico, flannel-beside-cilium; canal-own-block is fine.
     """
     makers = [
-        (cni, row) for cni, row in _fitting_rows(judge, dev, taken) if row.use in _FOR_MANY_PODS
+        (cni, row)
+        for cni, row in _fitting_rows(judge, dev, taken)
+        if row.use in {"network", "bridge"}
     ]
     if not makers:
         return None

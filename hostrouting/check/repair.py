@@ -50,8 +50,8 @@ from hostrouting.check.results import (
     phrase_of,
 )
 from hostrouting.check.way_out import find_way_out
-from hostrouting.fib.engine import PLAIN, Fib, Packet
-from hostrouting.model.prefix import IP, IPV6, Prefix, is_reserved
+from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
+from hostrouting.model.prefix import IP, IPV6, Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, is_tunnel
 
@@ -133,16 +133,19 @@ def _without_routes(
     return Repair(unrepairable=_lost_ranges(fib, unchanged, (), deletions, fallback))
 
 
-def never_repaired(fib: Fib, escape: Escape) -> Iterator[Unrepairable]:
-    """Yields the escape, which is of packets that are not plain, with the reason if no route of
-    table main would decide for them.
-    """
+def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:
+    """What these routes do not take of an escape, if its packets are not plain, with the reason."""
     opinion = Opinion(Grade.ESCAPE, escape.kind)
     part = Part(escape.first, escape.last, escape.decision, opinion, ())
     why = shortest_length(fib, part, escape.packet)
-    if isinstance(why, Why):
-        cause = f"for {phrase_of(escape.packet)}, {why.cause}"
-        yield Unrepairable(escape.first, escape.last, why.reason, cause)
+    prefixes: list[Prefix] = []
+    if not isinstance(why, Why):
+        prefixes += [route.prefix for route in proposed if route.prefix.length >= why]
+        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
+    cause = f"for {phrase_of(escape.packet)}, {why.cause}"
+    for first, last in pieces(escape.first, escape.last, borders_of(prefixes)):
+        if not any(prefix.first <= first <= prefix.last for prefix in prefixes):
+            yield Unrepairable(first, last, why.reason, cause)
 
 
 # Which prefixes get a route.
@@ -308,7 +311,7 @@ def prove(
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
         return _without_routes(judge.fib, parts, deletions, why)
     lost = _lost_ranges(judge.fib, proofs, repair.resolved, deletions)
-    costs = tuple(find_costs(judge, repair, proofs))
+    costs = tuple(dict.fromkeys(find_costs(judge, repair, proofs)))
     return repair._replace(unrepairable=lost, costs=costs)
 
 
@@ -379,7 +382,7 @@ def _why_not_fine(part: Part) -> Why:
 
 
 def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
-    """The networks of other devices that the repair takes addresses from."""
+    """The networks of other devices that the repair takes addresses from, some of them twice."""
     # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
     devs: set[str] = set()
@@ -387,11 +390,13 @@ def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterato
         if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
             devs.update(old.decision.devs)
-    for dev, network in judge.devices.networks_of(devs):
+    for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
-        if network.length < judge.fib.width and _is_taken(taken, dev, network):
-            yield Cost(dev, network)
-    yield from dict.fromkeys(_costs_of_vpns(judge, taken))
+        if address.dev not in devs or address.length == judge.fib.width:
+            continue
+        if _is_taken(taken, address.dev, address.network):
+            yield Cost(address.dev, address.network)
+    yield from _costs_of_vpns(judge, taken)
 
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:

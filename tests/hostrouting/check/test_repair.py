@@ -194,3 +194,13 @@ def test_routes_that_lead_to_their_own_gateway(connected: str, repair: list[str]
     expected = [] if repair else [("no-gateway", cause)]
     assert destinations(report) == repair
     assert [why for why in reasons(report) if why[0] == "no-gateway"] == expected
+
+
+def test_connections_that_escape_alone_have_a_reason() -> None:
+    """Routes are looked for where plain packets escape. Where only connections do, this is said."""
+    first_lookup = Rule(family=4, priority=100, table=100, src=Prefix.parse("0.0.0.0/32"))
+    by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+    lost = Route.to("172.16.5.0/24", dev="ib0")
+    report = checked(node(by_source, lost, rules=(first_lookup,)))
+    cause = "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
+    assert reasons(report) == [("not-proven", cause)]
