@@ -161,10 +161,11 @@ def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     """The route keeps or loses packets, whatever its device: by its type, or without a gateway.
 
-    What the later rules know of the packets says that the device is right, and not more.
+    The later rules only know that its device is right.
     """
-    is_unicast = other.outcome.decision.kind == "unicast"
-    if not is_unicast or other.opinion_on_route(judge).name == "doubtful-route":
+    if other.outcome.decision.kind != "unicast":
+        return opaque(judge, other)
+    if other.opinion_on_route(judge).name == "doubtful-route":
         return opaque(judge, other)
     return None
 

@@ -98,8 +98,8 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
 
 
 def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
-    """The IPv6 gateway of these routes, if one of them would lead to it, and no longer route: then
-    Linux refuses the next one.
+    """The IPv6 gateway of these routes, if the longest route to it would be one of them: then Linux
+    refuses the next one.
     """
     if fib.family != IPV6 or not added:
         return None
@@ -113,7 +113,7 @@ def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
     """By first address: that a deletion repairs the part, and which one.
 
-    What a rule for another table decides before is left out: `shortest_length` has its reason.
+    What a rule for another table decides before is left out: `shortest_length` gives the reason.
     """
     reasons: dict[int, Why] = {}
     for part in escapes:
