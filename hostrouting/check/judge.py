@@ -33,8 +33,8 @@ into a list; its place there says which rules come first. What else a change may
    makes an escape fine, is also written into boot/assets/check-route-overlap.sh, into the function
    that grades the same thing: `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other
    packets) or `class_of` (what a device is). If the rule needs more than a few lines of awk there,
-   the function returns a doubt instead, as in `doubt("not-judged", not_judged(REASON))`; then the
-   file of the host has `script = "undecided"`. A rule that only doubts needs nothing.
+   the function returns a doubt instead, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and
+   the file of the host has `script = "undecided"`. A rule that only doubts needs nothing.
 
 The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
 its test is a host in tests/hostrouting/check/test_judge.py. Which refused ranges are a CNI's,
