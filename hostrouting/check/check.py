@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hostrouting.check.flaws import find_flaws, find_undelivered
 from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_all_parts, packets_of_pods, ranges_of
-from hostrouting.check.repair import never_repaired, propose_repair
+from hostrouting.check.repair import not_repaired, propose_repair
 from hostrouting.check.results import (
     CheckReport,
     Escape,
@@ -143,7 +143,7 @@ def check_family(judge: Judge) -> FamilyReport:
     unrepairable = [*repair.unrepairable]
     for escape in escapes:
         if escape.packet != PLAIN:
-            unrepairable += never_repaired(judge.fib, escape)
+            unrepairable += not_repaired(judge.fib, escape, repair.resolved)
     return FamilyReport(
         family,
         judge.fib.snapshot,

@@ -9,7 +9,7 @@ device is a row in `config.cni`, not code.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,11 @@ def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     for route in routes:
         devs.update(route.devs)
     return frozenset(devs)
+
+
+def has_gateway(route: Route, dev: str) -> bool:
+    """Whether a next hop by the device has a gateway."""
+    return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
 
 
 class Devices:
@@ -123,14 +128,7 @@ class Devices:
 
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether by this device the route has no gateway, and stays in one of its networks."""
-        for hop in route.next_hops:
-            if hop.dev == dev and hop.gateway is not None:
-                return False
-        return dev in self.devs_around(route.prefix)
-
-    def networks_of(self, devs: Collection[str]) -> list[tuple[str, Prefix]]:
-        """The devices among these, each with each of its networks."""
-        return [(dev, network) for dev, network in self._networks if dev in devs]
+        return not has_gateway(route, dev) and dev in self.devs_around(route.prefix)
 
     @cached_property
     def _networks(self) -> list[tuple[str, Prefix]]:

@@ -1,8 +1,8 @@
 """What is right: for each decision of the engine, whether it is fine, in doubt, or an escape.
 
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
-- An `Outcome` is the same for packets that a rule tells from plain ones.
-- An `Opinion` is what is said here of either: a grade, and the reason.
+- An `Outcome` is a decision for packets that a rule treats differently from plain ones.
+- An `Opinion` is what this package says about one of these: a grade, and the reason.
 - A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
 
 Theory of operation. The engine says by which route and which devices packets leave. Here that is
@@ -17,16 +17,24 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To make something fine or doubtful, write a function with the signature of its neighbours and put it
-into a list, where its place says what it gives way to. To make something never fine takes more:
+into a list; its place there says which rules come first. What else a change may need:
 
 1. A device of one more CNI needs no rule. It is a row in `config.cni`.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
-3. Which devices are expected, `expected` says; a device that is never expected is left out there.
-4. A rule here stands before those that say fine, for devices `own_subnet`, `expected`,
-   `allowed_by_configuration` and `device_of_a_cni`, and may return what `escapes_by_the_device`
-   does.
-5. `other_packets` has rules that say fine before they ask here, for packets with a source or a mark
-   of their own.
+3. Which devices are expected, the module `expected` says. A device that must never be expected is
+   left out there, in `counting_devs`; then only `expectedDevs` can name it.
+4. A rule by which a device is never fine returns what `escapes_by_the_device` does. It stands
+   before those that say fine: `own_subnet`, `expected`, `allowed_by_configuration` and
+   `device_of_a_cni`.
+5. `other_packets` has more rules that say fine, for packets with a source, device or mark of their
+   own.
+6. The check at boot must not contradict a new rule: it says ok only where this says fine or doubt,
+   and overlap only where this does not say fine. So a rule that makes an escape of something, or
+   makes an escape fine, is also written into boot/assets/check-route-overlap.sh, into the function
+   that grades the same thing: `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other
+   packets) or `class_of` (what a device is). If the rule needs more than a few lines of awk there,
+   the function returns a doubt instead, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and
+   the file of the host has `script = "undecided"`. A rule that only doubts needs nothing.
 
 The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
 its test is a host in tests/hostrouting/check/test_judge.py. Which refused ranges are a CNI's,
@@ -39,7 +47,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.devices import Devices
+from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
 from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinion, grouped
@@ -59,7 +67,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.config.cni import Cni, Device, Use
+    from hostrouting.config.cni import Cni, Device
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.rule import Rule
 
@@ -71,8 +79,6 @@ hand.
 """
 NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
-_FOR_MANY_PODS: tuple[Use, ...] = ("network", "bridge")
-"""Uses of a CNI's device that leads to more than one pod."""
 
 
 class Taken(NamedTuple):
@@ -80,7 +86,9 @@ class Taken(NamedTuple):
 
     route: Route
     devs: tuple[str, ...]
-    """The devices by which they may leave."""
+    """The devices by which they may leave: those of the route, and of a default route those of all
+    that are equal to it (`possible_devs`).
+    """
     packets: Packets
 
     @property
@@ -104,8 +112,8 @@ class Judge:
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
         self._opinions: dict[tuple[int, str], tuple[Route, Opinion]] = {}
-        """By the identity of a route, which is kept alive: to hash a route takes longer than to
-        judge most of them.
+        """By the identity of a route, and by the packets. To hash a route takes longer than to
+        judge most of them. The route is kept alive, so that no other one gets its identity.
         """
 
     def opinion(self, decision: Decision, packets: Packets = Packets.PLAIN) -> Opinion:
@@ -182,8 +190,8 @@ def own_range(_: Judge, taken: Taken) -> Opinion | None:
 def own_broadcast(_: Judge, taken: Taken) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
-    Linux adds these routes itself, for single addresses. It also does where the network of the
-    address is too small, and a neighbour has what is taken for its broadcast address: a limit.
+    Linux adds these routes itself, for single addresses. If the network of the address is too
+    small, this may be the address of a neighbour. That is not noticed.
 
     Field states: azure-nd-one-subnet, calico-ipip and most others that expect a card's network.
     """
@@ -205,17 +213,14 @@ def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on these counts.
-
-    That TCP does not connect by the route at all is one more opinion.
+    """Packets may leave by each device of the route, so the worst opinion on these counts. It is at
+    least a doubt if TCP does not connect by the route.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if _is_lost_to_tcp(judge, taken.route):
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
     worst = max(opinions, key=lambda opinion: opinion.grade)
-    if worst.grade is not Grade.ESCAPE:
-        return worst
     escaping: list[str] = []
     for opinion in opinions:
         escaping += opinion.devs
@@ -268,64 +273,64 @@ def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
         return None
-    if len(doubtful) == 1:  # equal default routes are several devices, so this is a tunnel
-        return _unclear(f"{dev}, a tunnel", (dev,), taken)
+    if len(doubtful) == 1:  # all other doubts are between several devices
+        return _doubt_between(f"{dev}, a tunnel", taken, candidates=(dev,))
     devs = tuple(sorted(doubtful))
-    return _unclear(spoken(devs, last="or"), devs, taken)
+    return _doubt_between(spoken(devs, last="or"), taken, candidates=devs)
 
 
-def _unclear(words: str, candidates: tuple[str, ...], taken: Taken) -> Opinion:
-    """The doubt by which of these devices packets should leave, with those by which they do."""
+def _doubt_between(devs: str, taken: Taken, *, candidates: tuple[str, ...] = ()) -> Opinion:
+    """The doubt which of these devices is meant, and those that a configuration could name. It also
+    says by which packets leave now.
+    """
     now = spoken(sorted(taken.devs), last="or")
-    reason = f"{words}; they leave through {now} now"
+    reason = f"{devs}; they leave through {now} now"
     return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
 
 
-def on_link_by_mistake(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
-    """A route made by hand asks the link for addresses that are probably not there.
+def uplink_without_its_router(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A route by the uplink asks the link for addresses that are probably behind the router: it has
+    no gateway, although a default route by the same device has one.
 
-    By the uplink, these are addresses behind its router: the route has no gateway, but the default
-    route by the same device has one. By a CNI's bridge, they are addresses around its network,
-    which pods of other nodes have. What lies in a network of the device may be a neighbour, and so
-    may a single address; and allowedDevs can say that the others are neighbours, too.
+    Field states: on-link-by-mistake, ifupdown-without-the-router; on-link-by-ra is fine.
+    """
+    if dev not in judge.uplinks.devs:
+        return None
+    if any(has_gateway(default, dev) for default in judge.uplinks.defaults):
+        return _doubt_if_on_link(judge, dev, taken)
+    return None
 
-    Field states: on-link-by-mistake, ifupdown-without-the-router; cni0-for-all-pods. It must not
-    speak of on-link-by-ra.
+
+def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A route by a CNI's bridge asks this node's pods for addresses outside the bridge's network,
+    which pods of other nodes have.
+
+    If the bridge has no address, its network is not known.
+
+    Field state: cni0-for-all-pods.
+    """
+    if dev in judge.uplinks.devs or not judge.devices.is_bridge_of_pods(dev):
+        return None
+    if any(address.dev == dev for address in judge.devices.global_addresses):
+        return _doubt_if_on_link(judge, dev, taken)
+    return None
+
+
+def _doubt_if_on_link(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """The doubt about a next hop by the device without a gateway, if the route was made by somebody
+    who may not know the link.
+
+    What lies in a network of the device may be a neighbour, and so may a single address. A default
+    route is not for neighbours, and allowedDevs says that the others are neighbours, too.
     """
     route = taken.route
-    if not taken.is_wide or not _is_on_link_by_hand(route, dev) or judge.is_allowed(dev):
+    if not taken.is_wide or route.prefix.length == 0 or route.protocol in _KNOW_NEIGHBOURS:
         return None
-    if dev in judge.devices.devs_around(route.prefix):
+    if judge.is_allowed(dev) or dev in judge.devices.devs_around(route.prefix):
         return None
-    if dev in judge.uplinks.devs:
-        is_mistaken = any(_has_a_gateway(default, dev) for default in judge.uplinks.defaults)
-    else:
-        is_mistaken = _is_wider_than_a_bridge(judge, dev, route)
-    if not is_mistaken:
+    if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    reason = NO_GATEWAY.format(route=route, dev=dev)
-    return Opinion(Grade.DOUBT, "doubtful-route", reason)
-
-
-def _is_on_link_by_hand(route: Route, dev: str) -> bool:
-    """Whether a next hop by the device has no gateway, and nobody who knows the link has made the
-    route, which is not a default route.
-    """
-    if route.protocol in _KNOW_NEIGHBOURS or route.prefix.length == 0:
-        return False
-    return any(hop.gateway is None for hop in route.next_hops if hop.dev == dev)
-
-
-def _is_wider_than_a_bridge(judge: Judge, dev: str, route: Route) -> bool:
-    """Whether the route is for more than the pods of this node, by the bridge to these."""
-    if not judge.devices.is_bridge_of_pods(dev):
-        return False
-    return any(network in route.prefix for _, network in judge.devices.networks_of([dev]))
-
-
-def _has_a_gateway(route: Route, dev: str) -> bool:
-    """Whether a next hop by the device has a gateway."""
-    return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
+    return Opinion(Grade.DOUBT, "doubtful-route", NO_GATEWAY.format(route=route, dev=dev))
 
 
 def expected(judge: Judge, dev: str, _: Taken) -> Opinion | None:
@@ -348,7 +353,9 @@ def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None
 def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
 
-    The CNI is gone, or its networks were chosen badly: the neighbours there are lost.
+    The CNI is gone, or its networks were chosen badly: the neighbours there are lost. A route for a
+    single address is not in doubt: pods may have addresses of the uplink's network, and Calico can
+    lead to other nodes by wireguard.cali, one by one.
 
     Field states: flannel-stale-route-over-cni0, cilium-pool-is-the-node-subnet.
     """
@@ -368,11 +375,12 @@ def beside_another_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
     have made it leads to the pods of the other (`_leads_to_pods_of`).
 
-    Field states: cni0-left-beside-calico, flannel-beside-cilium; it must not speak of
-    canal-own-block.
+    Field states: cni0-left-beside-calico, flannel-beside-cilium; canal-own-block is fine.
     """
     makers = [
-        (cni, row) for cni, row in _fitting_rows(judge, dev, taken) if row.use in _FOR_MANY_PODS
+        (cni, row)
+        for cni, row in _fitting_rows(judge, dev, taken)
+        if row.use in {"network", "bridge"}
     ]
     if not makers:
         return None
@@ -423,18 +431,17 @@ def _named(judge: Judge, dev: str, rows: list[tuple[Cni, Device]]) -> str:
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
-    """Where no card has the default route, any card may be the uplink that is meant.
-
-    So what leaves by a router on the card, or stays in a network of the card, is in doubt.
+    """Where a tunnel or a dummy has the only default route, any card may be the uplink that is
+    meant. So what leaves by a router on a card, or stays in a network of the card, is in doubt and
+    not an escape.
 
     Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
     if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
         return None
-    has_router = _has_a_gateway(taken.route, dev)
-    if has_router or judge.devices.is_connected(dev, taken.route):
+    if has_gateway(taken.route, dev) or judge.devices.is_connected(dev, taken.route):
         # Devices in doubt are among the expected ones, so the tunnel is named here, too.
-        return _unclear(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), (), taken)
+        return _doubt_between(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), taken)
     return None
 
 
@@ -444,9 +451,10 @@ def escapes_by_the_device(_: Judge, dev: str, __: Taken) -> Opinion:
 
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
-    own_subnet,  # first of all: neighbours are not in doubt when the default route is
+    own_subnet,  # neighbours on the hidden card are fine, although the card is doubtful
     doubtful_default,
-    on_link_by_mistake,
+    uplink_without_its_router,
+    bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,
     inside_another_network,

@@ -1,17 +1,18 @@
-"""Packets that a rule of the host tells from plain ones: marked, bound to a device or to a source,
-or forwarded.
+"""Packets that rules of the host treat differently from plain ones: marked, bound to a device or to
+a source, or forwarded.
 
 Theory of operation. The engine lists, beside the decision for plain packets, each other `Outcome`:
-where packets end that differ from plain ones at a rule (its table has the four ways in which they
-can). Nobody knows whether the cluster sends such packets. So an outcome is fine if it would be fine
-for plain packets, or if it is known what packets these are. Of `RULES`, the first one with an
-opinion decides. The last one says that the outcome is opaque: the doubt `other-packets`, with the
-selectors to write into `intendedRules`. It replaces any doubt about the route itself.
+where packets end that differ from plain ones at a rule, with the conditions of the rule that they
+are known to meet. Nobody knows whether the cluster sends such packets. So an outcome is fine if it
+would be fine for plain packets, or if it is known what packets these are. Of `RULES`, the first one
+with an opinion decides. The last one says that the outcome is opaque: the doubt `other-packets`,
+with the selectors to write into `intendedRules`. It replaces any doubt about the route itself.
 
 What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then the packets
 of this node's pods are judged like the host's own, with the source and the device that they have,
-as far as rules tell these apart. In any case, a rule for the device of a CNI (`iif cni0`) is known
-to select packets of pods: such an outcome is opaque if it would escape.
+if rules look at these. Such a packet can have a mark, too, and is one of the other packets then. In
+any case, a rule for the device of a CNI (`iif cni0`) is known to select packets of pods: such an
+outcome is opaque if it would escape.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Opinion, Packets, first_opinion
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import FORWARDED, PLAIN, Decision, Outcome, Packet, conditions_of
+from hostrouting.fib.engine import FORWARDED, Decision, Outcome, conditions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import Prefix
 
 _FINE = Opinion(Grade.FINE)
-"""It has no name, because only doubts about other packets are shown, and not what makes them fine.
-"""
+"""Without a name: of other packets, only doubts are shown, and not what makes them fine."""
 
 
 class OtherPackets(NamedTuple):
@@ -39,11 +39,9 @@ class OtherPackets(NamedTuple):
     outcome: Outcome
     plain: Decision
     """The decision for the plain packet."""
-    are_known: bool
-    """Whether the engine knows their source and device, as it does those of pods (`podCidrs`)."""
     met: dict[str, str]
-    """The conditions of the rule that these packets meet and plain ones do not. Without any, the
-    packets are those that do not meet the rule's conditions, or their source and device are known.
+    """The selectors of the rule that these packets are known to meet, with their values. Empty if
+    they are those that do not meet the selectors (`Outcome.met`).
     """
 
     @property
@@ -53,15 +51,19 @@ class OtherPackets(NamedTuple):
             return self.outcome.rule.src
         return None
 
+    def opinion_on_route(self, judge: Judge) -> Opinion:
+        """What the judge says of their route."""
+        packets = Packets.PLAIN
+        if self.met.keys() == {"fwmark"}:
+            packets = Packets.MARKED
+        elif "iif" in self.met:  # a CNI's device: nothing is expected of what others bring
+            packets = Packets.OF_PODS
+        return judge.opinion(self.outcome.decision, packets)
 
-def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision, packet: Packet) -> Opinion:
-    """What is to be said of the packets of this kind with this outcome."""
-    met: dict[str, str] = {}
-    if outcome.meets_conditions and packet == PLAIN:
-        met.update(conditions_of(outcome.rule))
-        if met.get("iif") == "lo":  # as for plain packets
-            del met["iif"]
-    return first_opinion(RULES, judge, OtherPackets(outcome, plain, packet != PLAIN, met))
+
+def judge_outcome(judge: Judge, outcome: Outcome, plain: Decision) -> Opinion:
+    """What is to be said of packets with this outcome, beside plain ones with that decision."""
+    return first_opinion(RULES, judge, OtherPackets(outcome, plain, dict(outcome.met)))
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -75,15 +77,12 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """What `not iif lo` selects, which is all that this host forwards, is not judged; but it is if
+    """All that this host forwards, which is what `not iif lo` selects, is not judged; but it is if
     a CNI's device brings packets of pods.
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
-    outcome = other.outcome
-    if other.are_known or outcome.meets_conditions:
-        return None
-    if conditions_of(outcome.rule) != FORWARDED.conditions:
+    if conditions_of(other.outcome.rule) != FORWARDED.unmet:
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
@@ -104,29 +103,52 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
     return _FINE
 
 
-def led_elsewhere_by_source(judge: Judge, other: OtherPackets) -> Opinion | None:
+def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """Plain packets leave by a CNI's device, but by another one once Linux looks up with their
+    source. It does not help that the other one is expected: these are packets for pods.
+
+    Field state: policy-routing-hides-pods.
+    """
+    if _leads_plain_packets_elsewhere(judge, other) and judge.opinion(other.plain).is_elsewhere:
+        return opaque(judge, other)
+    return None
+
+
+def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """The route is right for plain packets, or for what these are: pods' packets, or marked ones.
+
+    Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
+    """
+    if other.opinion_on_route(judge).grade is Grade.FINE:
+        return _FINE
+    return None
+
+
+def leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> Opinion | None:
     """A source that Linux may choose for plain packets leads to another device than these take.
 
-    IPv4 looks up again for a connected socket, with the source that it has chosen; `parts` judges
-    these connections where the source is certain. IPv6 keeps the first route, but looks up with the
-    source as soon as any route changes. So the device of the source is not enough here. The outcome
-    has to be fine by its route, and plain packets must not be what a CNI's device is for.
+    So it is not enough that this is the device of the source. No field state needs the rule, since
+    the route of two-uplinks-by-source is fine.
+    """
+    if _leads_plain_packets_elsewhere(judge, other):
+        return opaque(judge, other)
+    return None
 
-    Field states: policy-routing-hides-pods; two-uplinks-by-source.
+
+def _leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> bool:
+    """Whether plain packets may leave by another device once Linux looks up with their source.
+
+    IPv4 does so at once for a connected socket; if the source is certain, `parts` judges these
+    connections. IPv6 keeps the first route, and looks up again as soon as any route changes.
     """
     block = other.source
-    decision = other.outcome.decision
-    if block is None or set(decision.devs) == set(other.plain.devs):
-        return None
-    if not any(source in block for source in sources_of(judge, other.plain)):
-        return None
-    if judge.opinion(other.plain).is_elsewhere:
-        return opaque(judge, other)
-    return fine_by_its_route(judge, other) or opaque(judge, other)
+    if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
+        return False
+    return any(source in block for source in sources_of(judge, other.plain))
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that this host does not have is that of packets which it forwards.
+    """Packets with a source that this host does not have are forwarded, and not judged.
 
     Field states: cilium-eni, aws-vpc-cni-second-interface.
     """
@@ -134,6 +156,18 @@ def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     if block is None or _devs_with_a_source_in(judge, block):
         return None
     return _FINE
+
+
+def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """The route keeps or loses packets, whatever its device: by its type, or without a gateway.
+
+    The later rules only know that its device is right.
+    """
+    if other.outcome.decision.kind != "unicast":
+        return opaque(judge, other)
+    if other.opinion_on_route(judge).name == "doubtful-route":
+        return opaque(judge, other)
+    return None
 
 
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -171,7 +205,7 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
     No field state needs it; policy routing for several uplinks is full of such rules.
     """
-    if "oif" in other.met and other.outcome.decision.kind == "unicast":
+    if "oif" in other.met:
         return _FINE
     return None
 
@@ -189,23 +223,8 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     return None
 
 
-def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The route is right for plain packets, or for what these are: pods' packets, or marked ones.
-
-    Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
-    """
-    packets = Packets.PLAIN
-    if other.met.keys() == {"fwmark"}:
-        packets = Packets.MARKED
-    elif "iif" in other.met:  # on a CNI's device: otherwise, nothing is expected of them
-        packets = Packets.OF_PODS
-    if judge.opinion(other.outcome.decision, packets).grade is Grade.FINE:
-        return _FINE
-    return None
-
-
 def opaque(_: Judge, other: OtherPackets) -> Opinion:
-    """Nothing else is known about these packets, also not what a rule does that is not judged.
+    """Nothing else is known about these packets. A rule that is not judged is named here, too.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
@@ -217,12 +236,14 @@ RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     intended,
     everything_forwarded,
     forwarded_from_a_device,
-    led_elsewhere_by_source,
+    hides_pods_from_plain_packets,
+    fine_by_its_route,
+    leads_plain_packets_elsewhere,
     from_a_foreign_source,
+    wrong_by_any_device,
     by_the_device_of_the_source,
     bound_to_its_device,
     of_a_vpn,
-    fine_by_its_route,
     opaque,
 )
 """In the order in which they are asked; the last always has an opinion."""

@@ -105,14 +105,14 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
             if is_everywhere and cell.decision.devs:
                 yield Part(cell.first, cell.last, cell.decision, OWN, ())
             else:
-                yield _judged(judge, cell, packet)
+                yield _judged(judge, cell)
 
 
-def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
+def _judged(judge: Judge, cell: Cell) -> Part:
     decision = cell.decision
     others: tuple[Opinion, ...] = ()
     if cell.others:
-        others = tuple(judge_outcome(judge, outcome, decision, packet) for outcome in cell.others)
+        others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)
     return Part(cell.first, cell.last, decision, judge.opinion(decision), others)
 
 

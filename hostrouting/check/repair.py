@@ -1,36 +1,39 @@
 """The smallest repair: the fewest routes in table main that send everything that escapes out as
 expected.
 
-Theory of operation. Say that 10.0.0.0/8 has to leave by eth0, but [10.0.0.0/8 dev ib0] has it, and
-inside [10.9.0.0/24 dev cni0] has the pods of this node, which is right. Of the routes to one
-address, Linux uses the longest. So to take an address from ib0, a new route needs at least 9 bits,
-and to take one from cni0, at least 25: each address has a shortest length with which a new route
-takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
+Theory of operation. Say that 10.0.0.0/8 has to leave by eth0, but [10.0.0.0/8 dev ib0] decides for
+it. Inside, [10.9.0.0/24 dev cni0] decides for the pods of this node, which is right. Of the routes
+to one address, Linux uses the longest. So to take an address from ib0, a new route needs at least 9
+bits, and to take one from cni0, at least 25: each address has a shortest length with which a new
+route takes it (`shortest_length`). The two routes 10.0.0.0/9 and 10.128.0.0/9 take everything that
 escapes, and nothing from cni0. They are the repair. Rules matter, too: no new route takes an
 address if a rule for another table decides before.
 
-All addresses that a new route takes have the same present route in table main, the longest one
-around the prefix of the new route. So new routes for different present ones never compete for an
-address, and of two for the same present one, the wider takes all that the other would. Therefore
-one walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
+One walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
 - A prefix without an escape needs nothing.
 - A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other
   program's route has its key. What that route does not take is left to longer prefixes inside.
 - Any other prefix is halved.
 
-Some escapes are not wanted at the uplink: packets to pods that a route hides from a CNI's device,
+No other choice needs fewer routes. A new route takes addresses from one present route of table
+main only, the longest one around its prefix. So a route that takes from one present route never
+saves a route that takes from another; and of two that take from the same one, the wider takes all
+that the longer one inside it would.
+
+Some escapes must not be led to the uplink: packets to pods that a route hides from a CNI's device,
 or from an allowed one (`hiding`). A new route would divert them, now or once the hiding route is
 gone, so the walk treats them like what is fine. A deletion repairs them (`below-a-cni`).
 
-Then the proof: the routes are put into the tables, and everything is judged again. What was to be
-repaired has to be fine. If anything else is worse, no route is proposed at all. What no route can
-repair is named, with a reason (`Unrepairable`).
+Then the proof: the routes are put into the tables, and everything is judged again. What a route
+does not make fine is named, with a reason (`Unrepairable`), and so is what no route can repair. If
+anything is worse than before, no route is proposed at all.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from hostrouting.check.hiding import Uncovered, find_hidden
@@ -47,14 +50,13 @@ from hostrouting.check.results import (
     phrase_of,
 )
 from hostrouting.check.way_out import find_way_out
-from hostrouting.fib.engine import PLAIN, Fib, Packet
-from hostrouting.model.prefix import IP, IPV6, Prefix, is_reserved
+from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
+from hostrouting.model.prefix import IP, IPV6, Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, is_tunnel
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
-_FEWER = "check smaller networks one by one, or remove what adds the routes there"
 
 
 class Why(NamedTuple):
@@ -82,24 +84,29 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     walk = Walk(judge.fib, parts, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
-        why = Why("too-many", cause=f"it would take more than {_MOST} routes; {_FEWER}")
+        cause = (
+            f"it would take more than {_MOST} routes; check smaller networks one by one, or remove "
+            "what adds the routes there"
+        )
+        why = Why("too-many", cause)
         return _without_routes(judge.fib, parts, deletions, why)
-    gateway = _gateway_among(prefixes, way_out.route)
+    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
+    gateway = _gateway_behind_itself(judge.fib, routes)
     if gateway is not None:
         why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
         return _without_routes(judge.fib, parts, deletions, why)
-    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
     return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
 
 
-def _gateway_among(prefixes: Sequence[Prefix], way: Route) -> IP | None:
-    """The gateway, if these IPv6 prefixes have it: once one route leads to it, Linux refuses the
-    next one.
+def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
+    """The IPv6 gateway of these routes, if the longest route to it would be one of them: then Linux
+    refuses the next one.
     """
-    for hop in way.next_hops:
-        if hop.gateway is None or hop.gateway.version != IPV6:
-            continue
-        if any(hop.gateway in prefix for prefix in prefixes):
+    if fib.family != IPV6 or not added:
+        return None
+    main = fib.with_routes(added).tables[TABLE_MAIN]
+    for hop in added[0].next_hops:  # all have the same
+        if hop.gateway is not None and main.best(int(hop.gateway)) in added:
             return hop.gateway
     return None
 
@@ -107,7 +114,7 @@ def _gateway_among(prefixes: Sequence[Prefix], way: Route) -> IP | None:
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
     """By first address: that a deletion repairs the part, and which one.
 
-    What a rule for another table decides before is left out: `shortest_length` has its reason.
+    What a rule for another table decides before is left out: `shortest_length` gives the reason.
     """
     reasons: dict[int, Why] = {}
     for part in escapes:
@@ -122,19 +129,24 @@ def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dic
 def _without_routes(
     fib: Fib, parts: Iterable[Part], deletions: dict[int, Why], fallback: Why
 ) -> Repair:
-    """A repair by deletions alone; what has no reason of its own gets this one."""
+    """A repair by deletions alone. `fallback` is the reason where no address has its own."""
     unchanged = [Proof(part, part) for part in parts]
     return Repair(unrepairable=_lost_ranges(fib, unchanged, (), deletions, fallback))
 
 
-def never_repaired(fib: Fib, escape: Escape) -> Iterator[Unrepairable]:
-    """The escape of packets that are not plain, if no route of table main would decide for them."""
+def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:
+    """What these routes do not take of an escape, if its packets are not plain, with the reason."""
     opinion = Opinion(Grade.ESCAPE, escape.kind)
     part = Part(escape.first, escape.last, escape.decision, opinion, ())
     why = shortest_length(fib, part, escape.packet)
-    if isinstance(why, Why):
-        cause = f"for {phrase_of(escape.packet)}, {why.cause}"
-        yield Unrepairable(escape.first, escape.last, why.reason, cause)
+    prefixes: list[Prefix] = []
+    if not isinstance(why, Why):
+        prefixes += [route.prefix for route in proposed if route.prefix.length >= why]
+        why = Why("not-proven", cause="routes are proposed only where plain packets escape")
+    cause = f"for {phrase_of(escape.packet)}, {why.cause}"
+    for first, last in pieces(escape.first, escape.last, borders_of(prefixes)):
+        if not any(prefix.first <= first <= prefix.last for prefix in prefixes):
+            yield Unrepairable(first, last, why.reason, cause)
 
 
 # Which prefixes get a route.
@@ -144,8 +156,8 @@ def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
     """The shortest prefix length at which a route of ours would decide for these addresses; or why
     no route of ours would.
 
-    Of two routes to one prefix, ours comes first only if the other one has a higher metric. A throw
-    comes before a wider route, too.
+    Of two routes to one prefix, ours is used only if the other one has a higher metric. A throw is
+    used before a wider route, too.
     """
     if not _may_use_main(fib, part, packet):
         return Why("earlier-rule", cause=_what_decides_before_main(part))
@@ -162,9 +174,9 @@ def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
 def _may_use_main(fib: Fib, part: Part, packet: Packet = PLAIN) -> bool:
     """Whether a rule would use a new route of table main for this packet to these addresses.
 
-    A rule for another table that decides now comes before, and so does one that refuses. A rule for
-    table main does not: a new route would come before the present one. Only a rule that suppresses
-    more than default routes is passed over: which routes it uses depends on their length.
+    It would not if a rule before that decides now by another table, or refuses. A rule for table
+    main would: the new route comes before the present one. Rules for table main that suppress more
+    than default routes are not counted on, because the length of a route decides if they use it.
     """
     if part.opinion.name == "own-range":
         return False
@@ -195,11 +207,14 @@ def _host_route(route: Route) -> Why:
 
 
 def _holders(fib: Fib) -> dict[Prefix, Route]:
-    """By prefix: the routes of other programs with the keys that ours would have."""
+    """By prefix: the routes of other programs with the keys that ours would have. If a route of
+    ours has the key, the new one replaces it.
+    """
     holders: dict[Prefix, Route] = {}
     for route in fib.routes:
-        is_free = route.table != TABLE_MAIN or route.tos or route.source or route.protocol == OURS
-        if not is_free and route.metric == DEFAULT_METRIC[fib.family]:
+        has_metric = route.table == TABLE_MAIN and route.metric == DEFAULT_METRIC[fib.family]
+        is_for_all = not route.tos and route.source is None
+        if has_metric and is_for_all and route.protocol != OURS:
             holders[route.prefix] = route
     return holders
 
@@ -209,7 +224,7 @@ class Span(NamedTuple):
 
     first: int
     last: int
-    length: int
+    shortest: int
     """The shortest prefix length with which a new route takes it."""
     is_wanted: bool
     """Whether a new route is to take it; anything else would be diverted."""
@@ -222,42 +237,41 @@ class Walk:
         """Note what is to be taken, what is not to be diverted, and which keys others have."""
         self._width = fib.width
         self._spans = list(_spans(fib, parts, uncovered))
-        self._firsts = [span.first for span in self._spans]
-        self._lasts = [span.last for span in self._spans]
         self._held = _holders(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
         """The fewest prefixes in these blocks whose routes repair as much as can be repaired."""
         for block in blocks:
-            yield from self._widest_in(block, -1)
+            yield from self._prefixes_in(block, -1)
 
-    def _widest_in(self, prefix: Prefix, covered_length: int) -> Iterator[Prefix]:
+    def _prefixes_in(self, prefix: Prefix, covered_length: int) -> Iterator[Prefix]:
         """The prefixes in this one that get a route.
 
-        `covered_length` is the length of the longest around it that gets one; -1 if none does.
+        `covered_length` is the length of the longest around it that gets one; -1 if none does. It
+        has taken each span for which it is long enough.
         """
         spans = self._spans_in(prefix)
-        lengths = [span.length for span in spans if span.is_wanted]
-        missing = [length for length in lengths if length > covered_length]
-        if not missing or is_reserved(prefix):
+        lengths = [span.shortest for span in spans if span.is_wanted]
+        untaken = [length for length in lengths if length > covered_length]
+        if not untaken or is_reserved(prefix):
             return
-        if min(missing) <= prefix.length and self._may_have_a_route(prefix, spans):
+        if min(untaken) <= prefix.length and self._may_have_a_route(prefix, spans):
             yield prefix
             covered_length = prefix.length
         if prefix.length < self._width:
             for half in prefix.halves():
-                yield from self._widest_in(half, covered_length)
+                yield from self._prefixes_in(half, covered_length)
 
     def _spans_in(self, prefix: Prefix) -> list[Span]:
-        begin = bisect_left(self._lasts, prefix.first)
-        end = bisect_right(self._firsts, prefix.last)
+        begin = bisect_left(self._spans, prefix.first, key=attrgetter("last"))
+        end = bisect_right(self._spans, prefix.last, key=attrgetter("first"))
         return self._spans[begin:end]
 
     def _may_have_a_route(self, prefix: Prefix, spans: Iterable[Span]) -> bool:
         """Whether the key is free, and a route diverts nothing; /0 is not a static route."""
         if prefix.length == 0 or prefix in self._held:
             return False
-        return all(span.is_wanted or span.length > prefix.length for span in spans)
+        return all(span.is_wanted or span.shortest > prefix.length for span in spans)
 
 
 def _spans(fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> Iterator[Span]:
@@ -298,7 +312,7 @@ def prove(
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
         return _without_routes(judge.fib, parts, deletions, why)
     lost = _lost_ranges(judge.fib, proofs, repair.resolved, deletions)
-    costs = tuple(find_costs(judge, repair, proofs))
+    costs = tuple(dict.fromkeys(find_costs(judge, repair, proofs)))
     return repair._replace(unrepairable=lost, costs=costs)
 
 
@@ -316,7 +330,9 @@ def _lost_ranges(
     deletions: dict[int, Why],
     fallback: Why | None = None,
 ) -> tuple[Unrepairable, ...]:
-    """What escapes and is not fine with these routes, with the reason."""
+    """What escapes and is not fine with these routes, with the reason that says most: a deletion
+    repairs it; no route can take it; none was proposed; or one was, and the proof says more.
+    """
     holders = _holders(fib)
     reasons: dict[int, Why] = {}
     news: list[Part] = []
@@ -332,7 +348,7 @@ def _lost_ranges(
 def _why_untaken(
     fib: Fib, part: Part, address: int, proposed: Iterable[Route], holders: dict[Prefix, Route]
 ) -> Why | None:
-    """Why none of these routes takes the address; None if one does, or if any could."""
+    """Why none of these routes takes the address; None if one does, or if there could be one."""
     length = shortest_length(fib, part)
     if isinstance(length, Why):
         return length
@@ -367,20 +383,21 @@ def _why_not_fine(part: Part) -> Why:
 
 
 def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
-    """The networks of other devices that the repair takes addresses from."""
-    # The addresses that a new route decides, as they were.
+    """The networks of other devices that the repair takes addresses from, some of them twice."""
+    # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
+    devs: set[str] = set()
     for new, old in proofs:
         if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
-    devs: set[str] = set()
-    for part in taken:
-        devs.update(part.decision.devs)
-    for dev, network in judge.devices.networks_of(devs):
+            devs.update(old.decision.devs)
+    for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
-        if network.length < judge.fib.width and _is_taken(taken, dev, network):
-            yield Cost(dev, network)
-    yield from dict.fromkeys(_costs_of_vpns(judge, taken))
+        if address.dev not in devs or address.length == judge.fib.width:
+            continue
+        if _is_taken(taken, address.dev, address.network):
+            yield Cost(address.dev, address.network)
+    yield from _costs_of_vpns(judge, taken)
 
 
 def _is_taken(taken: Iterable[Part], dev: str, network: Prefix) -> bool:

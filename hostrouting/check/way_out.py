@@ -1,12 +1,13 @@
 """By which device and gateway a repair leads packets out, or what is missing for that.
 
-The routes of a repair are for a configuration. They leave the device out if the default route of
-table main is sure to fill in an expected one: then one configuration fits many hosts. Otherwise
-they name the first expected device by which a default route leads.
+The routes of a repair are for a configuration. They leave the device out if the best default route
+of table main supplies an expected one: then one configuration fits many hosts. Otherwise they name
+the first expected device that has a default route.
 """
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config.settings import StaticRoute
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class WayOut(NamedTuple):
-    """The way of all routes of a repair."""
+    """Where all routes of a repair lead."""
 
     dev: str | None
     """The device that the routes name in a configuration; None if they leave it out."""
     route: Route
-    """A route with the next hops."""
+    """The default route with these next hops; a repair gives them to other prefixes."""
 
 
 def find_way_out(judge: Judge) -> WayOut | Need:
@@ -36,31 +37,32 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    need = _need_for_a_name(judge)
     if not devs or uplinks.doubtful:
-        return _need_for_a_name(judge)
-    every = Prefix(judge.fib.family, 0, 0)
+        return need
+    everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    default = uplink.route_to(every)
+    default = uplink.route_to(everywhere)
+    # A tunnel among several expected devices is in doubt, unless the configuration names it.
     if isinstance(default, Route) and uplinks.devs.issuperset(default.devs):
         return WayOut(None, default)
-    needs: list[Need] = []
     for dev in devs:
-        route = uplink.route_to(every, dev=dev)
-        if not _is_configurable(dev, every):
-            needs.append(Need(f"a device whose name a configuration can have, not {dev!r}"))
-        elif isinstance(route, Need):
-            needs.append(route)
-        else:
+        if not _is_configurable(dev):
+            need = Need(f"a device whose name a configuration can have, not {dev!r}")
+            continue
+        route = uplink.route_to(everywhere, dev=dev)
+        if isinstance(route, Route):
             return WayOut(dev, route)
-    # Any of the devices would do, so what is missing for one of them is enough to go on.
-    return needs[-1]
+        need = route
+    # Any of the devices would do, so what is missing for the last one is enough to go on.
+    return need
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device.
 
-    A tunnel has to be named in the configuration, unless it is a tap: where the default route of a
-    tap is not in doubt, the tap is the only way out.
+    A tunnel has to be named in the configuration, because it may be a VPN's. A tap need not be:
+    where it is not the only way out, it is in doubt.
     """
     link = judge.devices.links.get(dev)
     return dev in judge.configured_devs or not is_tunnel(link) or is_tap(link)
@@ -76,10 +78,10 @@ def _need_for_a_name(judge: Judge) -> Need:
     return Need(phrase, devs=tuple(sorted(uplinks.devs | uplinks.doubtful)))
 
 
-def _is_configurable(dev: str, every: Prefix) -> bool:
-    """Whether a configuration can have the name: Linux takes nearly any letter."""
+def _is_configurable(dev: str) -> bool:
+    """Whether a configuration can have the name: Linux takes almost any character."""
     try:
-        StaticRoute(every.halves()[0].to_network(), dev=dev)
+        StaticRoute(IPv4Network("10.0.0.0/8"), dev=dev)
     except ConfigError:
         return False
     return True

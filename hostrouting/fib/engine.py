@@ -17,10 +17,10 @@ prefix says what happens to every address of the prefix.
 Every packet. Rules select by more than the destination. A `Packet` is a kind of packets: all that
 this host sends (`PLAIN`), all that its connections send from one source, or all that it forwards
 from a block of sources and an incoming device. One of each kind is the plain packet: it has no
-mark, user 0 and, if this host sends it, no device or source that it is bound to. (IPv4 compares the
-`from` of a rule with 0.0.0.0 then; in IPv6 no `from` matches.) Of all packets of a kind, a rule
-selects every one, none, or those that meet its conditions, such as a mark. So one pass over the
-rules follows all packets of a kind at once:
+mark, user 0, no protocol or port that a rule selects and, if this host sends it, no device or
+source that it is bound to. (IPv4 compares the `from` of a rule with 0.0.0.0 then; in IPv6 no `from`
+matches.) Of all packets of a kind, a rule selects every one, none, or those that meet its
+conditions, such as a mark. So one pass over the rules follows all packets of a kind at once:
 
 - A rule that selects some packets captures these: they end there, and the others go on.
 - A rule that selects all packets captures those that are left, and the pass is over. If the last
@@ -34,8 +34,8 @@ that differ from the plain packet at some rule. There are four ways to differ, b
 - `fwmark 0x0/0x1`: the plain packet takes the rule, and those with the mark go on;
 - `not fwmark 0x0/0x1`: the plain packet goes on, and those with the mark take the rule.
 
-In the first two, the packets of the outcome meet the conditions of the rule (`meets_conditions`),
-and it is known that they have the mark 1. In the others, they do not, and only that is known.
+In the first two, the packets of the outcome meet the conditions of the rule (`Outcome.met`), and it
+is known that they have the mark 1. In the others, they do not, and only that is known.
 
 No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
 because conditions of different rules can exclude each other; that errs on the safe side.
@@ -59,6 +59,9 @@ from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_
 from hostrouting.model.route import PREFERENCES, REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
+
+Condition: TypeAlias = tuple[str, str]
+"""A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
 
 
 class Packet(NamedTuple):
@@ -106,8 +109,10 @@ class Outcome(NamedTuple):
 
     rule: Rule
     decision: Decision
-    meets_conditions: bool
-    """Whether these packets meet the conditions of the rule, before its `not`."""
+    met: tuple[Condition, ...]
+    """The conditions of the rule, before its `not`, that these packets meet, and others of their
+    kind do not. Empty if they are those that do not meet the conditions, and no more is known.
+    """
 
 
 class Cell(NamedTuple):
@@ -178,38 +183,34 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
     the first.
 
-    An IPv6 route for some sources has the lowest. Even for packets from other sources, it hides the
-    other routes to its prefix: Linux goes on with a wider prefix.
+    An IPv6 route for some sources has the lowest, because it hides the other routes to its prefix
+    from all packets: for those from other sources, Linux goes on with a wider prefix.
     """
     return route.source is None, route.metric, -PREFERENCES.index(route.preference)
 
 
 # Which packets a rule selects.
 
-Condition: TypeAlias = tuple[str, str]
-"""A selector of a rule, with its value, in the words of `ip rule`: ("fwmark", "0x1/0xff")."""
-
 
 class Selection(NamedTuple):
     """The packets of one kind that a rule selects."""
 
-    conditions: tuple[Condition, ...]
-    """What some packets of the kind meet and others do not."""
-    meets_conditions: bool
-    """Whether the selected packets meet all of these conditions, or (`not`) are the others."""
+    met: tuple[Condition, ...]
+    """The conditions that these packets meet, and others of their kind do not."""
+    unmet: tuple[Condition, ...]
+    """The conditions that these packets do not meet, but others of their kind do: by `not`."""
     has_plain: bool
     """Whether the plain packet is one of them."""
 
 
-ALL = Selection((), meets_conditions=True, has_plain=True)
-NONE = Selection((), meets_conditions=False, has_plain=False)
-FORWARDED = Selection((("iif", "lo"),), meets_conditions=False, has_plain=False)
+ALL = Selection((), (), has_plain=True)
+NONE = Selection((), (), has_plain=False)
+FORWARDED = Selection((), (("iif", "lo"),), has_plain=False)
 """What `not iif lo` selects: everything that this host forwards, also for its pods.
 
-The packets of `PLAIN` all come from lo, so the rule selects none of them, and neither does a rule
-for another device (`iif cni0`). But nobody may have named the kinds that are forwarded, so `PLAIN`
-stands for these, too, where a rule selects them. They are not followed further: not behind a rule
-for all packets that come from lo.
+This host does not send such packets, nor those that arrive on another device (`iif cni0`). Still,
+both are captured in the pass for `PLAIN`: no other pass may follow what is forwarded. If no rule
+captures them, they are left out, like behind a rule for all packets that come from lo.
 """
 
 
@@ -235,7 +236,7 @@ def select(rule: Rule, packet: Packet) -> Selections:
         if_met = NONE
         if_unmet = ALL
     conditions = conditions_of(rule)
-    if rule.invert and conditions == FORWARDED.conditions and packet == PLAIN:
+    if rule.invert and conditions == FORWARDED.unmet and packet == PLAIN:
         return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
     for condition in conditions:
@@ -246,9 +247,11 @@ def select(rule: Rule, packet: Packet) -> Selections:
             return Selections(if_unmet, if_unmet)
     if not met_by_some:
         return Selections(if_met, if_unmet)
-    plain_meets = all(_plain_meets(rule, condition) for condition in met_by_some)
-    has_plain = plain_meets != rule.invert
-    return Selections(Selection(tuple(met_by_some), not rule.invert, has_plain), if_unmet)
+    some = tuple(met_by_some)
+    plain_meets = all(_plain_meets(rule, condition) for condition in some)
+    if rule.invert:
+        return Selections(Selection((), some, not plain_meets), if_unmet)
+    return Selections(Selection(some, (), plain_meets), if_unmet)
 
 
 def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
@@ -275,7 +278,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     """
     name, value = condition
     if name == "fwmark":
-        return rule.fwmark & rule.fwmask == 0
+        return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
         return value.startswith("0-")
     if name == "from" and rule.src is not None:
@@ -433,8 +436,7 @@ class Fib:
         this kind, from one pass over the rules.
         """
         others: list[Outcome] = []
-        # Selections of which no packet is left. A rule that selects no packet captures none, and
-        # with NONE in the set it needs no question of its own.
+        # Selections whose packets have all been captured, and the one that has none.
         exhausted = {NONE}
         # The rule that captured the plain packet, and not all others, with its decision.
         captor: tuple[AppliedRule, Decision] | None = None
@@ -454,13 +456,13 @@ class Fib:
             if captor is None and selection.has_plain:
                 captor = (applied, decision)
             else:
-                others.append(Outcome(applied.rule, decision, selection.meets_conditions))
+                others.append(Outcome(applied.rule, decision, selection.met))
         if captor is None:
             return rest, tuple(others)
-        # The packets that the captor left are told apart at its rule, but where they end is only
-        # known now: so their outcome is the last one, although later rules come before it.
+        # What the captor left differs from the plain packet at the captor's rule, and ends where
+        # the pass has ended.
         applied, plain = captor
-        others.append(Outcome(applied.rule, rest, applied.rule.invert))
+        others.append(Outcome(applied.rule, rest, applied.selection(address).unmet))
         return plain, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
@@ -514,6 +516,8 @@ def _require_family(family: int, snapshot: Snapshot) -> None:
 
 
 def _rules_of(snapshot: Snapshot, family: int) -> tuple[Rule, ...]:
-    """The rules in the order of the lookup, without that for VRFs: no plain packet is in a VRF."""
+    """The rules in the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
+    judged.
+    """
     rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
     return tuple(sorted(rules, key=lambda rule: rule.priority))

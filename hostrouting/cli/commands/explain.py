@@ -174,7 +174,7 @@ def _way_of(explained: _Explained) -> str:
 
 def _other_line(other: Outcome) -> str:
     matches = "matches"
-    if other.meets_conditions is other.rule.invert:
+    if bool(other.met) is other.rule.invert:
         matches = "does not match"
     way = _way(other.decision)
     return f"OTHERS: a packet that {matches} rule {other.rule.priority} {way} [{other.rule}]"

@@ -19,6 +19,8 @@ from hostrouting.fib.engine import PLAIN, Fib, Packet
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
+    SCOPE_LINK,
+    SCOPE_UNIVERSE,
     TABLE_MAIN,
     NextHop,
     Preference,
@@ -77,6 +79,39 @@ def test_sources_of_several_devices(devs: list[str], verdict: str) -> None:
     assert checked(host._replace(addresses=(*host.addresses, *own))).verdict == verdict
 
 
+@pytest.mark.parametrize("kind", ["local", "broadcast", "multicast", "unicast"])
+@pytest.mark.parametrize(
+    "selectors", [{"src": Prefix.parse("10.9.0.4/32")}, {"others": (("oif", "ib0"),)}]
+)
+def test_the_device_of_a_source_and_the_type_of_its_route(
+    selectors: dict[str, Any], kind: RouteType
+) -> None:
+    """What is known of packets excuses the device of a route, and no type that keeps or loses them."""
+    way = Route(Prefix.parse(CIDR), (NextHop("ib0"),), type=kind, table=100, protocol=4)
+    host = node(way, rules=(Rule(family=4, priority=100, table=100, **selectors),))
+    host = host._replace(addresses=(*host.addresses, Address(as_ip("10.9.0.4"), 24, "ib0")))
+    assert checked(host).verdict == ("ok" if kind == "unicast" else "undecided")
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        {"src": Prefix.parse("10.0.0.9/32")},
+        {"others": (("oif", "eth0"),)},
+        {"others": (("uidrange", "5-5"),)},
+    ],
+)
+@pytest.mark.parametrize(("gateway", "verdict"), [(None, "undecided"), ("10.0.0.1", "ok")])
+def test_the_device_of_a_source_and_a_forgotten_gateway(
+    gateway: str | None, verdict: str, selectors: dict[str, Any]
+) -> None:
+    """By the right device, packets are lost all the same if the link is asked for them."""
+    way = Route.to(CIDR, dev="eth0", gateway=gateway, table=100)
+    host = node(way, rules=(Rule(family=4, priority=100, table=100, **selectors),))
+    second = Address(as_ip("10.0.0.9"), 24, "eth0")
+    assert checked(host._replace(addresses=(*host.addresses, second))).verdict == verdict
+
+
 def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     """A VPN's own packets leave as if there were no VPN: by the default route of table main, and by
     no other there.
@@ -94,6 +129,11 @@ def test_marked_packets_that_do_not_leave_by_the_default_route() -> None:
     by_card = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=200)
     host = node(vpn, by_card, rules=(marked, *rules), links=links)
     assert checked(host, expected_devs=["wg1"]).verdict == "ok"  # by the card that the tunnel hides
+    # The packets of pods do not have that mark.
+    pods = ["10.99.0.0/16"]
+    assert checked(host, expected_devs=["wg1"], pod_cidrs=pods).verdict == "ok"
+    lost = Route.to(CIDR, dev="eth0", type="multicast", table=200)
+    assert checked(host.with_routes([lost]), expected_devs=["wg1"]).verdict == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -306,6 +346,33 @@ def test_one_next_hop_without_a_gateway() -> None:
     assert (
         checked(node(Route(Prefix.parse(CIDR), hops, protocol=16))).verdict == "ok"
     )  # DHCP knows who is a neighbour
+
+
+@pytest.mark.parametrize(
+    ("destination", "verdict"),
+    [
+        ("172.16.0.0/16", "undecided"),
+        ("172.16.2.0/24", "undecided"),
+        ("172.16.128.0/17", "undecided"),
+        ("172.16.1.128/25", "ok"),
+        ("172.16.2.7/32", "ok"),
+    ],
+)
+def test_a_bridge_for_pods_of_other_nodes(destination: str, verdict: str) -> None:
+    """A bridge leads to the pods of its own network, and not to those around or beside it."""
+    host = node(Route.to(destination, dev="cni0"), links=(Link("cni0", index=10, kind="bridge"),))
+    held = Address(ip=as_ip("172.16.1.1"), length=24, dev="cni0")
+    assert checked(host._replace(addresses=(*host.addresses, held))).verdict == verdict
+
+
+@pytest.mark.parametrize(("address", "verdict"), [("fe80::1", "ok"), ("fd00::1", "undecided")])
+def test_a_bridge_without_a_network_of_its_own(address: str, verdict: str) -> None:
+    """Its address in the network of the link, which every device has, says nothing of its pods."""
+    way = Route.to("fd16::/64", dev="cni0")
+    host = node(way, BY_IPV6, links=(Link("cni0", index=10, kind="bridge"),))
+    ip = as_ip(address)
+    held = Address(ip, 64, "cni0", scope=SCOPE_LINK if ip.is_link_local else SCOPE_UNIVERSE)
+    assert checked(host._replace(addresses=(held,)), "fd16::/56").verdict == verdict
 
 
 def test_a_bridge_beside_the_pods_of_another_cni() -> None:

@@ -176,16 +176,31 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     assert unsafe.cause == "with these routes, packets there would still escape"
 
 
-def test_routes_that_lead_to_their_own_gateway() -> None:
+@pytest.mark.parametrize(
+    ("connected", "repair"),
+    [("2001:db8::/32", []), ("2001:db8::/64", ["2001:db8::/33", "2001:db8:8000::/33"])],
+)
+def test_routes_that_lead_to_their_own_gateway(connected: str, repair: list[str]) -> None:
     """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So a repair
-    in two halves around the gateway could not be added.
+    in two halves around the gateway could not be added, unless a longer route still leads to it.
     """
-    network = Prefix.parse("2001:db8::/32")
     routes = (
         Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024),
-        Route(network, (NextHop("eth0"),), metric=256, protocol=2),
-        Route(network, (NextHop("ib0"),), metric=100),
+        Route(Prefix.parse(connected), (NextHop("eth0"),), metric=256, protocol=2),
+        Route(Prefix.parse("2001:db8::/32"), (NextHop("ib0"),), metric=100),
     )
     cause = "the routes would also lead to their own gateway 2001:db8::1"
-    report = checked(node(*routes), str(network))
-    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
+    report = checked(node(*routes), "2001:db8::/32")
+    expected = [] if repair else [("no-gateway", cause)]
+    assert destinations(report) == repair
+    assert [why for why in reasons(report) if why[0] == "no-gateway"] == expected
+
+
+def test_connections_that_escape_alone_have_a_reason() -> None:
+    """Routes are looked for where plain packets escape. Where only connections do, this is said."""
+    first_lookup = Rule(family=4, priority=100, table=100, src=Prefix.parse("0.0.0.0/32"))
+    by_source = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100)
+    lost = Route.to("172.16.5.0/24", dev="ib0")
+    report = checked(node(by_source, lost, rules=(first_lookup,)))
+    cause = "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
+    assert reasons(report) == [("not-proven", cause)]
