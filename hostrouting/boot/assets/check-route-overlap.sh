@@ -477,9 +477,17 @@ held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
   held_route = ""
 }
+section == "after" && /^[0-9]+: [^ ]+: <.*\\ +link\// {
+  are_devices = 1
+  note_device()
+  next
+}
+are_devices {
+  note_line_behind_devices()
+  next
+}
 /^(places|answers|before|after|errors)$/ {
   section = $1
-  are_devices = 0
   next
 }
 section == "places" {
@@ -495,12 +503,6 @@ section == "before" {
   count_line(1)
   next
 }
-/^[0-9]+: [^ ]+: <.*\\ +link\// {
-  are_devices = 1
-  note_device()
-  next
-}
-are_devices { next } # they come last, because an alias is any text, even of several lines
 { count_line(-1) }
 /^[0-9]+:\t/ {
   read_rule()
@@ -519,6 +521,7 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 { once("doubt " not_judged("[" $0 "]")) }
 END {
+  if (is_interrupted) is_changed = 1
   note_changes()
   find_expected()
   if (!is_lacking) {
@@ -543,6 +546,13 @@ function read_answer() {
     reason = $0
     sub(/^[^:]*: /, "", reason)
   }
+}
+
+# Devices come last in the input, and only errors behind them. The alias of a device is any text, even
+# of several lines. So errors are what comes behind the last line "errors".
+function note_line_behind_devices() {
+  if (/^errors$/) is_interrupted = 0
+  if (/^Dump was interrupted/) is_interrupted = 1
 }
 
 # Counts lines before the answers up, and those after down. What counts down itself is no change.

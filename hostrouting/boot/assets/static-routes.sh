@@ -343,17 +343,19 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
-/^errors$/ {
+/^[0-9]+: [^ ]+: <.*\\ +link\// {
+  read_device()
+  has_devices = 1
+  next
+}
+/^errors$/ { # the last line like this: one of an alias can be the same
   are_errors = 1
+  is_torn = 0
+  unread = ""
   next
 }
 are_errors {
   read_error()
-  next
-}
-/^[0-9]+: [^ ]+: <.*\\ +link\// {
-  read_device()
-  has_devices = 1
   next
 }
 has_devices { next } # another line of an alias
@@ -366,6 +368,7 @@ has_devices { next } # another line of an alias
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
 }
 END {
+  print_errors()
   if (!ours) {
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
@@ -416,8 +419,13 @@ function is_optional(w) {
 }
 
 function read_error() {
-  if (/^Dump was interrupted/) print "torn"
-  else if (!/^Command failed / && $0 != "") print "unread\t" $0 # which matters if `ip` failed
+  if (/^Dump was interrupted/) is_torn = 1
+  else if (!/^Command failed / && $0 != "") unread = $0
+}
+
+function print_errors() {
+  if (is_torn) print "torn"
+  if (unread != "") print "unread\t" unread # which matters if `ip` failed
 }
 
 # --- Devices ------------------------------------------------------------------
