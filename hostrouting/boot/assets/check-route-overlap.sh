@@ -519,7 +519,7 @@ section == "before" {
   if (held_route != "") held_route = held_route $0
   next
 }
-{ once("doubt " not_judged("[" $0 "]")) }
+{ note_not_judged("[" $0 "]") }
 END {
   if (is_interrupted) is_changed = 1
   note_changes()
@@ -541,10 +541,12 @@ function read_answer() {
   else if (/^Dump was interrupted/) is_changed = 1
   else if (/^Command failed /) { # the line before says why, and the number at the end which place
     sub(/.*:/, "")
-    why[$0] = reason
+    if (!($0 in place_of) || $0 in why) return
+    why[$0] = last_error
+    last_error = ""
   } else if (/./) {
-    reason = $0
-    sub(/^[^:]*: /, "", reason)
+    last_error = $0
+    sub(/^[^:]*: /, "", last_error)
   }
 }
 
@@ -599,7 +601,7 @@ function read_rule() {
 }
 function note_rule() {
   if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
-    once("doubt " not_judged("rule " text))
+    note_not_judged("rule " text)
   note_lookup()
   if (action ~ REFUSES && selects != "none") note_refusing_rule()
   note_rule_for_others()
@@ -758,7 +760,7 @@ function read_route(line,   n, word, i) {
 }
 function note_route() {
   is_kept = 0
-  if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
+  if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
   if (type ~ REFUSES) refusal[++refusals] = kept()
   note_default_route()
   if (gateway == "-") note_what_is_near()
@@ -1097,7 +1099,7 @@ function judge_answers(   n, used) {
   for (n = 1; n <= places; n++) {
     place = place_of[n]
     if (n in why) note_grade(n, grade_of_error(why[n]))
-    else if (used == answers) stop(reason)
+    else if (used == answers) stop(last_error == "" ? "ip ended before it answered" : last_error)
     else {
       read_route(answer[++used])
       note_grade(n, grade_of_answer())
@@ -1117,7 +1119,6 @@ function note_grade(n, its_grade) {
   reason_at[n] = reason
   if (its_grade == "escape") repairable[n] = is_repairable
 }
-function not_judged(what) { return filled(sentence["not-judged"], "{reason}", what) }
 function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
 
 function grade_of_error(its_error) {
@@ -1351,14 +1352,12 @@ function say_range(c, i, end) {
   }
   print "escape", finding_at[i] ": expected CIDR", cidr[c], \
     "(" range_of(place_of[i], end) ")", reason_at[i]
-  if (repairable[i]) once("repair " cidr[c])
+  if (!repairable[i] || cidr[c] in is_repair_said) return
+  print "repair", cidr[c]
+  is_repair_said[cidr[c]]
 }
 function range_of(low, high) {
   return address_of(low) (low == high ? "" : "–" address_of(high))
-}
-function once(line) {
-  if (!(line in is_printed)) print line
-  is_printed[line]
 }
 
 # Doubts with the same name and reason have one line, with the first three ranges.
@@ -1374,13 +1373,17 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
 }
+# What is not judged may matter for each expected CIDR.
+function note_not_judged(what,   c) {
+  for (c = 1; c <= count["cidr"]; c++)
+    note_doubt("not-judged", what, c, first_of["cidr", c], last_of["cidr", c])
+}
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
-    reason = doubt_reason[d]
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
-    its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])
-    once("doubt " filled(its_sentence, "{reason}", reason))
+    its_sentence = filled(its_sentence, "{selection}", selectors_of[doubt_reason[d]])
+    print "doubt", filled(its_sentence, "{reason}", doubt_reason[d])
   }
 }
 '
