@@ -11,6 +11,8 @@
 # line: reread_names_of_steps reads it again.
 required=() wanted=()
 
+# Bash 4.4 or later (docs/limits.md has all versions).
+#
 # Arguments: UNIT [STEP]. There are three modes:
 #
 #   start     by the drop-in of a gated unit, before each start of it

@@ -574,7 +574,9 @@ class TestMishaps:
         namespace.batch(["rule add pref 9 lookup main suppress_ifgroup 7"])
         script = tmp_path / "check.sh"
         text = render_check_script(check(HEALTHY, "10.200.0.0/16"))
-        script.write_text(text.replace("does not judge {reason};", "does not judge {reason}, {where};"))
+        script.write_text(
+            text.replace("does not judge {reason};", "does not judge {reason}, {where};")
+        )
         said = namespace.run(*command(script, "by-hand", "0")).stderr
         assert "lookup main suppress_ifgroup 7, 10.0.0.0/8, 10.200.0.0/16; run: " in said
 

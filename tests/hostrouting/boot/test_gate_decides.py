@@ -174,11 +174,12 @@ def test_a_link_that_leads_nowhere(gate: Gate, wanted: str) -> None:
 def test_the_network_of_the_host_cannot_be_entered(gate: Gate, wanted: str) -> None:
     """If nsenter may not enter it, the line says that the step was not run."""
     gate.write("" if wanted else "a", wanted, a=PASS)
-    elsewhere = ["setpriv", "--bounding-set=-sys_admin", "/bin/bash", "-pc", COMMAND]
+    gate_file = f"{gate.paths}/etc/gate.sh"
+    command = ["/bin/bash", "-pc", COMMAND, gate_file, "a.service"]
+    elsewhere = ["setpriv", "--bounding-set=-sys_admin", *command]
     script = 'unshare --net -- "$@"; exit'
     done = subprocess.run(
-        [*ALONE, "/bin/bash", "-c", script, "bash", *elsewhere, f"{gate.paths}/etc/gate.sh"]
-        + ["a.service"],
+        [*ALONE, "/bin/bash", "-c", script, "bash", *elsewhere],
         capture_output=True,
         text=True,
         check=False,
