@@ -1,0 +1,56 @@
+"""hostrouting.text: how many of several things are named, and how the others are counted."""
+
+import pytest
+
+from hostrouting.cli.output import capped
+from hostrouting.text import counted, first_of, in_plural, spoken
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("a b", "a and b"),
+        ("a b c d", "a, b, c and d"),
+        ("a b c d e", "a, b, c, d and 1 more"),
+        ("a b c d e f", "a, b, c, d and 2 more"),
+    ],
+)
+def test_a_phrase(words: str, phrase: str) -> None:
+    """Four are named, unless another number is asked for."""
+    assert spoken(words.split()) == phrase
+
+
+def test_a_choice() -> None:
+    """The word before the last one may be another."""
+    assert spoken(["a", "b", "c"], last="or") == "a, b or c"
+    assert spoken(["a", "b", "c"], most=1) == "a and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("count", "more"), [(0, []), (10, []), (11, ["and 1 more"]), (1_011, ["and 1,001 more"])]
+)
+def test_the_first_texts(count: int, more: list[str]) -> None:
+    """Ten are listed; there is no text for the others if there are none."""
+    texts = [f"text {number}" for number in range(count)]
+    assert first_of(texts) == [*texts[:10], *more]
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, []), (21, ["  … and 1 more; --json shows all"])])
+def test_the_lines_of_a_page(count: int, more: list[str]) -> None:
+    """A page has twenty lines of a kind; the document has all."""
+    lines = [f"line {number}" for number in range(count)]
+    assert list(capped(lines)) == [*lines[:20], *more]
+
+
+def test_one_and_several() -> None:
+    """A noun and a predicate agree with the number."""
+    assert [counted(number, "route") for number in (0, 1, 1_000)] == [
+        "0 routes",
+        "1 route",
+        "1,000 routes",
+    ]
+    predicates = ("is lost", "has no route", "leaves through eth0")
+    plurals = ["are lost", "have no route", "leave through eth0"]
+    assert [in_plural(predicate) for predicate in predicates] == plurals
