@@ -307,12 +307,14 @@ leave_marker() { # NAME LINE...
 # allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
 # intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
 # names LIST NUMBER NAME...: `ip -N` prints numbers: of a type, proto, scope, table or ipproto
-# error TYPE WORDS: how `ip` says that packets are refused, or have no route
+# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
+#   types but no-route.
 # selector WORD: it comes before a value that selects packets, in a rule
 # keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
 # kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
 # cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
 #   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
+#   For example, "cni Antrea network wireguard antrea-wg0".
 # serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
 #   "bridge" the plain bridge plugin
 # pods DEVICE: like the device of a pod, it shows that its CNI has pods
@@ -320,7 +322,7 @@ leave_marker() { # NAME LINE...
 #   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
 #   (device), a pod or address by one of these inside (inside), or such an address at its beginning
 #   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
-#   the protocol (protocol).
+#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
 # pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
 # sentence NAME WORDS: what is said, with {holes}
 settings='
@@ -855,7 +857,7 @@ function is_first_for_plain(its_table,   i) {
 }
 function note_default_route() {
   if (type != "unicast") return
-  if (prefix ~ /\/1$/) is_hidden = 1
+  if (prefix ~ /\/1$/) is_hidden = 1 # two halves, as of a VPN, hide the default route
   if (prefix != "default") return
   if (unclear ~ /^(from|tos)$/) {
     is_in_doubt = 1
