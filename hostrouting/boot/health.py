@@ -195,7 +195,7 @@ def _of_opening(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     sentence = (
         f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
     )
-    to_open = Remedy("to open the gate", f"echo REASON >{path}")
+    to_open = Remedy("to open the gate", f"echo REASON >{path} && chmod 644 {path}")
     remedy = Remedy(command=f"rm {path}", otherwise=to_open)
     yield Finding("file", "warning", sentence, path, remedy)
 

@@ -36,6 +36,8 @@
 # can stand in the text of a program of awk: it would end it. All functions of awk share their
 # variables; a parameter is called its_name where `name` is such a variable.
 #
+# Bash 4.4 or later (docs/limits.md has all versions).
+#
 # Arguments: the unit that this is for, which only `ps` shows; how many seconds to wait for what may
 # still come (60); and `steps`, to print what each step prints.
 # Exit status: in STRICT, 1 if addresses escape, if there is no default route, or if there is no
@@ -305,12 +307,14 @@ leave_marker() { # NAME LINE...
 # allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
 # intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
 # names LIST NUMBER NAME...: `ip -N` prints numbers: of a type, proto, scope, table or ipproto
-# error TYPE WORDS: how `ip` says that packets are refused, or have no route
+# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
+#   types but no-route.
 # selector WORD: it comes before a value that selects packets, in a rule
 # keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
 # kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
 # cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
 #   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
+#   For example, "cni Antrea network wireguard antrea-wg0".
 # serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
 #   "bridge" the plain bridge plugin
 # pods DEVICE: like the device of a pod, it shows that its CNI has pods
@@ -318,7 +322,7 @@ leave_marker() { # NAME LINE...
 #   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
 #   (device), a pod or address by one of these inside (inside), or such an address at its beginning
 #   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
-#   the protocol (protocol).
+#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
 # pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
 # sentence NAME WORDS: what is said, with {holes}
 settings='
@@ -436,7 +440,7 @@ function read_cidrs(   i, word) {
 function read_rule(   i) {
   for (i = 2; i < NF; i++) {
     if ($i == "to" && $(i + 1) ~ /^[0-9a-f.:]+(\/[0-9]+)?$/) add_ends($(i + 1))
-    if ($i == "ipproto") is_selected[protocol_number($(i + 1))]
+    if ($i == "ipproto") has_rule[protocol_number($(i + 1))]
   }
 }
 function add_ends(block) {
@@ -448,8 +452,8 @@ function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
 
 # A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
 function protocol_to_ask() {
-  if (!(17 in is_selected)) return 17
-  if (!(6 in is_selected)) return 6
+  if (!(17 in has_rule)) return 17
+  if (!(6 in has_rule)) return 6
   return family == 4 ? 1 : 58
 }
 '
@@ -477,9 +481,17 @@ held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
   held_route = ""
 }
+section == "after" && /^[0-9]+: [^ ]+: <.*\\ +link\// {
+  are_devices = 1
+  note_device()
+  next
+}
+are_devices {
+  note_line_behind_devices()
+  next
+}
 /^(places|answers|before|after|errors)$/ {
   section = $1
-  are_devices = 0
   next
 }
 section == "places" {
@@ -495,12 +507,6 @@ section == "before" {
   count_line(1)
   next
 }
-/^[0-9]+: [^ ]+: <.*\\ +link\// {
-  are_devices = 1
-  note_device()
-  next
-}
-are_devices { next } # they come last, because an alias is any text, even of several lines
 { count_line(-1) }
 /^[0-9]+:\t/ {
   read_rule()
@@ -509,16 +515,18 @@ are_devices { next } # they come last, because an alias is any text, even of sev
 }
 /^[0-9]+ / {
   if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
-  if (is_about_cidrs($2)) held_route = $0
-  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4)
+  read_prefix($2)
+  if (overlaps("cidr", first, last)) held_route = $0
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first)
   next
 }
 /^\tnh_info / { # the next hops of the route in the line before
   if (held_route != "") held_route = held_route $0
   next
 }
-{ once("doubt " not_judged("[" $0 "]")) }
+{ note_not_judged("[" $0 "]") }
 END {
+  if (is_interrupted) is_changed = 1
   note_changes()
   find_expected()
   if (!is_lacking) {
@@ -538,11 +546,20 @@ function read_answer() {
   else if (/^Dump was interrupted/) is_changed = 1
   else if (/^Command failed /) { # the line before says why, and the number at the end which place
     sub(/.*:/, "")
-    why[$0] = reason
+    if (!($0 in place_of) || $0 in why) return
+    why[$0] = last_error
+    last_error = ""
   } else if (/./) {
-    reason = $0
-    sub(/^[^:]*: /, "", reason)
+    last_error = $0
+    sub(/^[^:]*: /, "", last_error)
   }
+}
+
+# Devices come last in the input, and only errors behind them. The alias of a device is any text,
+# even of several lines. So errors are what comes behind the last line "errors".
+function note_line_behind_devices() {
+  if (/^errors$/) is_interrupted = 0
+  if (/^Dump was interrupted/) is_interrupted = 1
 }
 
 # Counts lines before the answers up, and those after down. What counts down itself is no change.
@@ -554,7 +571,9 @@ function count_line(by,   line) {
 # Notes the addresses of each route and rule that was not the same before and after.
 function note_changes(   line) {
   for (line in surplus) {
-    if (!surplus[line] || !is_about_cidrs(prefix_of(line))) continue
+    if (!surplus[line]) continue
+    read_prefix(prefix_of(line))
+    if (!overlaps("cidr", first, last)) continue
     add_range("changed", first, last)
     is_changed = 1
   }
@@ -565,33 +584,32 @@ function prefix_of(line,   word) {
   if (match(line, / to [^ ]+/) && line !~ / not /) return substr(line, RSTART + 4, RLENGTH - 4)
   return "default" # a rule for all destinations, or a line that is not known
 }
-function is_about_cidrs(block) {
-  read_prefix(block)
-  return block == "default" || overlaps("cidr", first, last)
-}
 '
 
 # --- What is right: reading a rule ----------------------------------------------------------------
 # Sets `action`: lookup, suppress (a lookup that passes over default routes), nop, unknown, or the
-# type of a refusal; the prefix, with its ends `first` and `last`; the table; and `selects`: whether
-# the rule selects all plain packets, some (by their destination), or none.
+# type of a refusal; the prefix, with its ends `first` and `last`; the table; and `plain_packets`:
+# whether the rule is for all of them, for some (by their destination), or for none. What selects
+# packets is in `selector`, the values by their words, and as one text in `selection`. For
+# "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
 function read_rule() {
   take_rule_apart()
   if (is_inverted && action ~ REFUSES) is_known = 0
   if (!is_known) action = "unknown"
-  prefix = "to" in selected ? selected["to"] : "default"
-  selects = "none"
-  if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selected))
-    selects = "to" in selected ? "some" : "all"
+  prefix = "to" in selector ? selector["to"] : "default"
+  plain_packets = "none"
+  # Of "not to 10.9.0.0/16 ...", plain packets to elsewhere are selected, whatever else it says.
+  if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selector))
+    plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
   if (action == "unknown" || text " " ~ / ipproto (ipv6-)?icmp /)
-    once("doubt " not_judged("rule " text))
+    note_not_judged("rule " text)
   note_lookup()
-  if (action ~ REFUSES && selects != "none") note_refusing_rule()
+  if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
 # Keeps it like a route that no CNI has.
@@ -606,8 +624,8 @@ function take_rule_apart(   i, word, value) {
   action = table = "-"
   is_known = 1
   is_inverted = 0
-  split("", selected) # the values of its selectors, by their words
-  selectors = ""
+  split("", selector)
+  selection = ""
   text = $1
   for (i = 2; i <= NF; i++) {
     word = $i
@@ -621,16 +639,16 @@ function take_rule_apart(   i, word, value) {
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
-  sub(/^ /, "", selectors)
+  sub(/^ /, "", selection)
 }
 BEGIN { HAVE_A_VALUE = "^(lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$" }
 function note_word(word, value) {
   if (word in is_selector && word " " value != "from all") {
-    selected[word] = value
-    selectors = selectors " " word " " value
+    selector[word] = value
+    selection = selection " " word " " value
   } else if (word == "not") {
     is_inverted = 1
-    selectors = " not"
+    selection = " not"
   } else if (word == "lookup") {
     action = "lookup"
     table = value
@@ -638,23 +656,22 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# Whether the rule tells some packets from plain ones. Sets the selector by which it does (of
-# several, the one that says most; "else" if none of these), and its value.
-function selects_others(   word, count_of_words) {
+# Sets the selector by which the rule tells some packets from plain ones (of several, the one that
+# says most; "else" if none of these; "" if it does not), and its value.
+function find_their_selector(   word, count_of_words) {
+  their_word = ""
+  for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") count_of_words++
+  if (!count_of_words) return
   their_word = "else"
-  for (word in selected) if (word != "to" && word " " selected[word] != "iif lo") count_of_words++
-  if ("iif" in selected && selected["iif"] != "lo") {
-    if (is_inverted) return 0
-    their_word = "iif"
-  } else if ("fwmark" in selected && count_of_words == 1) their_word = "fwmark"
-  else if (!is_inverted && "from" in selected) their_word = "from"
-  else if (!is_inverted && "oif" in selected) their_word = "oif"
-  if (their_word != "else") their_value = selected[their_word]
-  return count_of_words > 0
+  if ("iif" in selector && selector["iif"] != "lo") their_word = is_inverted ? "" : "iif"
+  else if ("fwmark" in selector && count_of_words == 1) their_word = "fwmark"
+  else if (!is_inverted && "from" in selector) their_word = "from"
+  else if (!is_inverted && "oif" in selector) their_word = "oif"
+  if (their_word in selector) their_value = selector[their_word]
 }
 function are_plain_packets_met(   word) {
-  for (word in selected)
-    if (word != "to" && !is_met_by_plain_packets(word, selected[word])) return 0
+  for (word in selector)
+    if (word != "to" && !is_met_by_plain_packets(word, selector[word])) return 0
   return 1
 }
 # These have no mark, no source yet, user 0, and no device. IPv4 compares the source 0.0.0.0.
@@ -686,12 +703,14 @@ function hex_of_mark(mark) {
 # The class of a device is card or bridge; or tunnel (packets leave by another device again); or
 # line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
 read_devices='
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/ether ...\    veth ...
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
+# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
+# name. A kind that is not in the settings is a tunnel, unless the link type is that of a card.
 function note_device(   i, dev, part, link_type, kind) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
   split($0, part, /\\ +/) # where -o joins lines
-  link_type = part[2] # link/ether, or link/[1]
+  link_type = part[2] # link/[1], or link/ether
   sub(/ .*/, "", link_type)
   gsub(/link\/|[][]/, "", link_type)
   kind = part[3] ""
@@ -748,7 +767,7 @@ function read_route(line,   n, word, i) {
 }
 function note_route() {
   is_kept = 0
-  if (unclear ~ /^(from|tos)$/) once("doubt " not_judged(route_and_why(unclear)))
+  if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
   if (type ~ REFUSES) refusal[++refusals] = kept()
   note_default_route()
   if (gateway == "-") note_what_is_near()
@@ -777,10 +796,10 @@ function kept() {
 }
 # Whether a route that is kept is for all of these addresses.
 function is_around(r, low, high) { return route_first[r] <= low && high <= route_last[r] }
-function note_address(dev) {
+function note_address(dev, hex) {
   addresses++
   address_dev[addresses] = dev
-  address_hex[addresses] = first
+  address_hex[addresses] = hex
 }
 function add_hop(dev) {
   if (type ~ REFUSES) return # IPv6 lists lo
@@ -827,9 +846,9 @@ BEGIN {
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
-  if (selects == "none" || action !~ /^(lookup|suppress)$/) return
+  if (plain_packets == "none" || action !~ /^(lookup|suppress)$/) return
   looked_up[++lookups] = table
-  passes_over[lookups] = action == "suppress" || selects == "some"
+  passes_over[lookups] = action == "suppress" || plain_packets == "some"
 }
 # Whether it is the first table that all plain packets look up, apart from table local.
 function is_first_for_plain(its_table,   i) {
@@ -838,7 +857,7 @@ function is_first_for_plain(its_table,   i) {
 }
 function note_default_route() {
   if (type != "unicast") return
-  if (prefix ~ /\/1$/) is_hidden = 1
+  if (prefix ~ /\/1$/) is_hidden = 1 # two halves, as of a VPN, hide the default route
   if (prefix != "default") return
   if (unclear ~ /^(from|tos)$/) {
     is_in_doubt = 1
@@ -955,9 +974,9 @@ function note_cni(dev, cni, use) {
   runs[cni]
   devices_of_cnis = union(devices_of_cnis, "/" dev "/")
 }
-# Whether a CNI uses the device for plain packets, or for selected ones. A pod has a single address.
-function is_of_cni(dev, is_single, is_selected) {
-  if (is_selected && uses[dev] ~ /\/marked\//) return 1
+# Whether a CNI uses the device for such packets (see grade_of_device). A pod has a single address.
+function is_of_cni(dev, is_single, by_mark_or_iif) {
+  if (by_mark_or_iif && uses[dev] ~ /\/marked\//) return 1
   return uses[dev] ~ /\/(network|bridge)\// || (is_single && uses[dev] ~ /\/pod\//)
 }
 
@@ -1087,7 +1106,7 @@ function judge_answers(   n, used) {
   for (n = 1; n <= places; n++) {
     place = place_of[n]
     if (n in why) note_grade(n, grade_of_error(why[n]))
-    else if (used == answers) stop(reason)
+    else if (used == answers) stop(last_error == "" ? "ip ended before it answered" : last_error)
     else {
       read_route(answer[++used])
       note_grade(n, grade_of_answer())
@@ -1107,7 +1126,6 @@ function note_grade(n, its_grade) {
   reason_at[n] = reason
   if (its_grade == "escape") repairable[n] = is_repairable
 }
-function not_judged(what) { return filled(sentence["not-judged"], "{reason}", what) }
 function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" cause] ")" }
 
 function grade_of_error(its_error) {
@@ -1199,12 +1217,12 @@ function escape_by(escaping,   its_sentence) {
   return escape("OVERLAP", its_sentence, table == "main" && first != last)
 }
 
-# The grade of packets that leave by a device, through a route with these ends. `is_selected` says
-# that a mark, or the device on which the packets of pods arrive, has selected them.
-function grade_of_device(dev, low, high, its_gateway, is_selected,   sign) {
+# The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
+# says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
+function grade_of_device(dev, low, high, its_gateway, by_mark_or_iif,   sign) {
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
-  if (is_of_cni(dev, low == high, is_selected)) {
+  if (is_of_cni(dev, low == high, by_mark_or_iif)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
@@ -1224,7 +1242,8 @@ function is_allowed(dev,   i) {
 # because the cluster may send such packets; intendedRules says that this is right.
 judge_others='
 function note_rule_for_others() {
-  if (!selects_others() || selectors in is_intended) return
+  find_their_selector()
+  if (their_word == "" || selection in is_intended) return
   other_rule[++others] = $0
   if (action ~ /^(lookup|suppress)$/) is_for_others[table]
 }
@@ -1239,9 +1258,10 @@ function judge_other_packets(   n) {
   for (n = 1; n <= others; n++) {
     $0 = other_rule[n]
     read_rule()
-    if (selectors in is_decided) continue
-    if (is_last_for_its_packets()) is_decided[selectors]
-    if (selects_others()) judge_rule(first, last)
+    if (selection in is_decided) continue
+    if (is_last_for_its_packets()) is_decided[selection]
+    find_their_selector()
+    if (their_word != "") judge_rule(first, last)
   }
 }
 # Whether no packet with these selectors goes on to the next rule.
@@ -1255,7 +1275,7 @@ function judge_rule(low, high,   c) {
   for (c = 1; c <= count["cidr"]; c++) {
     if (high < first_of["cidr", c] || last_of["cidr", c] < low) continue
     if (are_led_right(first_of["cidr", c], last_of["cidr", c])) continue
-    selectors_of["rule " text] = selectors
+    selection_of["rule " text] = selection
     note_doubt("other-packets", "rule " text, c, first_of["cidr", c], last_of["cidr", c])
   }
 }
@@ -1276,13 +1296,14 @@ function find_their_devices(   i) {
 # Whether such packets are of this host, or of pods.
 function are_of_the_cluster() {
   if (their_word == "iif") return uses[their_value] ~ /\/(network|bridge|pod)\//
-  if (their_word != "from" || selects != "none") return 1
+  if (their_word != "from" || plain_packets != "none") return 1
   return their_devices != NONE || are_for_pods
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, around) {
-  if (selects != "none") return their_word == "fwmark" # it is for plain ones; the others go on
+  # As "not fwmark 1" does: Linux has answered for plain packets, and the marked ones go on.
+  if (plain_packets != "none") return their_word == "fwmark"
   if (action ~ REFUSES) return 0
   if (is_first_for_plain(table) || !(table in has_routes)) return 1
   if (their_word == "from" && may_hide_pods()) return 0
@@ -1300,8 +1321,8 @@ function are_led_right(low, high,   i, r, around) {
 function may_hide_pods() {
   return devices_of_cnis != NONE && without(their_devices, expected) != their_devices
 }
-function leads_right(r,   is_selected, dev, i) {
-  is_selected = their_word ~ /^(fwmark|iif)$/
+function leads_right(r,   by_mark_or_iif, dev, i) {
+  by_mark_or_iif = their_word ~ /^(fwmark|iif)$/
   if (route_type[r] == "throw") return 1
   if (route_type[r] == "local") # a proxy takes marked packets in
     return their_word == "fwmark" || route_first[r] == route_last[r]
@@ -1309,11 +1330,11 @@ function leads_right(r,   is_selected, dev, i) {
   if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
   if (route_devices[r] == their_devices) return 1
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], is_selected)) return 0
+    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], by_mark_or_iif)) return 0
   return 1
 }
-function is_fine(dev, low, high, its_gateway, is_selected) {
-  return grade_of_device(dev, low, high, its_gateway, is_selected) == "fine"
+function is_fine(dev, low, high, its_gateway, by_mark_or_iif) {
+  return grade_of_device(dev, low, high, its_gateway, by_mark_or_iif) == "fine"
 }
 '
 
@@ -1341,14 +1362,12 @@ function say_range(c, i, end) {
   }
   print "escape", finding_at[i] ": expected CIDR", cidr[c], \
     "(" range_of(place_of[i], end) ")", reason_at[i]
-  if (repairable[i]) once("repair " cidr[c])
+  if (!repairable[i] || cidr[c] in is_repair_said) return
+  print "repair", cidr[c]
+  is_repair_said[cidr[c]]
 }
 function range_of(low, high) {
   return address_of(low) (low == high ? "" : "–" address_of(high))
-}
-function once(line) {
-  if (!(line in is_printed)) print line
-  is_printed[line]
 }
 
 # Doubts with the same name and reason have one line, with the first three ranges.
@@ -1364,13 +1383,17 @@ function note_doubt(its_name, its_reason, c, low, high,   d, range) {
   if (low == first_of["cidr", c] && high == last_of["cidr", c]) range = cidr[c]
   if (ranges[d]++ < 3) where[d] = listed(where[d], ", ", range)
 }
+# What is not judged may matter for each expected CIDR.
+function note_not_judged(what,   c) {
+  for (c = 1; c <= count["cidr"]; c++)
+    note_doubt("not-judged", what, c, first_of["cidr", c], last_of["cidr", c])
+}
 function say_doubts(   d, its_sentence) {
   for (d = 1; d <= different_doubts; d++) {
-    reason = doubt_reason[d]
     if (ranges[d] > 3) where[d] = where[d] " and " ranges[d] - 3 " more"
     its_sentence = filled(sentence[doubt_name[d]], "{where}", where[d])
-    its_sentence = filled(its_sentence, "{selection}", selectors_of[reason])
-    once("doubt " filled(its_sentence, "{reason}", reason))
+    its_sentence = filled(its_sentence, "{selection}", selection_of[doubt_reason[d]])
+    print "doubt", filled(its_sentence, "{reason}", doubt_reason[d])
   }
 }
 '

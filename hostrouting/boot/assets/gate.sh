@@ -11,6 +11,8 @@
 # line: reread_names_of_steps reads it again.
 required=() wanted=()
 
+# Bash 4.4 or later (docs/limits.md has all versions).
+#
 # Arguments: UNIT [STEP]. There are three modes:
 #
 #   start     by the drop-in of a gated unit, before each start of it
@@ -82,7 +84,7 @@ main() {
     steps=("$etc/gate.d/$only_step.sh")
   else
     for step in "${required[@]}" "${wanted[@]}"; do
-      if [[ ! -e $etc/gate.d/$step.sh ]]; then
+      if [[ ! -e $etc/gate.d/$step.sh && ! -L $etc/gate.d/$step.sh ]]; then
         missing+=("$etc/gate.d/$step.sh")
       fi
     done
@@ -125,7 +127,7 @@ exit_failed() { # REASON
 advise_to_open() {
   if [[ ! $signal ]]; then
     log 3 "to start ALL gated units unchecked until $opening is deleted, as root: \
-echo REASON >$opening"
+echo REASON >$opening && chmod 644 $opening" # with some umasks, the group could write to it
   fi
 }
 
@@ -330,6 +332,9 @@ run_step() { # PATH
   # The status of `timeout` is 124, or 137 after SIGKILL, which can also come from somebody else.
   if ((status == 124 || status == 137)) && ((now - step_began >= step_limit)); then
     step_failed "$name" "step $name ran longer than $step_limit s, and was ended"
+  elif ! "${enter_host_network[@]}" true 2>/dev/null; then # nsenter has failed, not the step
+    step_failed "$name" "step $name was not run: nsenter cannot enter the network of the host, \
+see the lines above"
   else
     step_failed "$name" "step $name failed (exit $status), see the lines above"
   fi

@@ -17,8 +17,11 @@
 # Exit status: 0, or 1 with the reasons; 143 if it was told to stop.
 # Optional routes are set if possible, and never awaited.
 #
-# What it says in the journal, with what to type (the words are settings, below: search for the name
-# of a sentence to find where it is said):
+# Bash 4.4 or later (docs/limits.md has all versions).
+#
+# What it says in the journal, with what to type. The sentences are settings, which Python writes
+# from hostrouting/routes/plan.py (SENTENCES) and hostrouting/routes/uplink.py (NEEDS, REMEDIES). To
+# find where a sentence is said, search for its name, as in filled("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
 #   ROUTE-CONFLICT  another program has a route in its place
@@ -329,6 +332,17 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 #   route[r, FIELD]: family, type, prefix, table, metric, protocol, words (all others), text, hops
 #   hop[r, h, FIELD]: via, dev, weight and onlink of its next hop h, as words of a command
 #
+# How Linux matches a request to delete a route ("route del ..."): of all that match, it deletes the
+# first.
+#   IPv4: a request with the next hops A, B also matches a route by A alone. One by A that is not a
+#     list (nexthop ...) also matches a route that begins with A. So requests are lists (deletion),
+#     those with fewer next hops come first (delete_others), and where a request could hit the right
+#     route instead, none is made (keep_those_behind).
+#   IPv6: a request without a gateway matches all next hops of the route, whoever added them. So it
+#     has "via ::" (deletion).
+#   A route with a nexthop object is matched by `nhid`, and not by its devices.
+#   A request without a metric or a protocol matches any.
+#
 # A route has parts: one, or in IPv6 one for each next hop. There, Linux has an entry for each, and
 # that can be of another program, but all are listed with the protocol of the first:
 #   route  2001:db8::/32  nexthop via fe80::1 dev eth0  nexthop via fe80::2 dev eth1
@@ -337,23 +351,26 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 #     others), addition and deletion (as commands); a route r has first_part[r] to last_part[r]
 # The parts of listed routes are entries. Those with the same key (prefix and metric) exclude each
 # other: at_key[KEY, 1] to at_key[KEY, count_at[KEY]], in the order in which Linux uses them.
-# fate[e] says what becomes of one: "right" or "stays"; one of ours without a fate is deleted.
+# fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
+# or it cannot be deleted safely); one of ours without a fate is deleted.
 # No apostrophe can stand in the text of the program: it would end it.
 # shellcheck disable=SC2016 # a program of awk is a text
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
-/^errors$/ {
+/^[0-9]+: [^ ]+: <.*\\ +link\// {
+  read_device()
+  has_devices = 1
+  next
+}
+/^errors$/ { # the last line like this: one of an alias can be the same
   are_errors = 1
+  is_torn = 0
+  unread = ""
   next
 }
 are_errors {
   read_error()
-  next
-}
-/^[0-9]+: [^ ]+: <.*\\ +link\// {
-  read_device()
-  has_devices = 1
   next
 }
 has_devices { next } # another line of an alias
@@ -366,11 +383,14 @@ has_devices { next } # another line of an alias
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
 }
 END {
+  print_errors()
   if (!ours) {
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
   }
   read_routes()
+  find_doubt(4)
+  find_doubt(6)
   plan_wanted()
   delete_others()
   print_changes()
@@ -416,19 +436,27 @@ function is_optional(w) {
 }
 
 function read_error() {
-  if (/^Dump was interrupted/) print "torn"
-  else if (!/^Command failed / && $0 != "") print "unread\t" $0 # which matters if `ip` failed
+  if (/^Dump was interrupted/) is_torn = 1
+  else if (!/^Command failed / && $0 != "") unread = $0
+}
+
+function print_errors() {
+  if (is_torn) print "torn"
+  if (unread != "") print "unread\t" unread # which matters if `ip` failed
 }
 
 # --- Devices ------------------------------------------------------------------
 
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/ether ...\    veth ...
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/[1] ...\    veth ...
+# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
+# name. With a link type that is not in the settings, a bridge, or a kind that is not in the
+# settings, is a tunnel.
 function read_device(   dev, piece, word, kind, of_type) {
   dev = $2
   sub(/(@[^@]*)?:$/, "", dev)
   split($0, piece, /\\ +/)
   split(piece[2], word, /[\/ ]/)
-  gsub(/[][]/, "", word[2]) # [1], or ether
+  gsub(/[][]/, "", word[2])
   of_type = class_of_type[word[2]]
   split(piece[3], word, " ")
   kind = word[1]
@@ -624,8 +652,7 @@ function addition(r, h, last,   text) {
   return head_of(r) text
 }
 
-# In IPv6, a request without a gateway would delete all next hops of the route that it matches,
-# whoever added them. In IPv4, one without a list would also delete a route that begins with it.
+# See "How Linux matches" above for the list and the gateway "::".
 function deletion(r, h, last,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
@@ -746,7 +773,7 @@ function devs_of_equals(used, devs,   family, i, r) {
 
 # If one of these devices is a tunnel: these, and those of the first default route of table main
 # that leads out by none.
-function add_card_behind_tunnel(family, devs,   i, r, others) {
+function with_card_behind_tunnel(family, devs,   i, r, others) {
   if (!has_tunnel(devs)) return devs
   for (i = 1; i <= defaults[family]; i++) {
     r = default_route[family, i]
@@ -779,19 +806,19 @@ function can_be_only_uplink(family, devs,   n, dev, i, of_lines, taps, card) {
 # Whether it is a tunnel, and not the only way out.
 function is_vpn(family, dev) {
   if (!is_tunnel(dev)) return 0
-  return add_card_behind_tunnel(family, dev) != dev || !can_be_only_uplink(family, dev)
+  return with_card_behind_tunnel(family, dev) != dev || !can_be_only_uplink(family, dev)
 }
 
-# True if the best default route may not be the one to the network of this host. Sets `doubtful`,
-# the devices among which an operator can choose, and `choice`, what a route without a device needs.
-function is_in_doubt(family,   used, devs, equals, behind) {
-  if (family in doubtful) return doubtful[family] != ""
+# Sets `doubtful` if the best default route may not be the one to the network of this host: the
+# devices among which an operator can choose, as in "eth0/tun0", or "". Then it also sets `choice`,
+# what a route without a device needs, and `remedy`, what an operator can do for it.
+function find_doubt(family,   used, devs, equals, behind) {
   doubtful[family] = ""
   used = best_default(family, "")
-  if (!used) return 0
+  if (!used) return
   devs = devs_out(used, "")
   equals = devs_of_equals(used, devs)
-  behind = add_card_behind_tunnel(family, devs)
+  behind = with_card_behind_tunnel(family, devs)
   value["route"] = route[used, "text"]
   # Linux lists several routers that advertise themselves as one route.
   if (equals != devs || (name_for("proto", route[used, "protocol"]) == "ra" && devs ~ /\//)) {
@@ -799,14 +826,13 @@ function is_in_doubt(family,   used, devs, equals, behind) {
     choice[family] = filled("equal")
   }
   if (behind != devs || (has_tunnel(devs) && !can_be_only_uplink(family, devs))) {
-    doubtful[family] = add_card_behind_tunnel(family, doubtful[family] == "" ? devs : equals)
+    doubtful[family] = with_card_behind_tunnel(family, doubtful[family] == "" ? devs : equals)
     choice[family] = filled("tunnel")
   }
-  if (doubtful[family] == "") return 0
+  if (doubtful[family] == "") return
   value["devs"] = "\"" doubtful[family] "\""
   gsub(/\//, "\" or \"", value["devs"])
   remedy[choice[family]] = filled("choose")
-  return 1
 }
 
 # The expected device that can have the default route, if there is exactly one. An expected device
@@ -903,7 +929,7 @@ function plan_route(w,   missing, existing, held) {
   if (missing != "") {
     existing = existing_route(w)
     if (existing) {
-      mark_right_entries(existing)
+      mark_right_entries(existing) # as a listed route, it is as itself
       note_existing(w, missing)
       return
     }
@@ -928,6 +954,7 @@ function complete(w,   missing, h) {
   return missing
 }
 
+# The numbers are those of the rules at the top of this script.
 function take_hops(w,   dev, gateway, family, from, h) {
   dev = named[w, "dev"]
   gateway = named[w, "via"]
@@ -939,9 +966,9 @@ function take_hops(w,   dev, gateway, family, from, h) {
     add_hop(w, "", dev)
     return ""
   }
-  if (dev != "") from = best_default(family, dev)
-  else if (!is_in_doubt(family)) from = best_default(family, "")
-  else {
+  if (dev != "") from = best_default(family, dev) # 1
+  else if (doubtful[family] == "") from = best_default(family, "") # 2
+  else { # 3
     dev = only_expected_dev()
     if (dev == "") return choice[family]
     from = best_default(family, dev, 1) # in table main only
@@ -981,7 +1008,7 @@ function existing_route(w,   key, r, h, dev, family) {
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
-  if (dev == "" && is_in_doubt(family)) dev = only_expected_dev()
+  if (dev == "" && doubtful[family] != "") dev = only_expected_dev()
   for (h = 1; h <= route[r, "hops"]; h++) if (!is_usable(r, h, dev, named[w, "via"])) return 0
   return r
 }
@@ -1013,8 +1040,8 @@ function mark_right_entries(r,   key, p, i, e) {
   }
 }
 
-# A request to delete a route could take one before it that has the first of its next hops. Such a
-# route stays behind the right one, where Linux does not use it.
+# A request to delete one of ours behind the right route could hit the right one. Such a route
+# stays: Linux uses the right one before it.
 function keep_those_behind(key, i,   right, e, r, of_right) {
   right = at_key[key, i]
   of_right = part[right, "route"]
@@ -1066,9 +1093,8 @@ function add_missing(w,   p, key, verb) {
 # --- Deleting what is left of ours --------------------------------------------
 
 # In IPv4, several routes can have one key. Linux uses the first, so the last is deleted first: the
-# first is in use until the end, and is the first again if all is taken back. But a request with the
-# next hops A, B also matches a route by A alone, and Linux deletes the first that matches. So those
-# with fewer next hops go first. For example, of these two,
+# first is in use until the end, and is the first again if all is taken back. But those with fewer
+# next hops go before all others, because a request could hit them. For example, of these two,
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
@@ -1088,7 +1114,7 @@ function step_of_deletion(e,   r, is_joined) {
   # it has to be known first.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
   if (is_joined && e > first_part[r]) return "before"
-  # A request to delete the new one could take this one.
+  # A request to delete the new one, to take it back, could hit this one.
   if (part[e, "hops"] && index(is_added[key_of(r)], "|" part[e, "to"])) return "before"
   return "after"
 }

@@ -429,6 +429,15 @@ UNREAD: dict[str, tuple[list[str], str]] = {
 }
 
 
+# Lines of an alias that are also in a list of `ip`, or where one ends.
+LISTING_ALIASES = [
+    "errors",
+    "before",
+    "Dump was interrupted and may be inconsistent.",
+    "errors\nDump was interrupted and may be inconsistent.",
+]
+
+
 # Does its work, and takes a while to end after that.
 LINGERING = 'echo >>{0}/begun; {1} "$@"; status=$?; exec >&- 2>&-; sleep 0.3; echo >>{0}/ended; exit $status'
 
@@ -538,6 +547,38 @@ class TestMishaps:
         namespace.ip("link", "set", "ib0", "alias", f"x\n{alias}")
         checked = Checked(namespace, check(FABRIC), tmp_path)
         assert (checked.verdict, checked.lines) == ("overlap", [OVERLAP])
+
+    @pytest.mark.parametrize("alias", LISTING_ALIASES)
+    def test_an_alias_like_the_end_of_a_list(
+        self, namespace: Namespace, tmp_path: Path, alias: str
+    ) -> None:
+        """The devices that are listed after one with such an alias are read, and the list counts
+        as whole.
+        """
+        namespace.ip("link", "set", "lo", "alias", f"x\n{alias}")
+        checked = Checked(namespace, check(FABRIC), tmp_path)
+        assert (checked.verdict, checked.lines) == ("overlap", [OVERLAP])
+        assert "UNDECIDED" not in checked.said
+
+    def test_an_answer_is_missing(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If `ip` ends early, neither an escape nor a place that is refused is given as the reason."""
+        namespace.batch(["route add prohibit 172.16.7.0/24", "route add 172.16.9.0/24 dev eth0"])
+        ended = ANSWERED.format("/^1 172.16.9/d")
+        checked = Checked(namespace, check(FABRIC), tmp_path, tools={"ip": ended})
+        assert checked.said.splitlines()[0] == (
+            "<3>no verdict: ip failed: no answer for 172.16.255.255: ip ended before it answered"
+        )
+
+    def test_what_is_not_judged_has_a_range(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The sentence for it may have each hole that the sentence for another doubt has."""
+        namespace.batch(["rule add pref 9 lookup main suppress_ifgroup 7"])
+        script = tmp_path / "check.sh"
+        text = render_check_script(check(HEALTHY, "10.200.0.0/16"))
+        script.write_text(
+            text.replace("does not judge {reason};", "does not judge {reason}, {where};")
+        )
+        said = namespace.run(*command(script, "by-hand", "0")).stderr
+        assert "lookup main suppress_ifgroup 7, 10.0.0.0/8, 10.200.0.0/16; run: " in said
 
     @pytest.mark.parametrize("escape", ["10.9.0.0/16", "fd16:0:9::/64"])
     def test_a_change_after_the_answers(

@@ -165,6 +165,24 @@ class TestWhichDefaultRoute:
         assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
         assert {route.prefix for route in namespace.routes(4) if route.protocol != 213} == before
 
+    @pytest.mark.parametrize(
+        "alias",
+        [
+            "errors",
+            "Dump was interrupted and may be inconsistent.",
+            "errors\nDump was interrupted and may be inconsistent.",
+        ],
+    )
+    def test_an_alias_like_the_end_of_a_list(
+        self, namespace: Namespace, tmp_path: Path, alias: str
+    ) -> None:
+        """The devices that are listed after one with such an alias are read, and the list counts
+        as whole.
+        """
+        namespace.ip("link", "set", "lo", "alias", f"x\n{alias}")
+        ran = Ran(namespace, HALVES, tmp_path)
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
         """It is known by the type of the device, however that is listed, and has to be named; so
         are dead ends.
