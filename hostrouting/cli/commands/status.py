@@ -138,9 +138,13 @@ def _unit_lines(status: Status) -> Iterator[str]:
     for state in status.units:
         yield f"  {state.line}"
         yield from (f"    {reason}" for reason in state.reasons)
+    known: list[str] = []
+    if status.mode:
+        known.append(f"mode {status.mode}")
     if status.guard:
-        mode = f"mode {status.mode}; " if status.mode else ""
-        yield f"  {mode}the guard {status.guard}"
+        known.append(f"the guard {status.guard}")
+    if known:
+        yield f"  {'; '.join(known)}"
     if status.last_check not in {"", "ok"}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"
 
