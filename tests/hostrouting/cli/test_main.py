@@ -865,6 +865,17 @@ def test_the_mode_without_systemd() -> None:
         assert "  mode STRICT" in say("status", host=host).lines
 
 
+def test_dry_runs_agree() -> None:
+    """`plan` and `remove --dry-run` exit with 1 if there is something to do, and 0 if not."""
+    host = FakeHost()
+    stdin = b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}}'
+    for code in (1, 0):
+        plan = say("plan", "--config", "-", host=host, stdin=stdin)
+        removal = say("remove", "--dry-run", host=host)
+        assert (plan.code, removal.code) == (code, 1 - code)
+        say("apply", "--config", "-", host=host, stdin=stdin)
+
+
 def test_a_refusal_on_a_new_host() -> None:
     """Nothing was ever installed, so a gate that is not there is not worth a word."""
     stdin = b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"], "mode": "STRICT"}}'
