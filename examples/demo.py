@@ -179,7 +179,8 @@ def run() -> int:
             return demonstrate(FakeHost(kernel=h200(dual_stack="--dual-stack" in sys.argv)))
         print(
             "It is in a private network namespace: this machine's network is not changed, and "
-            "no packet is sent."
+            "no packet is sent. Its devices are virtual, so the check also says how to allow ib0; "
+            "on a node, InfiniBand is hardware, and that line is missing."
         )
         return demonstrate(host)
 

@@ -62,13 +62,19 @@ class StartKubelet:
         self.files, self.manager = host.files, host.manager
 
     def do(self, ctx: phases.Context) -> None:
-        """A drop-in has the option. Without exactly one address, kubelet chooses."""
+        """A drop-in has the option. Without exactly one address, kubelet chooses.
+
+        A kubelet that runs is left alone, unless its option changes.
+        """
         result = ctx.find(Configure.name).result
         if isinstance(result, CheckResult) and 4 in result.node_ips:
             option = f"KUBELET_EXTRA_ARGS=--node-ip={result.node_ips[4]}"
-            self.files.write(DROP_IN, f'[Service]\nEnvironment="{option}"\n')
-            self.manager.reload()
-        self.manager.start(UNIT, timeout=60)
+            drop_in = f'[Service]\nEnvironment="{option}"\n'
+            if self.files.read(DROP_IN) != drop_in:
+                self.files.write(DROP_IN, drop_in)
+                self.manager.reload()
+                self.manager.stop(UNIT)
+        self.manager.start(UNIT, timeout=60)  # does nothing if it runs
 
     def undo(self, _ctx: phases.Context) -> None:
         """Stop it, and remove the drop-in."""

@@ -173,7 +173,7 @@ class Context:
         In a dry run, that is the task's plan. Raises UnknownTask if no such task has run so far.
         """
         steps = () if self.root is None else self.root.walk()
-        ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        ran = [step for step in steps if step.seconds is not None and step.method != "undo"]
         return last_named(name, ran)
 
     def remaining(self) -> float | None:

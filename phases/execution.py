@@ -41,11 +41,13 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     return cast("T", run_step(task, step, ctx))
 
 
-def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
-    """A step for the task inside the context, not yet started."""
-    step = Step((*ctx.path, task.name), run=ctx.run_id, action=action)
+def new_step(task: AnyTask, ctx: Context, *, method: str = "do") -> Step:
+    """A step for the task inside the context, not yet started. It will call this method."""
+    step = Step((*ctx.path, task.name), run=ctx.run_id, action=method, method=method)
     if ctx.step is not None:
         step.attempt = ctx.step.attempts
+        if ctx.step.action == "undo":
+            step.action = "undo"
         ctx.step.children.append(step)
     return step
 
@@ -59,7 +61,7 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
         return record_unstarted(step, ctx, reason)
     method = _method_of(task, step)
     if method is None:
-        return record_unstarted(step, ctx, f"offers no {step.action}")
+        return record_unstarted(step, ctx, f"offers no {step.method}")
     return record(step, method, ctx)
 
 
@@ -68,9 +70,9 @@ def _method_of(task: AnyTask, step: Step) -> Method | None:
     if there are no such tasks.
     """
     try:
-        if step.action == "plan":
+        if step.method == "plan":
             step.reason = getattr(task, "plan_note", "")
-        method: Method | None = getattr(task, step.action, None)
+        method: Method | None = getattr(task, step.method, None)
         if method is not None:
             return method
         subtasks = getattr(task, "subtasks", ())
@@ -78,23 +80,23 @@ def _method_of(task: AnyTask, step: Step) -> Method | None:
         return partial(_raise, error)
     if not subtasks:
         return None
-    return partial(_call_each, subtasks, step.action)
+    return partial(_call_each, subtasks, step.method)
 
 
 def _raise(error: BaseException, _ctx: Context) -> object:
     raise error
 
 
-def _call_each(tasks: Sequence[AnyTask], action: str, ctx: Context) -> None:
+def _call_each(tasks: Sequence[AnyTask], method: str, ctx: Context) -> None:
     """Call every plan, or every undo from the last to the first. The others are still called if
     one fails, or exits.
     """
-    if action == "undo":
+    if method == "undo":
         tasks = tasks[::-1]
     errors: list[BaseException] = []
     for task in tasks:
         try:
-            step = new_step(valid_task(task), ctx, action=action)
+            step = new_step(valid_task(task), ctx, method=method)
             run_step(task, step, ctx)
         except BaseException as error:  # noqa: BLE001  raised after the last one
             errors.append(error)
@@ -150,7 +152,7 @@ def _record_result(step: Step, result: object) -> None:
         step.reason = step.reason or result.reason
         return
     step.result = result
-    if step.action == "plan":
+    if step.method == "plan":
         would_fail = getattr(result, "would_fail", "")
         if isinstance(would_fail, str) and would_fail:
             raise WouldFail(would_fail)

@@ -67,8 +67,8 @@ def run(
         raise TypeError("run: give observers, clock and logger to the context, not beside ctx=")
     ctx = _only_selected(task, ctx, only=only, skip=skip)
     if undo_on_failure:
-        return _report(_undone_on_failure(task), ctx, action="do")
-    return _report(task, ctx, action="do")
+        return _report(_undone_on_failure(task), ctx, method="do")
+    return _report(task, ctx, method="do")
 
 
 def _only_selected(task: AnyTask, ctx: Context, *, only: Names, skip: Names) -> Context:
@@ -95,7 +95,7 @@ def plan(
     other tasks are still called.
     """
     ctx = ctx or Context(observers=())
-    return _report(task, _only_selected(task, ctx, only=only, skip=skip), action="plan")
+    return _report(task, _only_selected(task, ctx, only=only, skip=skip), method="plan")
 
 
 def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -> Step:
@@ -118,14 +118,16 @@ def undo(task: AnyTask, ctx: Context | None = None, *, of: Step | None = None) -
                 f"not of the do of {name!r}"
             )
         # The report is also where ctx.find() looks for the results of the run.
-        ctx = _only_what_ran(of, ctx).derive(root=of)
+        ctx = _only_what_ran(of, ctx, above=ctx.path).derive(root=of)
     with ctx.shielded() as safe:
-        return _report(task, safe, action="undo")
+        return _report(task, safe, method="undo")
 
 
-def _only_what_ran(report: Step, ctx: Context) -> Context:
+def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
     """The context of an undo of just what ran in the run of this report: of each task that may have
     changed something, and of the groups around it, without which it is not reached.
+
+    The undo of the report's own task is below the path `above`.
     """
     ran: set[Path] = set()
     for step in report.walk():
@@ -136,7 +138,7 @@ def _only_what_ran(report: Step, ctx: Context) -> Context:
             ran.update(path[:end] for end in range(1, len(path) + 1))
 
     def why_left_out(path: Path) -> str:
-        if path[len(ctx.path) :] in ran:
+        if path[len(above) :] in ran:
             return ""
         return "it did not run"
 
@@ -152,9 +154,10 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
         except BaseException:
             step = ctx.step
             assert step is not None  # noqa: S101  a task runs inside its step
-            # The steps of the undo are inside this one, so their paths begin with its name twice.
-            with _only_what_ran(step, ctx).shielded() as safe:
-                undo_step = new_step(task, safe, action="undo")
+            above = step.path[:-1]
+            with _only_what_ran(step, ctx, above=above).shielded() as safe:
+                undo_step = new_step(task, safe, method="undo")
+                undo_step.path = step.path  # it is inside the step, but of the same task
                 with suppress(BaseException):  # it is in the step
                     run_step(task, undo_step, safe)
             step.failures = undo_step.failures
@@ -163,12 +166,12 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     return FunctionTask(valid_tree(task).name, do)
 
 
-def _report(task: AnyTask, ctx: Context, *, action: str) -> Step:
+def _report(task: AnyTask, ctx: Context, *, method: str) -> Step:
     """Run the task, and return its step. What the run raises is in the step, and not raised.
 
     In the main thread, SIGINT and SIGTERM cancel the run; in another thread, no signal is handled.
     """
-    root = new_step(valid_tree(task), ctx, action=action)
+    root = new_step(valid_tree(task), ctx, method=method)
 
     def work() -> None:
         try:

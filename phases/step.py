@@ -57,7 +57,9 @@ class Step:
     run: str = ""
     """The id of the run; every log line has it."""
     action: str = "do"
-    """The method that was called: do, plan or undo."""
+    """What the step is a part of: a run (do), a dry run (plan), or an undo."""
+    method: str = "do"
+    """The method of the task that was called: do, plan or undo. An undo may run other tasks."""
     status: Status = Status.RUNNING
     start: datetime | None = None
     seconds: float | None = None

@@ -12,6 +12,8 @@ from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.text import show, spoken
 
 
 def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError:
@@ -125,6 +127,17 @@ def with_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
         remedy = "name one, such as 172.16.0.0/16, or use a --config file that has some"
         raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
     return config._replace(route_overlap=section)
+
+
+def require_typed_devs(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
+    """Raise ConfigError if the host has none of the devices that are typed: a name is wrong then.
+
+    Some may be missing: one line can fit several hosts.
+    """
+    names = [link.name for link in snapshot.links if link.name != "lo"]
+    if arguments.dev and not {*arguments.dev} & {*names}:
+        rule = f"is not a device of this host; it has {spoken(names)}"
+        raise bad_input("--dev", rule, "", show(arguments.dev[0]))
 
 
 def adding_typed(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:

@@ -44,11 +44,12 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait; for a oneshot, until its end. HostError gives the reason and the
-        output.
+        """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
+        HostError gives the reason and the output.
 
-        If the unit is running, that run is ended first. Units that depend on this unit are not
-        touched.
+        A unit that is active stays as it is: to restart it, stop it first. A start that is given
+        up, after the timeout or by Ctrl-C, is ended by a stop. Units that depend on this unit are
+        not touched.
         """
 
     def stop(self, unit: str) -> None:
@@ -84,10 +85,12 @@ class SystemdManager:
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        # `systemctl start` would join a run in progress, and would not run a oneshot that remained
-        # active.
+        # The stop below must not meet a unit that ran before.
+        [shown] = self.show(("ActiveState",), unit)
+        if shown["ActiveState"] in {"active", "reloading"}:
+            return
         try:
-            done = self._run("restart", unit, fine=range(10), timeout=timeout)
+            done = self._run("start", unit, fine=range(10), timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
             # the job.

@@ -83,6 +83,8 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
         starts = plan.for_systemd("start", "restart")
         # systemd waits for no pass of the guard, which would wait for the lock.
         for start in starts:
+            # systemd may have started it again meanwhile, with the script of before.
+            manager.stop(start.object)
             manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)
 

@@ -146,6 +146,8 @@ class FakeManager:
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
+        if self._properties_of(unit)["ActiveState"] == "active":
+            return
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = "failed"

@@ -1,6 +1,7 @@
 """examples/node_agent.py: a whole agent, on a fake host."""
 
 import json
+import runpy
 import signal
 import socket
 import subprocess
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 
+import phases
+from hostrouting.testing import FakeHost, h200
 from tests.support.programs import EXAMPLES, example
+from tests.support.tasks import manager_of
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.linux
@@ -55,6 +59,23 @@ def test_a_node(tmp_path: Path) -> None:
     ended = statuses(json.loads(done.stdout))
     assert ended["configure-host-routing/check-route-overlap"] == "ok"
     assert (ended["start-kubelet"], ended["wait-until-it-runs"]) == ("ok", "ok")
+
+
+def test_a_kubelet_that_runs() -> None:
+    """A second run of the agent tells systemd nothing: kubelet is not restarted."""
+    document = {
+        "hostRouting": {
+            "staticRoutes": {"enabled": True, "routes": ROUTES},
+            "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]},
+        }
+    }
+    host = FakeHost(kernel=h200())
+    bootstrap = runpy.run_path(str(EXAMPLES / "node_agent.py"))["agent"](document, host)
+    assert phases.run(bootstrap, observers=[]).ok
+    calls = list(manager_of(host).calls)
+    assert calls[-1] == "start kubelet.service"
+    assert phases.run(bootstrap, observers=[]).ok
+    assert manager_of(host).calls == calls
 
 
 def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:

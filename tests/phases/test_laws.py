@@ -516,7 +516,7 @@ def test_a_run_does_what_the_oracle_says(
     is_undone = undo_on_failure and expected.how in WORST
     failures = list(expected.failures)
     if is_undone:
-        failures += [f"/{tree.name}{path}" for path in failing(ran)]
+        failures += failing(ran)
     assert paths_of(report.failures) == failures
     assert report.ok is (expected.how not in WORST)
     assert sorted(lines_of(seen)) == sorted(expected_lines(expected, has_failed=bool(failures)))

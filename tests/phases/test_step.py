@@ -93,6 +93,34 @@ def test_an_undo_as_text() -> None:
     )
 
 
+def test_what_an_undo_runs(caplog: pytest.LogCaptureFixture) -> None:
+    """Tasks that run inside an undo are marked like it: in the text, the log and the JSON, and with
+    the path that the task had in the run.
+    """
+    caplog.set_level("INFO")
+
+    def install(ctx: phases.Context) -> None:
+        phases.execute(StubTask("install-files"), ctx)
+
+    routes = phases.task("routes", undo=install)(install)
+    fails = phases.serial(routes, StubTask("x", errors=[OSError("full")]), name="all")
+    ctx = phases.Context(clock=FakeClock())
+    report = phases.run(fails, undo_on_failure=True, ctx=ctx)
+    assert str(report) == (
+        "all                            failed         0 ms\n"
+        "├─ routes                      ok             0 ms\n"
+        "│  └─ install-files            ok             0 ms\n"
+        "├─ x                           failed         0 ms  OSError: full\n"
+        "└─ all (undo)                  ok             0 ms\n"
+        "   ├─ x (undo)                 skipped              offers no undo\n"
+        "   └─ routes (undo)            ok             0 ms\n"
+        "      └─ install-files (undo)  ok             0 ms"
+    )
+    assert "all/routes/install-files (undo) started" in caplog.messages
+    inner = report.find("install-files")
+    assert (inner.action, inner.path) == ("undo", ("all", "routes", "install-files"))
+
+
 def test_the_keys_of_a_report() -> None:
     """The schema is named at the top; every key is described in the documentation, and no other."""
     document = json.loads(report().to_json())

@@ -50,7 +50,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     report = _report_of(outcome)
     check = None if report is None else HostCheck.of(report, config, host)
     routes = _routes_now(config, host)
-    findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(config, host)]
+    findings = [*routes.left_out, *routes.route_stays]
+    installed = readable_installed(host)
+    if outcome.has_changed or installed != HostRoutingConfig():  # else there was never a gate
+        findings += _of_the_gate(config, installed, host)
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
     done = "this host matches the configuration"
@@ -102,13 +105,10 @@ def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
     return RoutePlan()
 
 
-def _of_the_gate(config: HostRoutingConfig, host: Host) -> list[Finding]:
-    """What lets units start unchecked.
-
-    On a new host, the units of a refused file start unchecked. On other hosts, the installed
-    configuration is judged.
-    """
-    installed = readable_installed(host)
+def _of_the_gate(
+    config: HostRoutingConfig, installed: HostRoutingConfig | None, host: Host
+) -> list[Finding]:
+    """What lets units start unchecked: of the installed configuration if it gates any."""
     judged = installed if installed and gated_units(installed) else config
     findings: list[Finding] = []
     with suppress(HostRoutingError):

@@ -16,6 +16,7 @@ from hostrouting.cli.source import (
     bad_input,
     find_config,
     find_config_or_warn,
+    require_typed_devs,
     typed_name,
     typed_options,
     with_typed,
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _check_nodes(arguments, config)
     repaired = adding_typed(known, arguments)
     check = check_host(config, host, arguments.snapshot, repaired=repaired)
+    require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
         findings += with_gate_command(find_ungated(config, host), _apply(arguments, check))

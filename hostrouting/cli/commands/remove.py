@@ -4,7 +4,7 @@ twice.
 Requires root. Running units are not touched. While other programs have scripts in
 /etc/hostrouting/gate.d, which hold units back as well, nothing is removed, and the answer names the
 scripts. The answer ends with the verdict on the CIDRs that were expected, as the host is then. With
---dry-run, it shows what would be removed.
+--dry-run, it shows what would be removed, and exits with 1 if that is anything.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _show(host: Host) -> Answer:
     elif plan.is_empty:
         code, answer = FINE, f"NOTHING TO DO: {_NOTHING}"
     else:
-        code, answer = FINE, "TO DO: as root: hostrouting remove"
+        code, answer = PROBLEM, "TO DO: as root: hostrouting remove"
     document = {"schema": "hostrouting/remove/4", "ok": not plan.would_fail, "changed": False}
     return Answer(code, document | plan.to_mapping(), [answer, *plan_lines(plan)])
 

@@ -19,7 +19,13 @@ from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
-from hostrouting.cli.source import adding_typed, as_whom, find_config, typed_options
+from hostrouting.cli.source import (
+    adding_typed,
+    as_whom,
+    find_config,
+    require_typed_devs,
+    typed_options,
+)
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
@@ -44,6 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
     who = as_whom(arguments)
     now = check_host(config, host, arguments.snapshot)
+    require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
     check = now if arguments.commands else HostCheck.of(proposal.report, config)

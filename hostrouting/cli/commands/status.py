@@ -168,10 +168,14 @@ def _unit_lines(status: Status) -> Iterator[str]:
     for state in status.units:
         yield f"  {state.line}"
         yield from (f"    {reason}" for reason in state.reasons)
+    known: list[str] = []
+    if status.mode:
+        known.append(f"mode {status.mode}")
     if status.guard:
-        mode = f"mode {status.mode}; " if status.mode else ""
-        yield f"  {mode}the guard {status.guard}"
-        yield from (f"    {error}" for error in status.guard_errors)
+        known.append(f"the guard {status.guard}")
+    if known:
+        yield f"  {'; '.join(known)}"
+    yield from (f"    {error}" for error in status.guard_errors)
     if status.guard == "is masked":
         yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
     if status.guard in {"has failed", "is being restarted"}:

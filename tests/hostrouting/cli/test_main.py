@@ -34,6 +34,7 @@ from hostrouting.testing import (
     FakeFiles,
     FakeHost,
     FakeKernel,
+    FakeManager,
     cni_node,
     ecmp_node,
     h200,
@@ -207,12 +208,21 @@ def test_a_device_that_is_typed() -> None:
     """`check --dev` expects it instead of the default route's, and so does the line of the repair."""
     said = say("check", CIDR, "--dev", "ib0", kernel=h200())
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
-    said = say("check", "10.0.0.0/8", "--dev", "eth1", "--dev", "ib0", kernel=h200())
+    said = say(
+        "check", "10.0.0.0/8", "--dev", "eth1", "--dev", "ib0", kernel=h200()
+    )  # eth1 may come
     assert said.lines[0] == (
         "OVERLAP: all of 10.0.0.0/8 leaves through eth0; expected: eth1 or ib0"
     )
     said = say("check", CIDR, "--dev", "a/b", kernel=h200())
     assert (said.code, "hostrouting: --dev:" in said.err) == (2, True)
+    for words in (["check", CIDR], ["repair", CIDR], ["repair", "--commands", CIDR]):
+        said = say(*words, "--dev", "eth1", kernel=plain_vm())
+        assert (said.code, said.out, said.err) == (
+            2,
+            "",
+            'hostrouting: --dev: "eth1" is not a device of this host; it has eth0\n',
+        )
     assert say("check", CIDR, "--dev", "eth0", kernel=h200()).out.endswith(
         f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -\n"
     )
@@ -846,6 +856,36 @@ def test_a_refused_file_gates_nothing() -> None:
         "ConfigError",
         [],
     )
+
+
+def test_the_mode_without_systemd() -> None:
+    """The mode is in config.json, so `status` shows it where no systemd runs and nothing is known
+    about the guard.
+    """
+    stdin = b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"], "mode": "STRICT"}}'
+    for manager in (FakeManager(running=False), None):
+        host = FakeHost(manager=manager)
+        say("apply", "--config", "-", host=host, stdin=stdin)
+        assert "  mode STRICT" in say("status", host=host).lines
+
+
+def test_dry_runs_agree() -> None:
+    """`plan` and `remove --dry-run` exit with 1 if there is something to do, and 0 if not."""
+    host = FakeHost()
+    stdin = b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"]}}'
+    for code in (1, 0):
+        plan = say("plan", "--config", "-", host=host, stdin=stdin)
+        removal = say("remove", "--dry-run", host=host)
+        assert (plan.code, removal.code) == (code, 1 - code)
+        say("apply", "--config", "-", host=host, stdin=stdin)
+
+
+def test_a_refusal_on_a_new_host() -> None:
+    """Nothing was ever installed, so a gate that is not there is not worth a word."""
+    stdin = b'{"routeOverlap": {"expectedCidrs": ["10.9.0.0/16"], "mode": "STRICT"}}'
+    said = say("apply", "--config", "-", host=FakeHost(missing=["nsenter"]), stdin=stdin)
+    assert said.code == 1
+    assert said.lines[-1] == "Nothing was changed."
 
 
 def test_status_says_what_it_can() -> None:

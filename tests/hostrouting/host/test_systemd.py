@@ -12,6 +12,7 @@ from hostrouting.kernel.programs import Ended
 from tests.support.stand_ins import Answer, Programs
 
 UNIT = "x.service"
+INACTIVE = "ActiveState=inactive\n"
 FAILED = "Result=exit-code\nExecMainStatus=3\nInvocationID=abc\n"
 STOP = "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies stop x.service"
 
@@ -21,7 +22,7 @@ class Systemctl(Programs):
 
     def key(self, *words: str) -> str:
         """See Programs."""
-        [verb] = {*words} & {"restart", "stop", "show", "daemon-reload", "--sync", "--quiet"}
+        [verb] = {*words} & {"start", "stop", "show", "daemon-reload", "--sync", "--quiet"}
         return verb.strip("-").replace("-", "_")
 
     @property
@@ -47,9 +48,11 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     """The error has systemd's reason and the unit's own words from that run; the journal is synced
     before.
 
-    Nothing that is tied to the unit is touched, and a run that goes on is not joined.
+    Nothing that is tied to the unit is touched.
     """
-    run = Systemctl(restart=Ended(1, "", "Job failed"), show=FAILED, **journal)
+    run = Systemctl(
+        start=Ended(1, "", "Job failed"), show=[Ended(0, INACTIVE), Ended(0, FAILED)], **journal
+    )
     with pytest.raises(HostError) as caught:
         SystemdManager(run=run).start(UNIT, timeout=10)
     assert (
@@ -57,18 +60,18 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
         == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
     )
     assert caught.value.lines == tuple(words.split(" | "))
-    assert run.commands[0] == STOP.replace("stop", "restart")
+    assert run.commands[1] == STOP.replace("stop", "start")
     assert "--sync" in run.commands[-2]
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "reason"),
     [
-        (TimeoutError(), HostError, r"systemctl did not restart x.service within 0\.5 s"),
+        (TimeoutError(), HostError, r"systemctl did not start x.service within 0\.5 s"),
         (
             Ended(-signal.SIGTERM),
             HostError,
-            r"could not restart x.service \(systemd: it was ended by signal 15",
+            r"could not start x.service \(systemd: it was ended by signal 15",
         ),
         (
             KeyboardInterrupt(),
@@ -79,10 +82,18 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
 )
 def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], reason: str) -> None:
     """The job is cancelled by a stop; the unit is not said to have failed."""
-    run = Systemctl(restart=answer, stop="")
+    run = Systemctl(show=INACTIVE, start=answer, stop="")
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
     assert run.commands[-1] == STOP
+
+
+@pytest.mark.parametrize("state", ["active", "reloading"])
+def test_a_start_of_what_runs(state: str) -> None:
+    """A unit that runs is left alone: not restarted, and not stopped by an answer that is late."""
+    run = Systemctl(show=f"ActiveState={state}\n")
+    SystemdManager(run=run).start(UNIT, timeout=10)
+    assert len(run.commands) == 1
 
 
 def test_stop() -> None:

@@ -259,7 +259,9 @@ class TestRoad:
     """In which order files and units change, and what systemd is told."""
 
     def test_a_new_host(self) -> None:
-        """config.json comes first and the drop-in last; one reload, then the guard."""
+        """config.json comes first and the drop-in last; one reload, then the guard, which runs no
+        older script even if systemd has just started it again.
+        """
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         events = [
@@ -268,9 +270,10 @@ class TestRoad:
             if not event.startswith(("lock", "route", "write /run"))
         ]
         assert events[0] == f"write {LAYOUT.config_path}"
-        assert events[-3:] == [
+        assert events[-4:] == [
             f"write {LAYOUT.drop_in_path(MACHINES)}",
             "reload",
+            f"stop {LAYOUT.guard_unit}",
             f"start {LAYOUT.guard_unit}",
         ]
         assert events.count("reload") == 1

@@ -72,6 +72,14 @@ def test_what_a_manager_shows() -> None:
         manager.show(("Id",), "m@a.service", "m@.service")
 
 
+def test_a_manager_starts_what_does_not_run() -> None:
+    """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
+    manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
+    for unit in ("a.service", "a.service", "b.service"):
+        manager.start(unit, timeout=1)
+    assert manager.calls == ["start a.service"]
+
+
 @pytest.mark.linux
 def test_little_is_loaded() -> None:
     """The test kit imports neither hypothesis, pytest nor pyroute2."""
