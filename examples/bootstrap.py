@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 import phases
-from hostrouting import ConfigError, Configure, Host, HostRoutingConfig
+from hostrouting import ConfigError, Configure, Host, HostRoutingConfig, exit_code
 from hostrouting.testing import FakeHost, h200
 
 CHECK = {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"}
@@ -98,7 +98,7 @@ def main() -> int:
     report = phases.run(bootstrap, only=given.steps)
     if report.ok:  # why a run failed is in the log
         print(report)
-    return report.exit_code
+    return exit_code(report)  # 3: try again later
 
 
 if __name__ == "__main__":
