@@ -79,11 +79,12 @@ OBSTACLES = {
 
 
 def test_whether_a_machine_starts_is_said() -> None:
-    """An apply that cannot write says if a machine starts unchecked now; without the obstacle all
-    is well.
+    """Where the gate was installed, an apply that cannot write says if a machine starts unchecked
+    now; without the obstacle all is well.
     """
     with gate.host() as system:
         for name, obstacle in OBSTACLES.items():
+            gate.apply(system, OVERLAPS, code=1)
             system.must("sh", "-c", obstacle)
             system.must("systemctl", "daemon-reload")
             page = gate.apply(system, OVERLAPS, code=1)
