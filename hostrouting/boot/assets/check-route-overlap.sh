@@ -155,10 +155,10 @@ lines() { # LINE...
 }
 
 # Runs `ip` on the commands of its input. Some versions print their output late and errors at once,
-# so errors are held back, and come behind all else.
+# so errors are held back, and come behind all else. Without `exec`, bash would fork once more.
 batch() { # OPTION...
   local errors status
-  { errors=$(ip "-$family" -N -d -o "$@" -batch - 2>&1 >&3); } 3>&1
+  { errors=$(exec ip "-$family" -N -d -o "$@" -batch - 2>&1 >&3); } 3>&1
   status=$?
   lines errors "$errors"
   return "$status"
