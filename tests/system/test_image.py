@@ -66,9 +66,8 @@ def routes_and_table_are_there(system: System) -> None:
 def the_guard_works(system: System) -> None:
     """It brings back a route, and the marker in a folder that an agent has made anew."""
     wait_for("the guard's first pass", lambda: markers(system) == {LAYOUT.ok_path})
-    system.must(
-        "sh", "-c", f"rm -rf {RESULTS}; mkdir -p {RESULTS}"
-    )  # another pass may make it first
+    # Another pass may make the folder first.
+    system.must("sh", "-c", f"rm -rf {RESULTS}; mkdir -p {RESULTS}")
     system.must("ip", "route", "del", "172.16.0.0/17")
     wait_for("the guard", lambda: len(ours(system)) == 2 and markers(system) == {LAYOUT.ok_path})
 
