@@ -14,7 +14,7 @@ import attrs
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
-from hostrouting.boot.unit_states import UnitState, unit_states
+from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
@@ -28,11 +28,10 @@ from hostrouting.install.restoring import repair_pipeline, with_gate_command
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
-    from hostrouting.host.systemd import Manager
 
 T = TypeVar("T")
 
@@ -110,9 +109,9 @@ class Status:
         """The units that were refused, although the gate has no reason any more."""
         if self.state != "installed" or any(fault.name == "gate-shut" for fault in self.faults):
             return ()
-        if self.check is not None and self.check.report.verdict not in {"ok", "undecided"}:
+        if self.check is not None and self.check.is_wrong:
             return ()
-        return tuple(state.unit for state in self.units if state.state == "was refused")
+        return refused_units(self.units)
 
     @property
     def code(self) -> int:
@@ -156,51 +155,63 @@ def find_status(host: Host, unit: str | None = None) -> Status:
             unanswered.append(error)
             return otherwise
 
-    none: tuple[Finding, ...] = ()
+    no_faults: tuple[Finding, ...] = ()
     config: HostRoutingConfig | None = ask(lambda: read_installed(host), None)
-    is_broken = config is None
     if config == HostRoutingConfig():
-        faults = none
-        if host.backend is not None:
-            faults = ask(lambda: tuple(find_typed(read_host(host))), none)
+        faults = ask(lambda: _typed_routes(host), no_faults)
         return Status(faults=faults, unanswered=tuple(unanswered))
 
     enforced = ask(lambda: read_enforced(host.files), HostRoutingConfig())
     plan: Plan | None = None
-    check: HostCheck | None = None
     if config is None:
-        units = gated_on_disk(host.files)
-        faults = ask(lambda: find_openings(host, units), none)
-        expected = enforced
+        state: State = "broken"
+        gated = gated_on_disk(host.files)
+        faults = ask(lambda: find_openings(host, gated), no_faults)
     else:
-        units = gated_units(config)
         plan = ask(lambda: _plan_of(host, config), None)
-        faults = ask(lambda: find_faults(host, config), none)
-        expected = config
-    if expected.route_overlap.cidrs:
-        check = ask(lambda: check_host(expected, host), None)
-
-    last_check = ask(lambda: _last_check(host), "")
-    states: tuple[UnitState, ...] = ()
-    guard: Guard = ""
-    guard_errors: tuple[str, ...] = ()
-    manager = host.running_manager
-    if manager is not None:
-        states = ask(lambda: tuple(unit_states(manager, units)), states)
-        guard, guard_errors = ask(lambda: _guard_of(host, manager), (guard, guard_errors))
+        state = _state_of(plan)
+        gated = gated_units(config)
+        faults = ask(lambda: find_faults(host, config), no_faults)
+    check = ask(lambda: _check_of(host, config or enforced), None)
+    no_guard: tuple[Guard, tuple[str, ...]] = ("", ())
+    guard, guard_errors = ask(lambda: _guard_of(host), no_guard)
+    no_units: tuple[UnitState, ...] = ()
+    units = ask(lambda: _units_of(host, gated, only=unit), no_units)
     return Status(
-        "broken" if is_broken else _state_of(plan),
-        config,
-        enforced,
-        plan or Plan(),
-        check,
-        faults,
-        tuple(state for state in states if unit in {None, state.unit}),
-        guard,
-        guard_errors,
-        last_check,
-        tuple(unanswered),
+        state=state,
+        config=config,
+        enforced=enforced,
+        plan=plan or Plan(),
+        check=check,
+        faults=faults,
+        units=units,
+        guard=guard,
+        guard_errors=guard_errors,
+        last_check=ask(lambda: _last_check(host), ""),
+        unanswered=tuple(unanswered),
     )
+
+
+def _typed_routes(host: Host) -> tuple[Finding, ...]:
+    """That routes of ours were typed; an image has no routes."""
+    if host.backend is None:
+        return ()
+    return tuple(find_typed(read_host(host)))
+
+
+def _check_of(host: Host, config: HostRoutingConfig) -> HostCheck | None:
+    if not config.route_overlap.cidrs:
+        return None
+    return check_host(config, host)
+
+
+def _units_of(host: Host, gated: Iterable[str], *, only: str | None) -> tuple[UnitState, ...]:
+    """The gated units; with `only`, this one."""
+    manager = host.running_manager
+    if manager is None:
+        return ()
+    states = unit_states(manager, gated)
+    return tuple(state for state in states if only in {None, state.unit})
 
 
 def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
@@ -247,8 +258,11 @@ def _last_check(host: Host) -> str:
     return ""
 
 
-def _guard_of(host: Host, manager: Manager) -> tuple[Guard, tuple[str, ...]]:
+def _guard_of(host: Host) -> tuple[Guard, tuple[str, ...]]:
     """How the guard is, and what it has logged if it has failed."""
+    manager = host.running_manager
+    if manager is None:
+        return "", ()
     if host.files.look(HostLayout.guard_path) is None:
         return "is not enabled", ()
     names = ("ActiveState", "SubState", "LoadState", "InvocationID")

@@ -56,6 +56,11 @@ class UnitState(NamedTuple):
         return {**self._asdict(), "reasons": list(self.reasons)}
 
 
+def refused_units(states: Iterable[UnitState]) -> tuple[str, ...]:
+    """The units that the gate has refused, and that nobody has started again."""
+    return tuple(state.unit for state in states if state.state == "was refused")
+
+
 def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:

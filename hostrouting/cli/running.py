@@ -28,15 +28,16 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
     for step in (*plan.routes.conflicts, *plan.routes.changes):
         steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
     yield from capped(steps)
-    yield from _block([*plan.systemd, *plan.operations])
-    yield from _block([f"write {path}" for path in plan.files.writes])
-    yield from _block([f"remove {path}" for path in plan.files.removes])
+    yield from _indented([*plan.systemd, *plan.operations])
+    yield from _indented([f"write {path}" for path in plan.files.writes])
+    yield from _indented([f"remove {path}" for path in plan.files.removes])
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]
     yield from finding_lines(others, who)
 
 
-def _block(things: Iterable[object]) -> Iterator[str]:
+def _indented(things: Iterable[object]) -> Iterator[str]:
+    """Things of one kind, each with all its lines; not all of them if they are many."""
     lines: list[str] = []
     for thing in things:
         lines += [f"  {line}" for line in str(thing).splitlines()]
@@ -78,12 +79,14 @@ class Run(NamedTuple):
         """Whether anything was changed."""
         return bool(self.effects.changes or self.effects.operations or self.wrote or self.removed)
 
-    def lines(self, done: str, nothing: str) -> Iterator[str]:
-        """How the run ended, with `done` if it changed anything, else with `nothing`; and what it
-        changed.
+    def lines(self, done: str = "", nothing: str = "") -> Iterator[str]:
+        """How the run ended, and what it changed. If it is ok, the first line ends with `done`, or
+        with `nothing` (the same, unless given) if it changed nothing.
         """
-        if self.report.ok:
-            yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
+        if self.report.ok and self.has_changed:
+            yield f"DONE: {done}"
+        elif self.report.ok:
+            yield f"NOTHING TO DO: {nothing or done}"
         elif self.errors:
             for error in self.errors:
                 yield from _failure_lines(error)
@@ -103,9 +106,9 @@ class Run(NamedTuple):
                 yield f"NOT TAKEN BACK: {step.error}"
         if not self.report.ok:
             yield "What this run has changed:"
-        yield from _block((*self.effects.changes, *self.effects.operations))
-        yield from _block([f"wrote {path}" for path in self.wrote])
-        yield from _block([f"removed {path}" for path in self.removed])
+        yield from _indented((*self.effects.changes, *self.effects.operations))
+        yield from _indented([f"wrote {path}" for path in self.wrote])
+        yield from _indented([f"removed {path}" for path in self.removed])
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""

@@ -77,6 +77,11 @@ class HostCheck(NamedTuple):
         )
         return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether addresses escape, or there is no default route."""
+        return self.report.verdict not in {"ok", "undecided"}
+
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
         doubts = set(self.report.doubts)

@@ -12,11 +12,12 @@ signal, or when the terminal is closed. Only kill -9 leaves the change in place.
 """
 
 import argparse
+from collections.abc import Iterator
 from contextlib import suppress
 
 import phases
 from hostrouting.boot.health import AGAIN, find_faults
-from hostrouting.boot.unit_states import unit_states
+from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
 from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
@@ -46,35 +47,26 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         outcome = _run_confirmed(task, host, arguments.confirm)
     if outcome.is_taken_back:
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
-        return Answer(outcome.code, document, [*outcome.lines("", "")])
+        return Answer(outcome.code, document, outcome.lines())
     report = _report_of(outcome)
     check = None if report is None else HostCheck.of(report, config, host)
     routes = _routes_now(config, host)
-    findings = [*routes.left_out, *routes.route_stays]
-    installed = readable_installed(host)
-    if outcome.has_changed or installed != HostRoutingConfig():  # else there was never a gate
-        findings += _of_the_gate(config, installed, host)
+    findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(outcome, config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
-    done = "this host matches the configuration"
-    if routes.left_out:
-        done += ", except for the route for replies to probes"
-    wrong = what_is_wrong(findings, check)
-    if wrong:
-        done += f", but {wrong}"
-    lines = [*outcome.lines(done, done), *finding_lines(findings)]
-    if outcome.has_changed and not outcome.report.ok:
-        lines.append("To see how this host is now, and what to type: hostrouting status")
-    refused = _refused(config, host) if outcome.report.ok else []
-    if refused and (check is None or check.report.verdict in {"ok", "undecided"}):
-        lines.append(refused_sentence(refused))
-    if check is not None:
-        lines += check_lines(check)
-    more = {
+    document = {
+        "schema": "hostrouting/apply/4",
+        **outcome.document(),
         "findings": [finding.to_mapping() for finding in findings],
         "check": check and check.document(),
     }
-    document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
+    lines = [*outcome.lines(_success(routes, findings, check)), *finding_lines(findings)]
+    if outcome.report.ok:
+        lines += _start_lines(config, host, check)
+    elif outcome.has_changed:
+        lines.append("To see how this host is now, and what to type: hostrouting status")
+    if check is not None:
+        lines += check_lines(check)
     return Answer(outcome.code, document, lines, report)
 
 
@@ -105,10 +97,20 @@ def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
     return RoutePlan()
 
 
-def _of_the_gate(
-    config: HostRoutingConfig, installed: HostRoutingConfig | None, host: Host
-) -> list[Finding]:
+def _success(routes: RoutePlan, findings: list[Finding], check: HostCheck | None) -> str:
+    """What is true after a run without a failure, and what is wrong all the same."""
+    sentence = "this host matches the configuration"
+    if routes.left_out:
+        sentence += ", except for the route for replies to probes"
+    wrong = what_is_wrong(findings, check)
+    return f"{sentence}, but {wrong}" if wrong else sentence
+
+
+def _of_the_gate(outcome: Run, config: HostRoutingConfig, host: Host) -> list[Finding]:
     """What lets units start unchecked: of the installed configuration if it gates any."""
+    installed = readable_installed(host)
+    if not outcome.has_changed and installed == HostRoutingConfig():
+        return []  # there was never a gate
     judged = installed if installed and gated_units(installed) else config
     findings: list[Finding] = []
     with suppress(HostRoutingError):
@@ -117,12 +119,12 @@ def _of_the_gate(
     return findings
 
 
-def _refused(config: HostRoutingConfig, host: Host) -> list[str]:
-    """The gated units that were refused, and were not started again."""
+def _start_lines(config: HostRoutingConfig, host: Host, check: HostCheck | None) -> Iterator[str]:
+    """How to start the units that were refused before, if nothing holds them back now."""
     manager = host.running_manager
-    if manager is None:
-        return []
+    if manager is None or (check is not None and check.is_wrong):
+        return
     with suppress(HostRoutingError):
-        states = unit_states(manager, gated_units(config))
-        return [state.unit for state in states if state.state == "was refused"]
-    return []
+        refused = refused_units(unit_states(manager, gated_units(config)))
+        if refused:
+            yield refused_sentence(refused)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import attrs
 
 from hostrouting.boot.health import AGAIN
+from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
@@ -39,8 +40,7 @@ _HEADLINES: dict[State, str] = {
     "hostrouting check CIDR",
     "broken": "BROKEN: ",
     "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
-    "conflict": f"CONFLICT: this host does not match {_PATH}, and apply would fail; the lines that "
-    "begin with ! say why",
+    "conflict": f"CONFLICT: {_NO_MATCH}, and apply would fail; the lines that begin with ! say why",
     "not-configured": "DIFFERENT: ",
     "failing": f"{_DIFFERENT}, and apply would fail: ",
     "escaping": f"{_DIFFERENT}, and addresses would escape after apply",
@@ -77,7 +77,7 @@ def _document(status: Status) -> dict[str, object]:
         "schema": "hostrouting/status/6",
         "installed": status.state != "nothing",
         "state": status.state,
-        "headline": _headline(status, _told(status)),
+        "headline": _headline(status),
         "command": status.command or None,
         **status.plan.to_mapping(),
         "check": status.check and status.check.document(),
@@ -92,12 +92,12 @@ def _document(status: Status) -> dict[str, object]:
 def _lines(status: Status, unit: str | None) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     findings = list(status.findings)
-    told = _told(status)
-    yield _headline(status, told)
-    if told is not None:
-        findings.remove(told)
+    in_headline = _headline_finding(status)
+    yield _headline(status)
+    if in_headline is not None:
+        findings.remove(in_headline)
         if not status.command:
-            yield from way_lines(told.remedy)
+            yield from way_lines(in_headline.remedy)
     yield from _protection_lines(status)
     if unit is not None:
         yield from _of_one_unit(unit, status)
@@ -117,8 +117,8 @@ def _protection_lines(status: Status) -> Iterator[str]:
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
-def _told(status: Status) -> Finding | None:
-    """The finding that the headline tells."""
+def _headline_finding(status: Status) -> Finding | None:
+    """The finding whose sentence ends the headline."""
     if status.state == "failing":
         return status.plan.errors[0]
     for finding in status.findings:
@@ -127,13 +127,14 @@ def _told(status: Status) -> Finding | None:
     return None
 
 
-def _headline(status: Status, told: Finding | None) -> str:
+def _headline(status: Status) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
+    cause = _headline_finding(status)
     if status.state == "different" and _escapes(status):
         headline = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
-    if told is not None:
-        headline += told.sentence
+    if cause is not None:
+        headline += cause.sentence
     if status.command:
         headline += f"; {Remedy(_TO.get(status.state, ''), status.command)}"
     if status.state == "installed" and status.code != FINE:
@@ -158,7 +159,7 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     """Why this unit does not start, and what to type."""
     if not status.units:
         yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
-    elif not status.to_start and any(state.state == "was refused" for state in status.units):
+    elif not status.to_start and refused_units(status.units):
         remedy = Remedy("when the cause is gone", f"systemctl start {unit}")
         yield f"{unit} was refused; {remedy}"
 
