@@ -56,10 +56,8 @@ def _metrics(status: Status) -> dict[str, Samples]:
     metrics: dict[str, Samples] = {}
     metrics["installed"] = {"": is_installed}
     metrics["unanswered"] = {"": len(status.unanswered)}
-    if status.check is None:
-        metrics["verdict"] = _unknown_verdicts(status)
-    else:
-        metrics["verdict"] = _verdicts(status.check.report)
+    metrics["verdict"] = _verdicts(status)
+    if status.check is not None:
         metrics["escapes"] = _escapes(status.check.report)
     if is_installed:
         metrics["config_usable"] = {"": status.config is not None}
@@ -79,24 +77,21 @@ def _metrics(status: Status) -> dict[str, Samples]:
     return metrics
 
 
-def _verdicts(report: CheckReport) -> Samples:
+def _verdicts(status: Status) -> Samples:
+    """1 for the verdict of each family; for "unknown" if something is expected, and nothing has
+    answered.
+    """
+    found: dict[int, str] = {}
+    if status.check is not None:
+        found = {report.family: report.verdict for report in status.check.report.families}
+    else:
+        expected = status.config or status.enforced
+        for cidr in expected.route_overlap.cidrs:
+            found[cidr.version] = "unknown"
     samples: Samples = {}
-    for family in report.families:
-        for verdict in get_args(Verdict):
-            labels = f'{{family="ipv{family.family}",verdict="{verdict}"}}'
-            samples[labels] = family.verdict == verdict
-        samples[f'{{family="ipv{family.family}",verdict="unknown"}}'] = 0
-    return samples
-
-
-def _unknown_verdicts(status: Status) -> Samples:
-    """The same where something is expected, and nothing has answered."""
-    samples: Samples = {}
-    expected = status.config or status.enforced
-    for family in sorted({cidr.version for cidr in expected.route_overlap.cidrs}):
-        for verdict in get_args(Verdict):
-            samples[f'{{family="ipv{family}",verdict="{verdict}"}}'] = 0
-        samples[f'{{family="ipv{family}",verdict="unknown"}}'] = 1
+    for family, verdict in sorted(found.items()):
+        for name in (*get_args(Verdict), "unknown"):
+            samples[f'{{family="ipv{family}",verdict="{name}"}}'] = name == verdict
     return samples
 
 
