@@ -74,8 +74,11 @@ class HostRoutingError(Exception):
         """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if
         there are none.
         """
-        actions = (finding.facts["routes"] for finding in self.findings if finding.name == "action")
-        return tuple(route for routes in actions for route in routes)
+        routes: list[dict[str, Any]] = []
+        for finding in self.findings:
+            if finding.name == "action":
+                routes += finding.facts["routes"]
+        return tuple(routes)
 
     def __str__(self) -> str:
         message = super().__str__()

@@ -64,15 +64,23 @@ def write(answer: Answer, *, as_json: bool) -> int:
             import json  # noqa: PLC0415  a check on the host needs none
 
             _print(json.dumps(answer.document, indent=2), sys.stdout)
-        # Lines are escaped one by one: the name of a file or device could control a terminal.
-        elif (lines := [*map(_printable, answer.lines)]) and not _in_colour(lines, answer.report):
-            _print("\n".join(lines), sys.stdout)
+        else:
+            _write_lines(answer)
     except OSError as error:
         _discard(sys.stdout)
         if error.errno not in _GONE:
             say(f"the answer could not be written: {error.strerror}")
             return answer.code or PROBLEM
     return answer.code
+
+
+def _write_lines(answer: Answer) -> None:
+    """Print the page, in colour where that can be."""
+    # Lines are escaped one by one: the name of a file or device could control a terminal.
+    lines = [_printable(line) for line in answer.lines]
+    if not lines or _in_colour(lines, answer.report):
+        return
+    _print("\n".join(lines), sys.stdout)
 
 
 def say(text: str) -> None:
