@@ -140,6 +140,8 @@ class Context:
         self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
         """Why the run leaves out the task at this path; empty if the task runs."""
+        self.ran: frozenset[tuple[str, ...]] | None = None
+        """The paths of all that an undo of a run may undo; None without such a limit."""
         self._notifying = threading.RLock()
 
     @property
