@@ -151,9 +151,8 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
     return attrs.evolve(spec, seconds=chance.randrange(1, 8 << 20) / (1 << 20), members=members)
 
 
-NAMES = st.sampled_from(
-    ["a", "b", "c", "d"]
-)  # names repeat: nothing may depend on their being different
+# Names repeat: nothing may depend on their being different.
+NAMES = st.sampled_from(["a", "b", "c", "d"])
 ENDS = ["ok"] * 6 + ["failed"] * 3 + ["failed, then skipped"] * 2
 ENDS += ["final", "exit", "skipped", "cancelled", "check"]
 LEAVES = st.builds(
