@@ -170,15 +170,20 @@ def test_execute_handles_no_signal() -> None:
 
 
 @pytest.mark.linux
-def test_ctrl_c_while_a_line_is_logged() -> None:
-    """Under execute, it is raised also there, and no further task starts."""
-    code = """
+@pytest.mark.parametrize("words", ["b started", "the run continues"])
+def test_ctrl_c_while_a_line_is_logged(words: str) -> None:
+    """Under execute, it is raised also there, and no further task starts; also while the error of
+    an observer is logged.
+    """
+    code = f"""
         import os, signal
 
         class Pressed(logging.Handler):
             def emit(self, record):
-                if "b started" in record.getMessage():
+                if "{words}" in record.getMessage():
                     os.kill(os.getpid(), signal.SIGINT)
+                if "b started" in record.getMessage():
+                    raise OSError("no space left")
         logging.getLogger("phases").addHandler(Pressed())
         done = []
         tasks = [phases.task(name)(lambda ctx: done.append(ctx.path[-1])) for name in "abc"]
