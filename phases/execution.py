@@ -122,7 +122,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
-        reject_coroutine(result, f"{step.name}: {step.action}")
+        reject_coroutine(result, f"{step.name}: {step.method}")
         _record_result(step, result)
     except BaseException as error:
         record_error(step, error)
