@@ -91,6 +91,16 @@ def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "agent.json"}
 
 
+def test_a_later_run_that_fails(tmp_path: Path) -> None:
+    """Its undo leaves what an earlier run has downloaded."""
+    (tmp_path / "kubelet").write_text("a program")
+    url = (tmp_path / "source").as_uri()
+    done = example("node_agent.py", configured(tmp_path, kubelet=url))
+    assert done.returncode == 1
+    assert statuses(json.loads(done.stdout))["downloads/download-kubelet"] == "skipped"
+    assert (tmp_path / "kubelet").read_text() == "a program"
+
+
 def send_forever(server: socket.socket) -> None:
     """Answer one request, until the other side goes away."""
     with suppress(OSError):
