@@ -43,10 +43,10 @@ def statuses(report: dict[str, Any]) -> dict[str, str]:
     label = report["task"].replace("bootstrap/", "")
     if report["action"] == "undo":
         label += " (undo)"
-    found = {label: report["status"]}
+    ended = {label: report["status"]}
     for child in report["children"]:
-        found |= statuses(child)
-    return found
+        ended |= statuses(child)
+    return ended
 
 
 def test_a_node(tmp_path: Path) -> None:

@@ -290,7 +290,8 @@ def parallel(spec: Spec, now: float, around: Around) -> Result:
 
 def together(spec: Spec, now: float, around: Around) -> list[Result]:
     """The members of a group, each from the moment at which a thread is free."""
-    free, results = [now] * spec.number, list[Result]()
+    free = [now] * spec.number
+    results: list[Result] = []
     for member in spec.members:
         results.append(step(member, heapq.heappop(free), around))
         heapq.heappush(free, results[-1].end)
@@ -499,8 +500,11 @@ def test_a_run_does_what_the_oracle_says(
     An undo of the run, at once or later, leaves nothing behind, and undoes just what ran. An undo
     without a report calls every undo, the last first.
     """
-    clock, world, threads = FakeClock(), World(), threading.active_count()
-    task, seen = world.task_of(tree), Watch(clock, raises)
+    threads = threading.active_count()
+    clock = FakeClock()
+    world = World()
+    task = world.task_of(tree)
+    seen = Watch(clock, raises)
     report = phases.run(
         cancelled_at(moment, task),
         undo_on_failure=undo_on_failure,
