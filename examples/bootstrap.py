@@ -87,9 +87,8 @@ def main() -> int:
             HostRoutingConfig.load(given.host), Host.local(), start=("/usr/bin/machinectl", "start")
         )
     else:
-        in_memory = FakeHost(
-            kernel=h200()
-        )  # it has no machine to start, so `true` replaces machinectl
+        # A fake host has no machine to start, so `true` replaces machinectl.
+        in_memory = FakeHost(kernel=h200())
         bootstrap = agent(BROKEN if given.broken else REPAIRED, in_memory, start=("true",))
     if given.plan:
         dry_run = phases.plan(bootstrap)

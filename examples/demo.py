@@ -161,9 +161,8 @@ def demonstrate(host: Host) -> int:
 
 def run() -> int:
     """Create the node in a namespace, or as a fake host, and run the demonstration."""
-    logging.getLogger().addHandler(
-        logging.NullHandler()
-    )  # the demonstration says itself what happens
+    # The demonstration says itself what happens.
+    logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
         print(
             "A node like an Azure ND H200: eth0 has the default route, ib0 to ib7 are all "

@@ -33,17 +33,19 @@ class Download:
         self.part = self.path.with_suffix(".part")
         self.name = f"download-{self.path.name}"
 
-    def do(self, ctx: phases.Context) -> None:
-        """Fetch it in pieces: in between, the run can be cancelled."""
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
+        """Fetch it in pieces: in between, the run can be cancelled.
+
+        After a Skip, there is nothing to undo: what an earlier run has downloaded stays.
+        """
+        if self.path.exists():
+            return phases.Skip("it is there")
         with urllib.request.urlopen(self.url, timeout=30) as answer, self.part.open("wb") as file:  # noqa: S310  the operator's own
             while piece := answer.read(1 << 16):
                 ctx.check()
                 file.write(piece)
         self.part.rename(self.path)
-
-    def plan(self, _ctx: phases.Context) -> str:
-        """The text for the dry run."""
-        return f"would download {self.url} to {self.path}"
+        return None
 
     def undo(self, _ctx: phases.Context) -> None:
         """Remove it, and what is left of a download that failed."""
@@ -105,7 +107,8 @@ def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
 
 async def run(bootstrap: phases.AnyTask) -> phases.Step:
     """The report of a run that this program can cancel."""
-    ctx, loop = phases.Context(), asyncio.get_running_loop()
+    ctx = phases.Context()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ctx.cancel, number.name)
     return await asyncio.to_thread(phases.run, bootstrap, ctx=ctx, undo_on_failure=True)

@@ -10,7 +10,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pyroute2
 
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Pyroute2Backend, exit_code

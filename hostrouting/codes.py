@@ -16,11 +16,12 @@ def exit_code(report: "phases.Step") -> int:
     A failure of a task that is not hostrouting's counts as a problem. After a signal, the code is
     128 plus its number.
     """
-    failures = [step.error for step in report.failures if step.error is not None]
-    ours = [error for error in failures if isinstance(error, errors.HostRoutingError)]
-    codes = [code_of(error) for error in ours]
-    if len(ours) < len(failures):
-        codes.append(PROBLEM)
+    codes: list[int] = []
+    for step in report.failures:
+        if isinstance(step.error, errors.HostRoutingError):
+            codes.append(code_of(step.error))
+        else:
+            codes.append(PROBLEM)
     return worst_code(*codes) or report.exit_code
 
 
@@ -39,6 +40,8 @@ def code_of(error: BaseException) -> int:
         return CANNOT_DECIDE
     if isinstance(error, errors.ConfigError):
         return BAD_INPUT
-    is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
-    is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.has_no_answer
-    return CANNOT_DECIDE if is_late or is_open else PROBLEM
+    if isinstance(error, errors.RouteOverlapError) and error.can_retry:
+        return CANNOT_DECIDE  # a default route may still come
+    if isinstance(error, errors.BackendError | errors.NotReady) or error.has_no_answer:
+        return CANNOT_DECIDE
+    return PROBLEM

@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import time
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,6 +140,8 @@ class Context:
         self.root: Step | None = None
         self.why_left_out: Callable[[tuple[str, ...]], str] = lambda _path: ""
         """Why the run leaves out the task at this path; empty if the task runs."""
+        self.ran: frozenset[tuple[str, ...]] | None = None
+        """The paths of all that an undo of a run may undo; None without such a limit."""
         self._notifying = threading.RLock()
 
     @property
@@ -276,10 +278,19 @@ class Context:
         """Call the function, and only log what it raises, even SystemExit; what the logging raises
         is dropped. Ctrl-C is raised.
         """
-        try:
-            callback(*args)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            with suppress(BaseException):
-                self.logger.exception("%r raised; the run continues", callback)
+        error = _error_of(callback, *args)
+        if error is not None:
+            _error_of(self.logger.error, "%r raised; the run continues", callback, exc_info=error)
+
+
+def _error_of(
+    function: Callable[..., object], *args: object, **options: Any
+) -> BaseException | None:
+    """Call the function, and return what it raises. Only Ctrl-C is raised."""
+    try:
+        function(*args, **options)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  code of others, which may end in any way
+        return error
+    return None

@@ -57,6 +57,9 @@ def run_step(task: AnyTask, step: Step, ctx: Context) -> object:
     that has no such method, is not called.
     """
     reason = ctx.why_left_out(step.path)
+    # Only undos are limited to what ran: an undo may run tasks that did not run before.
+    if step.method == "undo" and ctx.ran is not None and step.path not in ctx.ran:
+        reason = "it did not run"
     if reason:
         return record_unstarted(step, ctx, reason)
     method = _method_of(task, step)
@@ -119,7 +122,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         step.start = datetime.now(timezone.utc)
         ctx.notify(step)
         result = method(ctx.derive(step=step, root=ctx.root or step))
-        reject_coroutine(result, f"{step.name}: {step.action}")
+        reject_coroutine(result, f"{step.name}: {step.method}")
         _record_result(step, result)
     except BaseException as error:
         record_error(step, error)

@@ -31,12 +31,12 @@ _STYLES = {"ok": "green", "failed": "bold red", "cancelled": "yellow", "skipped"
 def logger_of(logger: object) -> logging.Logger:
     """The logger, or the one with this name; TypeError for what is neither."""
     if isinstance(logger, str):
-        found = logging.getLogger(logger)
-        if not found.handlers:
+        named = logging.getLogger(logger)
+        if not named.handlers:
             # Without one, Python itself would print warnings and errors on standard error: a
             # failure would stand there, and in the report that the program prints.
-            found.addHandler(logging.NullHandler())
-        return found
+            named.addHandler(logging.NullHandler())
+        return named
     if not isinstance(logger, logging.Logger | logging.LoggerAdapter):
         raise TypeError(
             f"logger is {logger!r:.80}; it must be a logging.Logger, or the name of one"

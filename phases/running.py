@@ -135,14 +135,8 @@ def _only_what_ran(report: Step, ctx: Context, *, above: Path) -> Context:
         had_nothing_to_do = step.status is Status.SKIPPED and step.attempts == 1
         if step.action == "do" and step.start is not None and not had_nothing_to_do:
             path = step.path[len(report.path) - 1 :]
-            ran.update(path[:end] for end in range(1, len(path) + 1))
-
-    def why_left_out(path: Path) -> str:
-        if path[len(above) :] in ran:
-            return ""
-        return "it did not run"
-
-    return ctx.derive(why_left_out=why_left_out)
+            ran.update((*above, *path[:end]) for end in range(1, len(path) + 1))
+    return ctx.derive(ran=frozenset(ran))
 
 
 def _undone_on_failure(task: AnyTask) -> AnyTask:
@@ -158,7 +152,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             with _only_what_ran(step, ctx, above=above).shielded() as safe:
                 undo_step = new_step(task, safe, method="undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
-                with suppress(BaseException):  # it is in the step
+                with suppress(BaseException):  # what the undo raises is in its step
                     run_step(task, undo_step, safe)
             step.failures = undo_step.failures
             raise

@@ -76,9 +76,8 @@ def test_without_ip(tmp_path: Path) -> None:
     lines = demo(tmp_path, PATH=str(tmp_path))
     namespace = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--user", "--net")
     allowed = subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode == 0
-    reason = (
-        "ip: No such file" if allowed else ""
-    )  # where no namespace can be made, that is the reason
+    # Where no namespace can be made, that is the reason.
+    reason = "ip: No such file" if allowed else ""
     assert lines[1].startswith(
         f"This is a fake host: the machine does not allow a namespace ({reason}"
     )

@@ -43,10 +43,10 @@ def statuses(report: dict[str, Any]) -> dict[str, str]:
     label = report["task"].replace("bootstrap/", "")
     if report["action"] == "undo":
         label += " (undo)"
-    found = {label: report["status"]}
+    ended = {label: report["status"]}
     for child in report["children"]:
-        found |= statuses(child)
-    return found
+        ended |= statuses(child)
+    return ended
 
 
 def test_a_node(tmp_path: Path) -> None:
@@ -89,6 +89,16 @@ def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
     assert ended["configure-host-routing (undo)"] == "ok"
     assert ended["downloads/download-kubelet (undo)"] == "ok"
     assert {path.name for path in tmp_path.iterdir()} == {"source", "agent.json"}
+
+
+def test_a_later_run_that_fails(tmp_path: Path) -> None:
+    """Its undo leaves what an earlier run has downloaded."""
+    (tmp_path / "kubelet").write_text("a program")
+    url = (tmp_path / "source").as_uri()
+    done = example("node_agent.py", configured(tmp_path, kubelet=url))
+    assert done.returncode == 1
+    assert statuses(json.loads(done.stdout))["downloads/download-kubelet"] == "skipped"
+    assert (tmp_path / "kubelet").read_text() == "a program"
 
 
 def send_forever(server: socket.socket) -> None:

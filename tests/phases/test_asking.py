@@ -438,6 +438,26 @@ class TestUndoOfARun:
         phases.run(tree, undo_on_failure=True, observers=[], clock=FakeClock())
         assert log == ["do inner", "do x", "undo x", "undo group" if has_undo else "undo inner"]
 
+    @pytest.mark.parametrize(("skip", "calls"), [(None, 1), ("drain", 0)])
+    def test_a_task_that_only_an_undo_runs(self, skip: str | None, calls: int) -> None:
+        """It runs, although it did not run before, unless the run leaves it out. What that undo
+        undoes is still only what ran.
+        """
+        log: list[str] = []
+        drain, unused = StubTask("drain"), Disk("unused", log)
+
+        def undo(ctx: Context) -> None:
+            phases.execute(drain, ctx)
+            phases.undo(unused, ctx)
+
+        machine = FunctionTask("machine", lambda _: None, undo=undo, subtasks=(drain, unused))
+        tree = phases.serial(machine, StubTask("x", errors=[OSError("full")]), name="all")
+        report = phases.run(tree, skip=skip, undo_on_failure=True, observers=[])
+        assert drain.calls == calls
+        phases.undo(tree, Context(observers=[]), of=report)
+        assert drain.calls == calls + 1
+        assert log == []
+
     @pytest.mark.parametrize("error", [OSError("full"), SystemExit(3)])
     def test_an_undo_that_fails_after_a_failure(self, error: BaseException) -> None:
         """Both are failures of the run, the first one first, whatever was raised and by what."""

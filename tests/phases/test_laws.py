@@ -151,9 +151,8 @@ def timed(spec: Spec, chance: random.Random) -> Spec:
     return attrs.evolve(spec, seconds=chance.randrange(1, 8 << 20) / (1 << 20), members=members)
 
 
-NAMES = st.sampled_from(
-    ["a", "b", "c", "d"]
-)  # names repeat: nothing may depend on their being different
+# Names repeat: nothing may depend on their being different.
+NAMES = st.sampled_from(["a", "b", "c", "d"])
 ENDS = ["ok"] * 6 + ["failed"] * 3 + ["failed, then skipped"] * 2
 ENDS += ["final", "exit", "skipped", "cancelled", "check"]
 LEAVES = st.builds(
@@ -291,7 +290,8 @@ def parallel(spec: Spec, now: float, around: Around) -> Result:
 
 def together(spec: Spec, now: float, around: Around) -> list[Result]:
     """The members of a group, each from the moment at which a thread is free."""
-    free, results = [now] * spec.number, list[Result]()
+    free = [now] * spec.number
+    results: list[Result] = []
     for member in spec.members:
         results.append(step(member, heapq.heappop(free), around))
         heapq.heappush(free, results[-1].end)
@@ -500,8 +500,11 @@ def test_a_run_does_what_the_oracle_says(
     An undo of the run, at once or later, leaves nothing behind, and undoes just what ran. An undo
     without a report calls every undo, the last first.
     """
-    clock, world, threads = FakeClock(), World(), threading.active_count()
-    task, seen = world.task_of(tree), Watch(clock, raises)
+    threads = threading.active_count()
+    clock = FakeClock()
+    world = World()
+    task = world.task_of(tree)
+    seen = Watch(clock, raises)
     report = phases.run(
         cancelled_at(moment, task),
         undo_on_failure=undo_on_failure,

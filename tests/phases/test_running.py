@@ -158,12 +158,14 @@ def test_functions_that_are_used_wrongly() -> None:
 
 
 def test_a_coroutine_that_nothing_runs() -> None:
-    """A function that returns one has not done its work: its step has failed."""
+    """A function that returns one has not done its work: its step has failed, also in an undo."""
     hidden = phases.task("a")(lambda ctx: _asynchronous(ctx))  # noqa: PLW0108  the mistake
-    report = phases.run(hidden, observers=[])
-    assert str(report.failures[0].error) == (
-        "a: do returned a coroutine, which nothing runs; call asyncio.run in it"
-    )
+    undo_runs_it = phases.task("b", undo=lambda ctx: phases.execute(hidden, ctx))(print)
+    undone = phases.undo(undo_runs_it, Context(observers=[]))
+    for report in (phases.run(hidden, observers=[]), undone):
+        assert str(report.failures[0].error) == (
+            "a: do returned a coroutine, which nothing runs; call asyncio.run in it"
+        )
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from typing_extensions import Self
 
 import phases
-from phases import Status
+from phases import Status, Step
 from phases.testing import Recorder
 
 PROGRAM = """
@@ -132,10 +132,8 @@ def test_an_ignored_signal_stays_ignored() -> None:
     ignoring it.
     """
     code = "report = phases.run(deaf); print(report.status)"
-    assert Program(code, prefix=("env", "--ignore-signal=INT")).end(signal.SIGINT)[:2] == (
-        0,
-        "ok\n",
-    )
+    program = Program(code, prefix=("env", "--ignore-signal=INT"))
+    assert program.end(signal.SIGINT)[:2] == (0, "ok\n")
 
 
 @pytest.mark.linux
@@ -172,15 +170,20 @@ def test_execute_handles_no_signal() -> None:
 
 
 @pytest.mark.linux
-def test_ctrl_c_while_a_line_is_logged() -> None:
-    """Under execute, it is raised also there, and no further task starts."""
-    code = """
+@pytest.mark.parametrize("words", ["b started", "the run continues"])
+def test_ctrl_c_while_a_line_is_logged(words: str) -> None:
+    """Under execute, it is raised also there, and no further task starts; also while the error of
+    an observer is logged.
+    """
+    code = f"""
         import os, signal
 
         class Pressed(logging.Handler):
             def emit(self, record):
-                if "b started" in record.getMessage():
+                if "{words}" in record.getMessage():
                     os.kill(os.getpid(), signal.SIGINT)
+                if "b started" in record.getMessage():
+                    raise OSError("no space left")
         logging.getLogger("phases").addHandler(Pressed())
         done = []
         tasks = [phases.task(name)(lambda ctx: done.append(ctx.path[-1])) for name in "abc"]
@@ -276,49 +279,55 @@ def set_handlers(handlers: Mapping[int, Any]) -> None:
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("handlers")
-def test_ctrl_c_at_every_line() -> None:
-    """At any line of a run, it cancels it, and raises nothing while a run handles it."""
+class SignalledRun(NamedTuple):
+    """A run during which a signal came, what its observer has seen, and how the call ended."""
+
+    at: _AtLine
+    seen: Recorder
+    outcome: Step | BaseException
+
+
+def runs_with_a_signal(signum: int) -> Iterator[SignalledRun]:
+    """One run for each line of phases that the main thread runs: the signal comes before it."""
     threads = threading.active_count()
-    cancelled = 0
     for number in itertools.count(1):
         set_handlers(HANDLERS)
         seen = Recorder()
-        at = _AtLine(signal.SIGINT, number)
+        at = _AtLine(signum, number)
+        outcome: Step | BaseException
         try:
             with at:
-                report = phases.run(TWO_STEPS, observers=[seen])
-        except KeyboardInterrupt:
+                outcome = phases.run(TWO_STEPS, observers=[seen])
+        except (KeyboardInterrupt, OwnError) as error:
+            outcome = error
+        if not at.place:
+            return
+        yield SignalledRun(at, seen, outcome)
+        nothing_is_left(seen, threads, at.place)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_ctrl_c_at_every_line() -> None:
+    """At any line of a run, it cancels it, and raises nothing while a run handles it."""
+    cancelled = 0
+    for at, seen, outcome in runs_with_a_signal(signal.SIGINT):
+        if isinstance(outcome, Step):
+            assert outcome.signal == signal.SIGINT, at.place
+            assert len(list(outcome.walk())) == len(seen.ends), at.place
+            cancelled += outcome.status is Status.CANCELLED
+        else:
             # Before the run handles it, or just before it no longer does.
             assert not at.is_handled or seen.ends[-1][0] == "serial", at.place
-        else:
-            if not at.place:
-                break
-            assert report.signal == signal.SIGINT, at.place
-            assert len(list(report.walk())) == len(seen.ends), at.place
-            cancelled += report.status is Status.CANCELLED
-        nothing_is_left(seen, threads, at.place)
     assert cancelled
 
 
 @pytest.mark.usefixtures("handlers")
 def test_an_own_signal_at_every_line() -> None:
     """What the program's own handler raises cancels the run, and is raised after its end."""
-    threads = threading.active_count()
     cancelled = 0
-    for number in itertools.count(1):
-        set_handlers(HANDLERS)
-        seen = Recorder()
-        at = _AtLine(signal.SIGUSR1, number)
-        try:
-            with at:
-                phases.run(TWO_STEPS, observers=[seen])
-        except OwnError:
-            cancelled += seen.ends[-1:] == [("serial", Status.CANCELLED)]
-        else:
-            assert not at.place
-            break
-        nothing_is_left(seen, threads, at.place)
+    for at, seen, outcome in runs_with_a_signal(signal.SIGUSR1):
+        assert isinstance(outcome, OwnError), at.place
+        cancelled += seen.ends[-1:] == [("serial", Status.CANCELLED)]
     assert cancelled
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pyroute2
 import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend

@@ -5,7 +5,7 @@ contract is proven in test_contract.py.
 import asyncio
 from typing import Any
 
-import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pyroute2
 import pytest
 
 from hostrouting.errors import BackendError

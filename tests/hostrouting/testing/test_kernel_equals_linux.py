@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pyroute2
 import pytest
 from hypothesis import HealthCheck, assume, note, settings, stateful, strategies as st
-from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]  # it has no types
+from pyroute2.netlink.exceptions import NetlinkError
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, RouteRequest, Verb

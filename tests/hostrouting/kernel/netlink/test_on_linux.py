@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
