@@ -185,15 +185,33 @@ def devs_of_equal_routes(
     return frozenset()
 
 
+def devs_hidden_by_a_tunnel(
+    devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
+) -> frozenset[str]:
+    """If one of the devices is a tunnel: those of the first default route that leads through none.
+
+    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    """
+    if has_tunnel(devs, links):
+        for route in defaults:
+            if not has_tunnel(route.devs, links):
+                return frozenset(route.devs)
+    return frozenset()
+
+
 def devs_of_a_tunnel(
-    devs: frozenset[str], hidden: frozenset[str], links: Mapping[str, Link], *, is_line: bool
+    devs: frozenset[str],
+    hidden: frozenset[str],
+    links: Mapping[str, Link],
+    *,
+    is_only_way_out: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
     default route that it hides.
     """
     if hidden:
         return devs | hidden
-    if has_tunnel(devs, links) and not is_line:
+    if has_tunnel(devs, links) and not is_only_way_out:
         return devs
     return frozenset()
 
@@ -357,8 +375,9 @@ class Uplink:
         used = self._of_main[0]
         devs = frozenset(used.devs)
         equal = devs_of_equal_routes(used, devs, self._devs_ranked_like(used))
-        hidden = self._card_hidden_by(devs)
-        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_line=self._can_be_only_uplink(devs))
+        hidden = devs_hidden_by_a_tunnel(devs, self._of_main, self._links)
+        is_only = self._can_be_only_uplink(devs)
+        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_only_way_out=is_only)
         if tunnel:
             return self._choice("tunnel", used, equal | tunnel)
         if equal:
@@ -382,16 +401,6 @@ class Uplink:
                 devs.update(route.devs)
         return frozenset(devs)
 
-    def _card_hidden_by(self, devs: Iterable[str]) -> frozenset[str]:
-        """If one of these devices is a tunnel: those of the first default route of table main
-        through none.
-        """
-        if has_tunnel(devs, self._links):
-            for route in self._of_main:
-                if not has_tunnel(route.devs, self._links):
-                    return frozenset(route.devs)
-        return frozenset()
-
     @cached_property
     def _only_expected_dev(self) -> str | None:
         """The one expected device that can have the default route, if there is one.
@@ -406,7 +415,7 @@ class Uplink:
         """Whether the device is a tunnel, and not the only way out."""
         if link is None or not is_tunnel(link):
             return False
-        if self._card_hidden_by([link.name]):
+        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
             return True
         return not self._can_be_only_uplink([link.name])
 
