@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 _OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
 
 
-def devs_of(routes: Iterable[Route]) -> frozenset[str]:
-    """All devices by which these routes lead."""
-    devs: set[str] = set()
-    for route in routes:
-        devs.update(route.devs)
-    return frozenset(devs)
-
-
 def has_gateway(route: Route, dev: str) -> bool:
     """Whether a next hop by the device has a gateway."""
     return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)

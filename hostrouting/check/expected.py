@@ -20,11 +20,11 @@ to be expected is left out there; then only the configuration can name it.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from hostrouting.check.devices import Devices, devs_of
+from hostrouting.check.devices import Devices
 from hostrouting.fib.engine import Fib, Table, effect_of
 from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
     devs_hidden_by_a_tunnel,

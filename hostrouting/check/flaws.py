@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.text import spoken
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     CheckReport,
@@ -30,6 +29,7 @@ from hostrouting.model.route import (
     PROTOCOL_KERNEL,
     Route,
     deletion_command,
+    devs_of,
     protocol_name,
     table_name,
 )

@@ -40,6 +40,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    devs_of,
 )
 from hostrouting.model.snapshot import (
     ARPHRD_ETHERNET,
@@ -395,11 +396,7 @@ class Uplink:
 
     def _devs_ranked_like(self, used: Route) -> frozenset[str]:
         """The devices of all default routes that are as good as the one that Linux uses."""
-        devs: set[str] = set()
-        for route in self._of_main:
-            if _rank(route) == _rank(used):
-                devs.update(route.devs)
-        return frozenset(devs)
+        return devs_of(route for route in self._of_main if _rank(route) == _rank(used))
 
     @cached_property
     def _only_expected_dev(self) -> str | None:
@@ -426,14 +423,11 @@ class Uplink:
         return are_only_taps(devs, self._devs_with_address, self._links)
 
     @cached_property
-    def _devs_with_address(self) -> set[str]:
+    def _devs_with_address(self) -> frozenset[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        devs: set[str] = set()
-        for route in self._direct:
-            if route.type == "local" and route.prefix not in link_local:
-                devs.update(route.devs)
-        return devs
+        own = [route for route in self._direct if route.type == "local"]
+        return devs_of(route for route in own if route.prefix not in link_local)
 
     # What is missing for a next hop
 
