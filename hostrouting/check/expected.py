@@ -42,7 +42,7 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     doubtful: frozenset[str]
-    """Those that may not be the intended ones."""
+    """Those of them that may not be the intended ones."""
     hidden_card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
