@@ -79,12 +79,12 @@ class Devices:
         for route in self._routes:
             if route.type == "unicast":
                 devs |= dict.fromkeys(route.devs)
-        found: list[tuple[str, Cni]] = []
+        with_pods: list[tuple[str, Cni]] = []
         for dev in devs:
             for cni, row in self.cni_rows(dev):
                 if row.use == "pod" or dev in POD_NETWORKS:
-                    found.append((dev, cni))
-        return found
+                    with_pods.append((dev, cni))
+        return with_pods
 
     # What a device leads to.
 
