@@ -132,7 +132,7 @@ def check_family(judge: Judge) -> FamilyReport:
             if packet == PLAIN:
                 plain += parts
             for escape in _escapes_in(judge, parts, block):
-                # What plain packets suffer, too, is not repeated for others.
+                # Where plain packets escape in the same way, others are not named.
                 if packet == PLAIN:
                     escapes[escape] = None
                 elif escape not in escapes:

@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 _OF_THIS_NODE: tuple[Use, ...] = ("pod", "bridge")
 
 
-def devs_of(routes: Iterable[Route]) -> frozenset[str]:
-    """All devices by which these routes lead."""
-    devs: set[str] = set()
-    for route in routes:
-        devs.update(route.devs)
-    return frozenset(devs)
-
-
 def has_gateway(route: Route, dev: str) -> bool:
     """Whether a next hop by the device has a gateway."""
     return any(hop.gateway is not None for hop in route.next_hops if hop.dev == dev)
@@ -87,12 +79,12 @@ class Devices:
         for route in self._routes:
             if route.type == "unicast":
                 devs |= dict.fromkeys(route.devs)
-        found: list[tuple[str, Cni]] = []
+        with_pods: list[tuple[str, Cni]] = []
         for dev in devs:
             for cni, row in self.cni_rows(dev):
                 if row.use == "pod" or dev in POD_NETWORKS:
-                    found.append((dev, cni))
-        return found
+                    with_pods.append((dev, cni))
+        return with_pods
 
     # What a device leads to.
 

@@ -20,16 +20,16 @@ to be expected is left out there; then only the configuration can name it.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from hostrouting.check.devices import Devices, devs_of
+from hostrouting.check.devices import Devices
 from hostrouting.fib.engine import Fib, Table, effect_of
 from hostrouting.fib.not_judged import unjudged_rules
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
+    devs_hidden_by_a_tunnel,
     devs_of_a_tunnel,
     devs_of_equal_routes,
-    has_tunnel,
     is_line,
     leads_out,
 )
@@ -42,7 +42,7 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     doubtful: frozenset[str]
-    """Those that may not be the intended ones."""
+    """Those of them that may not be the intended ones."""
     hidden_card: str | None
     """The network card whose default route a tunnel's hides."""
     defaults: tuple[Route, ...]
@@ -82,7 +82,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not devs and leading.used is not None:
         devs = leading.devs & set(leading.used.devs)
-    hidden = _hidden_card_devs(leading, devs, devices.links)
+    hidden = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, devices.links)
     doubtful = _NONE
     if not configured:
         doubtful = _devs_that_compete(fib, leading, devs, hidden, devices)
@@ -91,8 +91,10 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if len(hidden) == 1:
         [hidden_card] = hidden
     devs |= doubtful
-    is_card_open = not configured and not hidden and _are_without_card(devs, doubtful, devices)
-    return Uplinks(devs, doubtful, hidden_card, leading.routes, is_card_open)
+    are_without_card = False
+    if not configured and not hidden:
+        are_without_card = _are_without_card(devs, doubtful, devices)
+    return Uplinks(devs, doubtful, hidden_card, leading.routes, are_without_card)
 
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
@@ -147,21 +149,6 @@ def _without_captures(defaults: list[Default]) -> list[Default]:
     return whole or defaults
 
 
-def _hidden_card_devs(
-    leading: Leading, devs: frozenset[str], links: Mapping[str, Link]
-) -> frozenset[str]:
-    """Where a tunnel is expected: the devices of the first default route that is not a tunnel's.
-
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
-    """
-    if not has_tunnel(devs, links):
-        return _NONE
-    for route in leading.routes:
-        if not has_tunnel(route.devs, links):
-            return leading.devs & set(route.devs)
-    return _NONE
-
-
 def _are_without_card(devs: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
     """Whether these devices are a tunnel or a dummy, and not a card.
 
@@ -191,8 +178,8 @@ def _devs_that_compete(
     if used is None:
         return _NONE
     rivals = leading.devs & devs_of(fib.equal_default_routes(used))
-    is_way_out = _may_be_the_only_way_out(leading, devs, devices)
-    through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_line=is_way_out)
+    is_only = _may_be_the_only_way_out(leading, devs, devices)
+    through_tunnel = devs_of_a_tunnel(devs, hidden, devices.links, is_only_way_out=is_only)
     return devs_of_equal_routes(used, devs, rivals) | through_tunnel
 
 

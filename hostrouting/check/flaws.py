@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.sources import node_ip, node_sources
 from hostrouting.fib.engine import NOT_JUDGED
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IP, Prefix
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, devs_of
 from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.text import spoken
 
@@ -99,19 +98,16 @@ def _hosts_in_services(judge: Judge) -> Iterator[Finding]:
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:
     """The addresses that this host needs, with what each is."""
-    snapshot = judge.fib.snapshot
     known: dict[IP, str] = {}
-    for ip in snapshot.name_servers:
+    for ip in judge.fib.snapshot.name_servers:
         known[ip] = "a name server"
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None:
                 known[hop.gateway] = "a gateway"
-    links = judge.devices.links
-    for address in snapshot.addresses:
-        link = links.get(address.dev)
+    for address in judge.devices.addresses:
         # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-        if link is None or link.kind != "dummy":
+        if not judge.devices.is_dummy(address.dev):
             known[address.ip] = f"the address of {address.dev}"
     return known
 
@@ -121,11 +117,8 @@ def _nodes_in_pod_networks(judge: Judge) -> Iterator[Finding]:
 
     That is right where pods share the host's network, so it is a note.
     """
-    links = judge.devices.links
-    for address in judge.fib.snapshot.addresses:
-        link = links.get(address.dev)
-        is_dummy = link is not None and link.kind == "dummy"
-        if is_dummy or address.dev not in judge.uplinks.devs:
+    for address in judge.devices.addresses:
+        if judge.devices.is_dummy(address.dev) or address.dev not in judge.uplinks.devs:
             continue
         for pods in judge.pods:
             if address.ip in pods:

@@ -279,12 +279,12 @@ def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     return _doubt_between(spoken(devs, last="or"), taken, candidates=devs)
 
 
-def _doubt_between(devs: str, taken: Taken, *, candidates: tuple[str, ...] = ()) -> Opinion:
-    """The doubt which of these devices is meant, and those that a configuration could name. It also
+def _doubt_between(choice: str, taken: Taken, *, candidates: tuple[str, ...] = ()) -> Opinion:
+    """The doubt about a choice between devices, and those that a configuration could name. It also
     says by which packets leave now.
     """
     now = spoken(sorted(taken.devs), last="or")
-    reason = f"{devs}; they leave through {now} now"
+    reason = f"{choice}; they leave through {now} now"
     return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
 
 

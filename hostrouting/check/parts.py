@@ -43,7 +43,7 @@ def find_all_parts(judge: Judge, block: Prefix) -> Iterator[tuple[Packet, list[P
 
 
 def find_connections(judge: Judge, parts: Sequence[Part]) -> dict[Packet, list[Part]]:
-    """The parts that fare worse for connected sockets, by the kind of packets; and the own ones.
+    """The parts that are worse for connected sockets, by the kind of packets; and the own ones.
 
     IPv4 looks up twice for a socket that is connected (TCP, and UDP with `connect`): the second
     time with the source that the first route gave. Where that may be one of several addresses, a

@@ -89,10 +89,12 @@ def find_unconfigured(
 
 
 def find_by_hand(
-    snapshot: Snapshot, config: HostRoutingConfig, *, now: CheckReport
+    snapshot: Snapshot, config: HostRoutingConfig, *, now: CheckReport, pipeline: str
 ) -> Iterator[Finding]:
     """The routes that somebody has added with `ip route add`, and without which addresses escape:
-    nothing sets them at the next boot. `now` is the check of this snapshot.
+    nothing sets them at the next boot.
+
+    `now` is the check of this snapshot, and `pipeline` the line to type that repairs the host.
     """
     cidrs = [cidr for family in now.families for cidr in family.cidrs]
     by_hand = [route for route in snapshot.routes if route.protocol == PROTOCOL_BOOT]
@@ -104,17 +106,17 @@ def find_by_hand(
     if not lost:
         return
     destinations = [str(route.prefix) for route in added]
-    subject = "the route to" if len(added) == 1 else "the routes to"
-    verb = "was" if len(added) == 1 else "were"
+    subject = f"the routes to {spoken(destinations)} were"
+    pronoun = "them"
+    if len(added) == 1:
+        subject = f"the route to {destinations[0]} was"
+        pronoun = "it"
     sentence = (
-        f"{subject} {spoken(destinations)} {verb} added by hand, and nothing adds them at boot; "
-        f"without them {spoken(lost)} would escape"
+        f"{subject} added by hand, and nothing adds {pronoun} at boot; "
+        f"without {pronoun} {spoken(lost)} would escape"
     )
-    deletions = " && ".join(map(deletion_command, added))
-    remedy = Remedy(
-        "to configure them instead",
-        f"{deletions} && hostrouting repair | hostrouting apply --config -",
-    )
+    commands = [*map(deletion_command, added), pipeline]
+    remedy = Remedy(f"to configure {pronoun} instead", " && ".join(commands))
     facts = {"unconfigured": destinations, "ranges": lost, "routes": []}
     yield Finding("route-not-configured", "note", sentence, spoken(destinations), remedy, facts)
 

@@ -8,7 +8,7 @@ is expected, unless something is not judged; undecided if anything is in doubt; 
 `sentences` makes findings from a report, and `document` makes JSON.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from itertools import chain
 from operator import attrgetter
@@ -354,16 +354,19 @@ def grouped(pairs: Iterable[tuple[T, str]]) -> dict[T, list[str]]:
 def _overlap_sentence(report: FamilyReport) -> str:
     """How much of which CIDR escapes, and how.
 
-    What plain packets suffer comes first, then connections, then pods' packets: only the first that
-    is there is said.
+    It is about plain packets; if none of these escapes, about connections; else about packets of
+    pods.
     """
-    by_kind: dict[str, list[Escape]] = {"": [], ", for connections,": []}
-    for escape in report.escapes:
-        whose = ", for packets of pods,"
-        if escape.packet.iif == "lo":
-            whose = "" if escape.packet == PLAIN else ", for connections,"
-        by_kind.setdefault(whose, []).append(escape)
-    whose, escapes = next((whose, several) for whose, several in by_kind.items() if several)
+    plain = [escape for escape in report.escapes if escape.packet == PLAIN]
+    of_host = [escape for escape in report.escapes if escape.packet.iif == "lo"]
+    escapes: Sequence[Escape] = report.escapes
+    whose = ", for packets of pods,"
+    if plain:
+        escapes = plain
+        whose = ""
+    elif of_host:
+        escapes = of_host
+        whose = ", for connections,"
     sizes = _sizes(escapes)
     wholes = [f"{size} of {spoken(cidrs)}" for size, cidrs in grouped(sizes).items()]
     ways: list[str] = []

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hostrouting.check.devices import devs_of
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     CheckReport,
@@ -30,6 +29,7 @@ from hostrouting.model.route import (
     PROTOCOL_KERNEL,
     Route,
     deletion_command,
+    devs_of,
     protocol_name,
     table_name,
 )
@@ -235,8 +235,10 @@ def _remedy_of_escape(escape: Escape, family: FamilyReport) -> Remedy | None:
 def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     """What to do about a rule that decides before any route that could repair the range."""
     rule = escape.decision.rule
+    if rule is None:
+        return None
     for lost in family.repair.unrepairable:
-        if rule is not None and lost.reason == "earlier-rule" and lost.first == escape.first:
+        if lost.reason == "earlier-rule" and lost.first == escape.first:
             words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None

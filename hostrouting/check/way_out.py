@@ -69,13 +69,13 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _need_for_a_name(judge: Judge) -> Need:
-    uplinks = judge.uplinks
-    candidates = sorted(uplinks.devs | uplinks.doubtful)
-    if uplinks.are_without_card:
+    devs = sorted(judge.uplinks.devs)
+    candidates = [*devs]
+    if judge.uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
     phrase = f"its device to be named: write {names} into routeOverlap.expectedDevs first"
-    return Need(phrase, devs=tuple(sorted(uplinks.devs | uplinks.doubtful)))
+    return Need(phrase, devs=tuple(devs))
 
 
 def _is_configurable(dev: str) -> bool:

@@ -8,9 +8,9 @@ add a CNI, add a row with its source.
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
+from hostrouting.model.route import PROTOCOL_BOOT, PROTOCOL_KERNEL, Refusing, RouteType
 
 Use: TypeAlias = Literal["network", "pod", "bridge", "marked"]
 """What a device is for: it leads to pods on other nodes, or to all; to one pod, so that it is fine
@@ -65,8 +65,8 @@ here.
 BRIDGE_PLUGIN = "bridge"
 """The name of the plain bridge plugin, whose pods may be those of many other CNIs."""
 
-BOOT, BIRD, CALICO = 3, 12, 80
-_ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
+BIRD, CALICO = 12, 80
+_ALL: tuple[RouteType, ...] = get_args(Refusing)
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
 
 
@@ -125,7 +125,7 @@ CNIS = (
             "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 wireguard, "
             "flannel.ipip ipip, flannel0 tun"
         ),
-        (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, proof="first"),),
+        (Refusal(PROTOCOL_BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, proof="first"),),
         serves=("Calico",),  # Canal
     ),
     Cni("GKE", _devices(pod="gke* veth")),

@@ -49,9 +49,8 @@ def unjudged_rules(fib: Fib, packet: Packet = PLAIN) -> Iterator[AppliedRule]:
     """
     for applied in fib.applied_rules(packet):
         rule = applied.rule
-        if (
-            rule.action == "goto" or rule.suppress_ifgroup is not None
-        ) and applied.may_select_plain:
+        is_judged = rule.action != "goto" and rule.suppress_ifgroup is None
+        if not is_judged and applied.may_select_plain:
             yield applied
 
 

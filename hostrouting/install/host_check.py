@@ -49,10 +49,12 @@ class HostCheck(NamedTuple):
         host: Host | None = None,
         *,
         repaired: HostRoutingConfig | None = None,
+        options: str = "",
     ) -> HostCheck:
         """The report of a check against this configuration, of this host or of a snapshot.
 
-        `repaired` is the configuration to which a repair adds its routes, if it is another one.
+        `repaired` is the configuration to which a repair adds its routes, if it is another one, and
+        `options` are those with which `repair` has it.
         """
         mode = config.route_overlap.mode
         snapshot = report.snapshot
@@ -66,10 +68,11 @@ class HostCheck(NamedTuple):
             from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
-        if managed is not None:
+        if managed is not None and managed.is_readable:  # else the file comes first
             from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
-            findings += find_by_hand(snapshot, config, now=report)
+            pipeline = repair_pipeline(options, managed)
+            findings += find_by_hand(snapshot, config, now=report, pipeline=pipeline)
         findings += find_typed(snapshot) if managed is None else managed.unconfigured
         repaired_prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
@@ -106,13 +109,16 @@ def check_host(
     saved: str | None = None,
     *,
     repaired: HostRoutingConfig | None = None,
+    options: str = "",
 ) -> HostCheck:
-    """Check this host, or the one in a saved snapshot; `repaired` as in `HostCheck.of`."""
+    """Check this host, or the one in a saved snapshot; `repaired` and `options` as in
+    `HostCheck.of`.
+    """
     if saved is not None:
         return HostCheck.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
-    return HostCheck.of(report, config, host, repaired=repaired)
+    return HostCheck.of(report, config, host, repaired=repaired, options=options)
 
 
 def find_typed(snapshot: Snapshot) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Routes as the kernel lists them, and the numbers and names that Linux uses for their fields."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
@@ -276,6 +276,14 @@ class Route(NamedTuple):
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words
+
+
+def devs_of(routes: Iterable[Route]) -> frozenset[str]:
+    """All devices by which these routes lead."""
+    devs: set[str] = set()
+    for route in routes:
+        devs.update(route.devs)
+    return frozenset(devs)
 
 
 def as_stored(route: Route) -> tuple[Route, ...]:

@@ -40,6 +40,7 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
+    devs_of,
 )
 from hostrouting.model.snapshot import (
     ARPHRD_ETHERNET,
@@ -185,15 +186,33 @@ def devs_of_equal_routes(
     return frozenset()
 
 
+def devs_hidden_by_a_tunnel(
+    devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
+) -> frozenset[str]:
+    """If one of the devices is a tunnel: those of the first default route that leads through none.
+
+    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    """
+    if has_tunnel(devs, links):
+        for route in defaults:
+            if not has_tunnel(route.devs, links):
+                return frozenset(route.devs)
+    return frozenset()
+
+
 def devs_of_a_tunnel(
-    devs: frozenset[str], hidden: frozenset[str], links: Mapping[str, Link], *, is_line: bool
+    devs: frozenset[str],
+    hidden: frozenset[str],
+    links: Mapping[str, Link],
+    *,
+    is_only_way_out: bool,
 ) -> frozenset[str]:
     """The devices in doubt because the default route leads through a tunnel, and those of the
     default route that it hides.
     """
     if hidden:
         return devs | hidden
-    if has_tunnel(devs, links) and not is_line:
+    if has_tunnel(devs, links) and not is_only_way_out:
         return devs
     return frozenset()
 
@@ -357,8 +376,9 @@ class Uplink:
         used = self._of_main[0]
         devs = frozenset(used.devs)
         equal = devs_of_equal_routes(used, devs, self._devs_ranked_like(used))
-        hidden = self._card_hidden_by(devs)
-        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_line=self._can_be_only_uplink(devs))
+        hidden = devs_hidden_by_a_tunnel(devs, self._of_main, self._links)
+        is_only = self._can_be_only_uplink(devs)
+        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_only_way_out=is_only)
         if tunnel:
             return self._choice("tunnel", used, equal | tunnel)
         if equal:
@@ -376,21 +396,7 @@ class Uplink:
 
     def _devs_ranked_like(self, used: Route) -> frozenset[str]:
         """The devices of all default routes that are as good as the one that Linux uses."""
-        devs: set[str] = set()
-        for route in self._of_main:
-            if _rank(route) == _rank(used):
-                devs.update(route.devs)
-        return frozenset(devs)
-
-    def _card_hidden_by(self, devs: Iterable[str]) -> frozenset[str]:
-        """If one of these devices is a tunnel: those of the first default route of table main
-        through none.
-        """
-        if has_tunnel(devs, self._links):
-            for route in self._of_main:
-                if not has_tunnel(route.devs, self._links):
-                    return frozenset(route.devs)
-        return frozenset()
+        return devs_of(route for route in self._of_main if _rank(route) == _rank(used))
 
     @cached_property
     def _only_expected_dev(self) -> str | None:
@@ -406,7 +412,7 @@ class Uplink:
         """Whether the device is a tunnel, and not the only way out."""
         if link is None or not is_tunnel(link):
             return False
-        if self._card_hidden_by([link.name]):
+        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
             return True
         return not self._can_be_only_uplink([link.name])
 
@@ -417,14 +423,11 @@ class Uplink:
         return are_only_taps(devs, self._devs_with_address, self._links)
 
     @cached_property
-    def _devs_with_address(self) -> set[str]:
+    def _devs_with_address(self) -> frozenset[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        devs: set[str] = set()
-        for route in self._direct:
-            if route.type == "local" and route.prefix not in link_local:
-                devs.update(route.devs)
-        return devs
+        own = [route for route in self._direct if route.type == "local"]
+        return devs_of(route for route in own if route.prefix not in link_local)
 
     # What is missing for a next hop
 

@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.snapshots is not None:
         return _check_nodes(arguments, config)
     repaired = adding_typed(known, arguments)
-    check = check_host(config, host, arguments.snapshot, repaired=repaired)
+    options = typed_options(arguments)
+    check = check_host(config, host, arguments.snapshot, repaired=repaired, options=options)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.config is not None and arguments.snapshot is not None:
         note = f", with a copy of {typed_name(arguments.config)}"
     code = code_with(arguments, check.code(arguments.ignore), findings)
-    lines = check_lines(check, typed_options(arguments), as_whom(arguments), note)
+    lines = check_lines(check, options, as_whom(arguments), note)
     return Answer(code, check.document(), lines, check.report)
 
 

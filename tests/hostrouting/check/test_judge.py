@@ -36,10 +36,17 @@ from tests.support.topologies import checked, vm_with
 CIDR = "172.16.0.0/16"
 IB0 = Link(name="ib0", index=9, type=32)
 CALI1 = Link(name="cali1", index=9, kind="veth")
+WG1 = Link(name="wg1", index=9, kind="wireguard", type=65534)
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 node = partial(vm_with, links=(IB0,))
 """A plain VM with these things."""
+
+
+def with_only_default(host: Snapshot, dev: str) -> Snapshot:
+    """The host without the default routes by other devices."""
+    routes = [route for route in host.routes if route.prefix.length or route.devs == (dev,)]
+    return host._replace(routes=tuple(routes))
 
 
 @pytest.mark.parametrize(
@@ -216,18 +223,11 @@ def test_what_may_be_the_card_below_a_tunnel(
     never InfiniBand.
     """
     hops = (NextHop("dev1"), *others)
-    links = (
-        Link(name="wg1", index=9, kind="wireguard", type=65534),
-        Link(name="dev1", index=10, type=number),
-    )
+    links = (WG1, Link(name="dev1", index=10, type=number))
     host = node(
         Route.to("0.0.0.0/0", dev="wg1"), Route(Prefix.parse(CIDR), hops, protocol=2), links=links
     )
-    host = host._replace(
-        routes=tuple(
-            route for route in host.routes if route.prefix.length or route.devs == ("wg1",)
-        )
-    )
+    host = with_only_default(host, "wg1")
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="dev1")
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
@@ -240,10 +240,7 @@ def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
     """A bridge may be the uplink if a card is its port; one of containers and virtual machines is
     not.
     """
-    links = [
-        Link(name="wg1", index=9, kind="wireguard", type=65534),
-        Link(name="br0", index=10, kind="bridge"),
-    ]
+    links = [WG1, Link(name="br0", index=10, kind="bridge")]
     links += (
         Link(name=f"port{at}", index=at, kind=kind, master="br0")
         for at, kind in enumerate(ports, start=20)
@@ -251,11 +248,7 @@ def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
     host = node(
         Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="br0", protocol=2), links=tuple(links)
     )
-    host = host._replace(
-        routes=tuple(
-            route for route in host.routes if route.prefix.length or route.devs == ("wg1",)
-        )
-    )
+    host = with_only_default(host, "wg1")
     held = Address(ip=as_ip("172.16.0.4"), length=16, dev="br0")
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
@@ -766,15 +759,6 @@ def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) 
     kernel.ip_route("add", Route.to("fd44::/24", type="prohibit", protocol=222))
     config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": ["fd44::/16"]}})
     assert check_snapshot(kernel.snapshot(), config).verdict == "overlap"
-
-
-def with_only_default(host: Snapshot, dev: str) -> Snapshot:
-    """The host without the default routes by other devices."""
-    routes = [route for route in host.routes if route.prefix.length or route.devs == (dev,)]
-    return host._replace(routes=tuple(routes))
-
-
-WG1 = Link(name="wg1", index=9, kind="wireguard", type=65534)
 
 
 @pytest.mark.parametrize(("own", "verdict"), [([], "overlap"), (["dev1"], "undecided")])

@@ -394,6 +394,40 @@ def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
         assert "ROUTE-NOT-CONFIGURED" not in say("status", host=host).out
 
 
+def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None:
+    """The line to type names the CIDR that was typed: without it, the route would only be gone."""
+    other = "172.30.1.0/24"
+    host = node(config(), plain_vm)
+    host.kernel.add_link(Link(name="ib0", index=0))
+    host.kernel.add_address("ib0", "172.30.9.9/16")
+    by_hand = Route.to(other, dev="eth0", gateway="10.0.0.1", protocol=3)
+    host.kernel.ip_route("add", by_hand)
+
+    said = say("check", other, host=host)
+    [line] = [line for line in said.lines if "ROUTE-NOT-CONFIGURED" in line]
+    sentence = f"the route to {other} was added by hand, and nothing adds it at boot; without it"
+    assert f"{sentence} {other} would escape" in line
+    deletion, _, pipeline = line.partition(": ip ")[2].partition(" && ")
+    assert deletion.startswith(f"route del {other} ")
+    host.kernel.ip_route("delete", by_hand)
+    assert type_pipeline(host, pipeline).code == 0
+
+    said = say("check", other, host=host)
+    assert (said.code, "ROUTE-NOT-CONFIGURED" in said.out) == (0, False)
+
+
+def test_a_route_by_hand_beside_a_broken_file() -> None:
+    """Nothing is proposed that `repair` refuses after the route was deleted."""
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    for half in REPAIR:
+        host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3))
+    host.files.texts[LAYOUT.config_path] = "{"
+    said = say("check", CIDR, host=host)
+    assert said.lines[0].startswith("OK")
+    assert "ip route del" not in said.out
+
+
 def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:
     """There, no installed configuration can be repaired: the page says what to add to the file."""
     host = FakeHost(kernel=h200())
