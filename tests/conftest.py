@@ -129,7 +129,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     They mostly wait, so that each worker has others beside them; and no long one is left for the
     end.
     """
-    booting, others = [], []
+    booting: list[pytest.Item] = []
+    others: list[pytest.Item] = []
     for item in items:
         if item.get_closest_marker("boot"):
             booting.append(item)
@@ -155,7 +156,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say once for each reason how many tests were skipped, and how to get what is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    for line in advice(it[2] for it in skipped if isinstance(it, tuple)):
+    # The place in a file, the line and the reason.
+    for line in advice(where[2] for where in skipped if isinstance(where, tuple)):
         terminalreporter.write_line(line)
 
 

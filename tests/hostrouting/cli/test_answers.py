@@ -93,11 +93,9 @@ def test_a_plan_for_another_host(tmp_path: Path) -> None:
     assert f", on that host as root: {deletion}" in said.out
 
 
-@given(nodes(), st.integers(0, 1 << 16), st.booleans())
+@given(node=nodes(), place=st.integers(0, 1 << 16), has_lost_a_rule=st.booleans())
 def test_explain_agrees_with_check(
-    node: tuple[int, Snapshot],
-    place: int,
-    has_lost_a_rule: bool,  # noqa: FBT001  hypothesis gives it
+    node: tuple[int, Snapshot], place: int, *, has_lost_a_rule: bool
 ) -> None:
     """Where a device is expected, it begins with the verdict of a check of the address alone."""
     family, block = node[0], block_of(node[0])
@@ -352,7 +350,7 @@ def networkd_notes(host: FakeHost, keep: str = "leave") -> int:
         ({**UNMANAGED, f"{NETIF}/links/3": "ADMIN_STATE=failed\n"}, True),
     ],
 )
-def test_what_a_networkd_writes(files: dict[str, str], is_noted: bool) -> None:  # noqa: FBT001  a column
+def test_what_a_networkd_writes(files: dict[str, str], *, is_noted: bool) -> None:
     """A check names networkd only where it manages a device: its folders are there at every boot."""
     host = FakeHost(kernel=h200())
     host.files.texts.update(files)
@@ -368,7 +366,7 @@ def test_what_a_networkd_writes(files: dict[str, str], is_noted: bool) -> None: 
         ("leave", "#ManageForeignRoutes=no", True),
     ],
 )
-def test_a_networkd_that_keeps_static_routes(keep: str, line: str, is_noted: bool) -> None:  # noqa: FBT001  a column
+def test_a_networkd_that_keeps_static_routes(keep: str, line: str, *, is_noted: bool) -> None:
     """There is no note where networkd is told, by us or by somebody else, to keep the routes of
     other programs.
     """

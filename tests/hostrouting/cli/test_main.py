@@ -354,7 +354,7 @@ class TestAsAProgram:
 
     @pytest.mark.parametrize("rich", [True, False])
     @pytest.mark.parametrize("no_colour", ["", "1"])
-    def test_a_terminal(self, command: list[str], rich: bool, no_colour: str) -> None:  # noqa: FBT001  a parameter
+    def test_a_terminal(self, command: list[str], no_colour: str, *, rich: bool) -> None:
         """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else
         is the same.
         """
