@@ -62,18 +62,21 @@ _STARTS_A_PROCESS = {
     "os.system",
 }
 _NAMES_A_FILE = {
-    *(
-        "open",
-        "os.listdir",
-        "os.scandir",
-        "os.mkdir",
-        "os.rmdir",
-        "os.remove",
-        "os.rename",
-        "os.link",
-        "os.symlink",
-    ),
-    *("os.chmod", "os.chown", "os.truncate", "os.utime", "os.setxattr", "shutil.rmtree"),
+    "open",
+    "os.listdir",
+    "os.scandir",
+    "os.mkdir",
+    "os.rmdir",
+    "os.remove",
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+    "os.utime",
+    "os.setxattr",
+    "shutil.rmtree",
 }
 _OF_THE_HOST = tuple(f"{folder}/" for folder in HOST_FOLDERS)
 _MOUNTS = "/proc/self/ns/mnt"
