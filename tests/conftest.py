@@ -62,18 +62,21 @@ _STARTS_A_PROCESS = {
     "os.system",
 }
 _NAMES_A_FILE = {
-    *(
-        "open",
-        "os.listdir",
-        "os.scandir",
-        "os.mkdir",
-        "os.rmdir",
-        "os.remove",
-        "os.rename",
-        "os.link",
-        "os.symlink",
-    ),
-    *("os.chmod", "os.chown", "os.truncate", "os.utime", "os.setxattr", "shutil.rmtree"),
+    "open",
+    "os.listdir",
+    "os.scandir",
+    "os.mkdir",
+    "os.rmdir",
+    "os.remove",
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+    "os.utime",
+    "os.setxattr",
+    "shutil.rmtree",
 }
 _OF_THE_HOST = tuple(f"{folder}/" for folder in HOST_FOLDERS)
 _MOUNTS = "/proc/self/ns/mnt"
@@ -129,7 +132,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     They mostly wait, so that each worker has others beside them; and no long one is left for the
     end.
     """
-    booting, others = [], []
+    booting: list[pytest.Item] = []
+    others: list[pytest.Item] = []
     for item in items:
         if item.get_closest_marker("boot"):
             booting.append(item)
@@ -155,7 +159,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say once for each reason how many tests were skipped, and how to get what is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    for line in advice(it[2] for it in skipped if isinstance(it, tuple)):
+    # The place in a file, the line and the reason.
+    for line in advice(where[2] for where in skipped if isinstance(where, tuple)):
         terminalreporter.write_line(line)
 
 

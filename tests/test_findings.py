@@ -5,7 +5,6 @@ shows their lines.
 import pytest
 
 from hostrouting.finding import Finding, Remedy, worst_first
-from hostrouting.text import first_of
 from phases.values import as_data
 
 DELETE = Remedy("if nothing needs it", "ip route del 10.0.0.0/8")
@@ -48,13 +47,9 @@ def test_commands_for_programs() -> None:
 
 def test_the_order_of_findings() -> None:
     """Each once, the worst first, otherwise in the order in which they were found."""
-    error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
+    error = Finding("lock", "error", "one")
+    warning = Finding("lock", "warning", "two")
+    note = Finding("lock", "note", "three")
     other = Finding("gate-open", "error", "another")
     assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
     assert as_data([error]) == [error.to_mapping()]  # in the report of a run
-
-
-def test_many_findings() -> None:
-    """Of many, the first ones are shown, and the last text counts the others."""
-    assert first_of([*map(str, range(25))], 20) == [*map(str, range(20)), "and 5 more"]
-    assert first_of(["a", "b"], 2) == ["a", "b"]

@@ -32,9 +32,12 @@ def test_a_choice() -> None:
     ("count", "more"), [(0, []), (10, []), (11, ["and 1 more"]), (1_011, ["and 1,001 more"])]
 )
 def test_the_first_texts(count: int, more: list[str]) -> None:
-    """Ten are listed; there is no text for the others if there are none."""
+    """Ten are listed, unless another number is asked for; there is no text for the others if there
+    are none.
+    """
     texts = [f"text {number}" for number in range(count)]
     assert first_of(texts) == [*texts[:10], *more]
+    assert first_of(texts, count) == texts
 
 
 @pytest.mark.parametrize(("count", "more"), [(20, []), (21, ["  … and 1 more; --json shows all"])])

@@ -140,10 +140,12 @@ class Checked:
         """The ranges of its lines."""
         ranges: list[Range] = []
         for line in self.lines:
-            if found := _LINE.match(line):
-                first, last = found["first"], found["last"] or found["first"]
-                devs = found["devs"].split(", ") if found["devs"] else []
-                ranges.append(Range(found["cidr"], _place(first), _place(last), frozenset(devs)))
+            match = _LINE.match(line)
+            if match is None:
+                continue
+            first, last = match["first"], match["last"] or match["first"]
+            devs = match["devs"].split(", ") if match["devs"] else []
+            ranges.append(Range(match["cidr"], _place(first), _place(last), frozenset(devs)))
         return frozenset(ranges)
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 from hostrouting.boot.units import DROP_IN
 from tests.support.systemd import PROJECT
 
-GATE, GUARD, STEPS = (
-    "/etc/hostrouting/gate.sh",
-    "/etc/hostrouting/guard.sh",
-    "/etc/hostrouting/gate.d",
-)
+GATE = "/etc/hostrouting/gate.sh"
+GUARD = "/etc/hostrouting/guard.sh"
+STEPS = "/etc/hostrouting/gate.d"
 COMMAND = DROP_IN.partition(" -pc '")[2].partition("'")[0].replace("$$", "$")
 """What bash runs as the condition of a gated unit."""
 

@@ -111,5 +111,5 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
             outcomes += change([request])
         return tuple(outcomes)
 
-    host.kernel.change = change_each  # type: ignore[method-assign]
+    host.kernel.change = change_each  # type: ignore[method-assign]  # on this host alone
     return host, mishaps

@@ -65,7 +65,8 @@ def require(*names: str) -> None:
     """Skip the test that runs now if a need is not met."""
     import pytest  # noqa: PLC0415  as a script, this needs Python alone
 
-    if missing := absent(names):
+    missing = absent(names)
+    if missing:
         pytest.skip(f"it needs {', '.join(missing)}")
 
 
@@ -75,12 +76,13 @@ def advice(reasons: Iterable[str]) -> Iterator[str]:
     """
     counted = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
     yield from (f"{number:5d} skipped: {reason}" for reason, number in counted.most_common())
-    if packages := {
-        PACKAGES[name] for reason in counted for name in PACKAGES if f" {name}," in f"{reason},"
-    }:
+    every_reason = "".join(f"{reason}," for reason in counted)
+    packages = {package for name, package in PACKAGES.items() if f" {name}," in every_reason}
+    if packages:
         yield f"To run these tests too, as root: apt-get install {' '.join(sorted(packages))}"
-        if services := packages & SERVICES:
-            yield f"Only on a throw-away machine, because they can change its network: {' '.join(sorted(services))}"
+    services = packages & SERVICES
+    if services:
+        yield f"Only on a throw-away machine, because they can change its network: {' '.join(sorted(services))}"
 
 
 if __name__ == "__main__":

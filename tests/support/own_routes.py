@@ -113,24 +113,25 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     """
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
     while there := [route for route in backend.snapshot().routes if route.prefix in every]:
-        hops = [route.next_hops if route.prefix.family == IPV6 else (None,) for route in there]
-        each = [
-            (route, hop) for route, next_hops in zip(there, hops, strict=True) for hop in next_hops
-        ]
-        backend.change(
-            RouteRequest(
-                "delete", route if hop is None else entry(route.prefix, hop, route.metric, protocol)
-            )
-            for route, hop in each
-            for protocol in (OURS, FOREIGN, 9)
-        )
+        for route in there:
+            backend.change(_deletions(route))
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
-        completed(
-            ["ip", "-force", "-batch", "-"],
-            input="".join(f"{route_command(it, '')}\n" for it in routes),
-        )
+        commands = "".join(f"{route_command(route, '')}\n" for route in routes)
+        completed(["ip", "-force", "-batch", "-"], input=commands)
     else:
         backend.change(RouteRequest("append", route) for route in routes)
+
+
+def _deletions(route: Route) -> list[RouteRequest]:
+    """The requests that delete a listed route; in IPv6 each next hop may be anybody's."""
+    if route.prefix.family == IPV4:
+        return [RouteRequest("delete", route)]
+    requests: list[RouteRequest] = []
+    for hop in route.next_hops:
+        for protocol in (OURS, FOREIGN, 9):
+            hop_alone = entry(route.prefix, hop, route.metric, protocol)
+            requests.append(RouteRequest("delete", hop_alone))
+    return requests
 
 
 def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
@@ -148,18 +149,19 @@ def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
 
 def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]:
     """The next hops of this owner; those of IPv6 are gone afterwards."""
-    owned_hops = set()
-    for route in (route for route in backend.snapshot().routes if route.prefix in EVERY):
-        if route.prefix.family == IPV4:
-            owned_hops |= {
-                (route.key, hop) for hop in route.next_hops if route.protocol == protocol
-            }
+    owned_hops: set[tuple[RouteKey, NextHop]] = set()
+    for route in backend.snapshot().routes:
+        if route.prefix not in EVERY:
             continue
         for hop in route.next_hops:
-            [outcome] = backend.change(
-                [RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))]
-            )
-            owned_hops |= {(route.key, hop)} if outcome.ok else set()
+            if route.prefix.family == IPV4:
+                is_owned = route.protocol == protocol
+            else:
+                deletion = RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))
+                [outcome] = backend.change([deletion])
+                is_owned = outcome.ok
+            if is_owned:
+                owned_hops.add((route.key, hop))
     return owned_hops
 
 

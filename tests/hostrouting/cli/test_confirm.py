@@ -270,8 +270,12 @@ class TestTerminal:
 
 
 @settings(max_examples=scaled(200), deadline=None)
-@given(st.sampled_from([WANTED, OTHER, HostRoutingConfig()]), st.integers(1, 60), st.booleans())
-def test_at_each_moment(former: HostRoutingConfig, nth: int, is_typed: bool) -> None:  # noqa: FBT001  drawn
+@given(
+    former=st.sampled_from([WANTED, OTHER, HostRoutingConfig()]),
+    nth=st.integers(1, 60),
+    is_typed=st.booleans(),
+)
+def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) -> None:
     """Whatever effect of the run a cancellation comes at, the host is as it was before."""
     host, mishaps = mishap_host()
     if former != HostRoutingConfig():

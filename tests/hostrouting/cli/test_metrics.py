@@ -13,12 +13,13 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost
 from tests.hostrouting.cli.test_pages import (
+    GARBLED,
     OPENED,
     applied,
     config,
+    deaf,
     fresh_with_kubelet,
     refused,
-    written,
 )
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT, lose_routes, manager_of
@@ -45,9 +46,9 @@ def samples(text: str) -> dict[str, float]:
         elif line.startswith("# TYPE "):
             assert line == f"# TYPE {described[-1]} gauge"
         else:
-            found = SAMPLE.fullmatch(line)
-            assert found, line
-            name, labels, value = found.groups(default="")
+            sample = SAMPLE.fullmatch(line)
+            assert sample, line
+            name, labels, value = sample.groups(default="")
             assert name == described[-1]
             assert name + labels not in values
             values[name + labels] = float(value)
@@ -87,7 +88,9 @@ def test_a_host_that_is_right() -> None:
         (with_a_refused_range, 'hostrouting_escapes{family="ipv4",kind="refused"}', 1),
         (applied(change=lose_routes), "hostrouting_in_force", 0),
         (applied(change=OPENED), "hostrouting_gate_open", 1),
-        (applied(change=written(LAYOUT.config_path, "{")), "hostrouting_unanswered", 1),
+        (applied(change=GARBLED), "hostrouting_unanswered", 1),
+        (applied(change=GARBLED), "hostrouting_config_usable", 0),
+        (deaf, 'hostrouting_verdict{family="ipv4",verdict="unknown"}', 1),
         (fresh_with_kubelet, "hostrouting_installed", 0),
     ],
     ids=[
@@ -96,6 +99,8 @@ def test_a_host_that_is_right() -> None:
         "lost routes",
         "an open gate",
         "a broken file",
+        "a file that is of no use",
+        "no answer",
         "nothing installed",
     ],
 )

@@ -223,7 +223,7 @@ def broken(host: FakeHost) -> None:
 class SilentManager(FakeManager):
     """A systemd that does not answer."""
 
-    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:  # noqa: ARG002
+    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:  # noqa: ARG002  as Manager has it
         """See Manager."""
         raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
 
