@@ -236,7 +236,6 @@ def test_a_nexthop_object_with_an_on_link_leg() -> None:
     assert [step.action for step in plan.steps] == ["conflict"]
 
 
-EVERYWHERE = Prefix.parse("0.0.0.0/0")
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 BY_TUNNEL = Route.to("0.0.0.0/0", dev="tun0", gateway="10.8.0.1", protocol=3)
 TUNNEL = Link(name="tun0", index=9, type=65534, kind="tun")
