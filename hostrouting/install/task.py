@@ -120,10 +120,9 @@ class InstallTask(ABC):
         ]
         plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
-            plan = plan.with_check(wanted.config, read_snapshot())
-            if not self.allow_removal:
-                plan = plan.keeping_routes(is_installed=wanted.is_installed)
-        return plan
+            return self._checked(plan, wanted, read_snapshot())
+        needed = self._needed_routes(plan, wanted, read_snapshot)
+        return attrs.evolve(plan, findings=(*plan.findings, *needed))
 
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first changed anything, or remove everything if
@@ -245,18 +244,31 @@ class InstallTask(ABC):
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
             raise ConfigError(losses, headline=headline)
-        if not self.allow_removal and plan.deletes_routes:
-            checked = plan.with_check(wanted.config, read_snapshot())
-            kept = checked.keeping_routes(is_installed=wanted.is_installed)
-            needed = [each for each in kept.errors if each.name == "route-not-configured"]
-            if needed:
-                raise RequirementError(findings=needed)
+        needed = self._needed_routes(plan, wanted, read_snapshot)
+        if needed:
+            raise RequirementError(findings=needed)
         new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
         if new and wanted.former != HostRoutingConfig():
             plan.routes.require_possible()
         if self.host.backend is not None and plan.changes_kernel:
             self.host.rights().require_network()
         return plan
+
+    def _checked(self, plan: Plan, wanted: Wanted, snapshot: Snapshot) -> Plan:
+        """The plan with the check of the host afterwards."""
+        plan = plan.with_check(wanted.config, snapshot)
+        if self.allow_removal:
+            return plan
+        return plan.keeping_routes(is_installed=wanted.is_installed)
+
+    def _needed_routes(
+        self, plan: Plan, wanted: Wanted, read_snapshot: Callable[[], Snapshot]
+    ) -> list[Finding]:
+        """The errors about routes that the plan deletes, although addresses escape without them."""
+        if self.allow_removal or not plan.deletes_routes:
+            return []
+        checked = self._checked(plan, wanted, read_snapshot())
+        return [finding for finding in checked.errors if finding.name == "route-not-configured"]
 
     def _losses(self, wanted: Wanted) -> tuple[Fault, ...]:
         """What this configuration must not take away, and would: of the installed configuration,

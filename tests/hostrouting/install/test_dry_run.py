@@ -12,7 +12,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.install.plan import Plan
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -123,6 +123,18 @@ def losing() -> FakeHost:
     return host
 
 
+def repaired_by_hand() -> FakeHost:
+    """A host that the installed configuration, in mode STRICT, does not repair, and typed routes
+    do.
+    """
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(STRICT, host=host), observers=[], clock=FakeClock())
+    for prefix in REPAIR:
+        typed = Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        host.kernel.ip_route("add", typed)
+    return host
+
+
 def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
     """A host with this kernel, on which nothing is installed."""
     return lambda: FakeHost(kernel=kernel())
@@ -208,6 +220,18 @@ CASES: dict[str, Case] = {
         ConfigureStaticRoutes,
         REPAIRED,
         lambda: holding(h200_node()),
+    ),
+    "routes alone, which takes needed ones away": (
+        "without them 172.16.0.0/16 escapes",
+        partial(ConfigureStaticRoutes, allow_removal=False),
+        config("10.77.0.0/16"),
+        repaired_by_hand,
+    ),
+    "routes alone, which may take needed ones away": (
+        "",
+        ConfigureStaticRoutes,
+        config("10.77.0.0/16"),
+        repaired_by_hand,
     ),
     "probes alone": (
         "is an address of this host",
