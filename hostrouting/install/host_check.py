@@ -66,11 +66,13 @@ class HostCheck(NamedTuple):
             from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
-        if managed is not None:
+        if managed is None:
+            findings += find_typed(snapshot)
+        else:
             from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
             findings += find_by_hand(snapshot, config, now=report)
-        findings += find_typed(snapshot) if managed is None else managed.unconfigured
+            findings += managed.unconfigured
         repaired_prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
             host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)

@@ -32,7 +32,6 @@ class Managed(NamedTuple):
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
-
     gated: tuple[str, ...] = ()
     """If the installed configuration cannot be read: the units with a drop-in of ours that the
     configuration of the repair does not gate.
@@ -46,8 +45,6 @@ class Managed(NamedTuple):
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed here, for a repair of this configuration; None if nothing is."""
-    if not host.may_have_ours:
-        return None
     try:
         installed = read_installed(host)
     except (ConfigError, HostError):
