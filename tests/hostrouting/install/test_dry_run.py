@@ -12,7 +12,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.install.plan import Plan
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -30,7 +30,7 @@ from hostrouting.testing import (
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes, type_routes
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
 REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
@@ -129,9 +129,7 @@ def repaired_by_hand() -> FakeHost:
     """
     host = FakeHost(kernel=h200())
     phases.run(Configure(STRICT, host=host), observers=[], clock=FakeClock())
-    for prefix in REPAIR:
-        typed = Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=OURS)
-        host.kernel.ip_route("add", typed)
+    type_routes(host, *REPAIR)
     return host
 
 

@@ -10,7 +10,6 @@ from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.kernel.programs import Rights
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -18,20 +17,20 @@ from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
+    GUARDED,
     HELD,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     failure_of,
     manager_of,
     ours,
     run,
+    type_routes,
 )
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
-KUBELET = GateConfig(("kubelet.service",))
-GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 CONFLICTING = config("172.16.0.0/16")
 
 
@@ -156,9 +155,7 @@ class TestUndo:
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
         strict = config(cidrs=(CIDR,))
         failure_of(run, Configure(strict, host=host))
-        for prefix in REPAIR:
-            typed = Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213)
-            host.kernel.ip_route("add", typed)
+        type_routes(host, *REPAIR)
         before = ours(host)
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
