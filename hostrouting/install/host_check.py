@@ -13,7 +13,7 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.restoring import TO_KEEP, repair_pipeline
+from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
 from hostrouting.install.session import find_session_at_risk
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
