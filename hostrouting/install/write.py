@@ -54,7 +54,7 @@ def write_files(host: Host, plan: Plan) -> Effects:
     manager = host.running_manager
     with having_changed(files=done, operations=operations):
         if plan.files:
-            _remove_markers(host)  # 1
+            remove_markers(host)  # 1
         if manager is not None:
             stopped = [operation.object for operation in plan.for_systemd("stop", "restart")]
             for unit in UNITS:  # 2
@@ -94,8 +94,8 @@ def _is_of_systemd(path: str) -> bool:
     return "/systemd/system/" in path
 
 
-def _remove_markers(host: Host) -> None:
-    """Remove what the check of the former configuration has written."""
+def remove_markers(host: Host) -> None:
+    """Remove what a check has written."""
     for path in HostLayout.markers:
         with suppress(HostError):  # only the routes decide, and the next boot removes it
             host.files.remove(path)
