@@ -81,8 +81,8 @@ class InstallTask(ABC):
     wait: float = attrs.field(default=60.0, validator=is_duration, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
-    """Whether the configuration may take away what protects the host now; if not, a ConfigError
-    names it.
+    """Whether the configuration may take away what protects the host now. If not, a ConfigError
+    names it, or a RequirementError the routes that somebody has typed.
     """
     _before: Before | None = attrs.field(
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
