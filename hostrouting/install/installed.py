@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import gated_on_disk, owned_paths
+from hostrouting.boot.files import gated_on_disk, is_nothing, owned_paths
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
     from hostrouting.model.route import RouteKey
 
 
+def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration as it is read again: one that asks for no file has no config.json."""
+    if is_nothing(config):
+        return HostRoutingConfig()
+    return config
+
+
 @attrs.frozen
 class Wanted:
     """What a run brings onto a host."""
 
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(converter=_as_installed)
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""

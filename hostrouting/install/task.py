@@ -139,11 +139,12 @@ class InstallTask(ABC):
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        known = [self.own_part(self.config), self.own_part(before.config)]
         installed = readable_installed(self.host)
-        if installed is not None and self.own_part(installed) not in known:
-            sentence = "another run has installed a different configuration since, which stays"
-            raise HostError(sentence, what="file")
+        if installed is not None:
+            known = [self.own_part(self.wanted().config), self.own_part(before.config)]
+            if self.own_part(installed) not in known:
+                sentence = "another run has installed a different configuration since, which stays"
+                raise HostError(sentence, what="file")
         former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
         try:
             result = former.do(_without_skips(ctx))

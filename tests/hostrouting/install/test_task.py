@@ -1,9 +1,11 @@
 """What a run says when it fails, what it needs, what it leaves out, and what undo takes back."""
 
+from typing import Any
+
 import pytest
 
 import phases
-from hostrouting.config import GateConfig, GuardConfig
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
@@ -161,6 +163,45 @@ class TestUndo:
         run(task)
         phases.undo(task, phases.Context(observers=[]))
         assert ours(host) == before
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"staticRoutes": {"enabled": True}},
+        {"routeOverlap": {"mode": "STRICT"}},
+        {"probeRewrite": {"ensureRoute": False}},
+        {"azureVnetCleanup": {"managed": ["10.1.0.0/16"]}},
+    ],
+)
+class TestIdleSettings:
+    """A configuration that only has settings without effect is installed as nothing."""
+
+    def test_configure(self, idle: dict[str, Any]) -> None:
+        """The run removes what was installed, and undo brings it back."""
+        former = HostRoutingConfig.from_mapping(
+            {
+                "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
+                "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+            }
+        )
+        host = configured(former)
+        before = ours(host)
+        task = Configure(HostRoutingConfig.from_mapping(idle), host=host)
+        run(task)
+        assert (ours(host), host.nftables.tables, host.files.texts) == ([], {}, {})
+        run(phases.task("undo")(task.undo))
+        assert (ours(host), read_installed(host)) == (before, former)
+
+    def test_the_only_section(self, idle: dict[str, Any]) -> None:
+        """A task about the only section that is installed does the same."""
+        former = config("10.77.0.0/16", mode="WARN")
+        host = configured(former)
+        task = ConfigureStaticRoutes(HostRoutingConfig.from_mapping(idle), host=host)
+        run(task)
+        assert (ours(host), host.files.texts) == ([], {})
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == former
 
 
 class TestNothingToDo:
