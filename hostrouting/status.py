@@ -23,8 +23,8 @@ from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host, find_typed, read_host
 from hostrouting.install.installed import read_installed
+from hostrouting.install.pipeline import repair_pipeline, with_gate_command
 from hostrouting.install.plan import Plan
-from hostrouting.install.restoring import repair_pipeline, with_gate_command
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:

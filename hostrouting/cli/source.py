@@ -11,7 +11,6 @@ from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_uni
 from hostrouting.errors import ConfigError, Fault, HostError
 from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import show, spoken
 
@@ -81,16 +80,14 @@ def find_config_or_warn(
     try:
         return _find_installed(arguments, host), ()
     except (ConfigError, HostError) as error:
-        from hostrouting.boot.files import gated_on_disk  # noqa: PLC0415  most hosts that are checked have none
-        from hostrouting.install.restoring import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
+        from hostrouting.install.installed import remedy_without_config  # noqa: PLC0415  most hosts that are checked have none
 
         [finding] = error.findings
         cidrs = getattr(arguments, "cidrs", None)
         remedy = finding.remedy
         if cidrs or remedy is None:
             options = f" {shlex.join(cidrs or ['CIDR'])}"
-            is_there = host.files.look(HostLayout.config_path) is not None
-            remedy = remedy_without_config(gated_on_disk(host.files), options, is_there=is_there)
+            remedy = remedy_without_config(host, options)
         sentence = f"the installed configuration was not used: {finding.sentence}"
         finding = finding._replace(severity="warning", sentence=sentence, remedy=remedy)
         return HostRoutingConfig(), (finding,)

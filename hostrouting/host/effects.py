@@ -101,10 +101,6 @@ def having_changed(
     try:
         yield
     except BaseException as error:
-        _attach(error, Effects(tuple(changes), files, tuple(operations)))
+        effects = Effects(tuple(changes), files, tuple(operations))
+        vars(error)["effects"] = effects + effects_of(error)
         raise
-
-
-def _attach(error: BaseException, effects: Effects) -> None:
-    """Have `effects_of` the error begin with these."""
-    vars(error)["effects"] = effects + effects_of(error)

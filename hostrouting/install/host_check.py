@@ -13,7 +13,7 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.restoring import TO_KEEP, repair_pipeline
+from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
 from hostrouting.install.session import find_session_at_risk
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
@@ -68,12 +68,15 @@ class HostCheck(NamedTuple):
             from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
             managed = find_managed(host, repaired or config, snapshot)
-        if managed is not None and managed.is_readable:  # else the file comes first
-            from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
+        if managed is None:
+            findings += find_typed(snapshot)
+        else:
+            if managed.is_readable:  # else the file comes first
+                from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
-            pipeline = repair_pipeline(options, managed)
-            findings += find_by_hand(snapshot, config, now=report, pipeline=pipeline)
-        findings += find_typed(snapshot) if managed is None else managed.unconfigured
+                pipeline = repair_pipeline(options, managed)
+                findings += find_by_hand(snapshot, config, now=report, pipeline=pipeline)
+            findings += managed.unconfigured
         repaired_prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
             host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import gated_on_disk, owned_paths
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.boot.files import gated_on_disk, is_nothing, owned_paths
+from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.restoring import remedy_without_config
+from hostrouting.install.pipeline import APPLY, gate_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
     from hostrouting.model.route import RouteKey
 
 
+def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration as it is read again: one that asks for no file has no config.json."""
+    if is_nothing(config):
+        return HostRoutingConfig()
+    return config
+
+
 @attrs.frozen
 class Wanted:
     """What a run brings onto a host."""
 
-    config: HostRoutingConfig
+    config: HostRoutingConfig = attrs.field(converter=_as_installed)
     """The whole configuration."""
     former: HostRoutingConfig | None
     """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
@@ -81,6 +89,27 @@ def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
     faults = [fault._replace(remedy="") for fault in faults]
     cidrs = read_enforced(host.files).route_overlap.cidrs
     options = "".join(f" {cidr}" for cidr in cidrs) or " CIDR"
-    is_there = host.files.look(HostLayout.config_path) is not None
-    remedy = remedy_without_config(gated_on_disk(host.files), options, is_there=is_there)
+    remedy = remedy_without_config(host, options)
     return ConfigError(faults, HostLayout.config_path, remedy=remedy)
+
+
+def remedy_without_config(host: Host, options: str) -> Remedy:
+    """What to do about a config.json that cannot be used, or is not there; `repair` gets these
+    options.
+
+    A correction or a copy of the file brings all of it back. Without one, a repair makes a new
+    file. What the old one gated is still known: the drop-ins are on the disk.
+    """
+    gated = [unit for unit in gated_on_disk(host.files) if unit != MACHINES]
+    restored = f"hostrouting repair --config COPY | {APPLY} --allow-removal"
+    apply = f"{APPLY} --allow-removal{gate_options(gated)}"
+    new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
+    given_up = "without one, which gives up STRICT, the guard and all else that only the file says"
+    cost = "the routes go, nothing holds units back, and addresses may escape"
+    remove = Remedy(f"to remove hostrouting ({cost})", "hostrouting remove")
+    without_copy = Remedy(given_up, new, otherwise=remove)
+    remedy = Remedy("with a copy, or another file", restored, otherwise=without_copy)
+    if host.files.look(HostLayout.config_path) is None:
+        return remedy
+    words = f"correct {HostLayout.config_path}, then"
+    return Remedy(words, "hostrouting status", needs_root=False, otherwise=remedy)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.boot.files import gated_on_disk
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, HostError
-from hostrouting.install.installed import read_installed
+from hostrouting.install.installed import readable_installed
 from hostrouting.install.losses import find_losses
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class Managed(NamedTuple):
     """What protects the host now, and is not in the configuration of the repair."""
     unconfigured: tuple[Finding, ...] = ()
     """The routes that are only on the host, and without which addresses escape."""
-
     gated: tuple[str, ...] = ()
     """If the installed configuration cannot be read: the units with a drop-in of ours that the
     configuration of the repair does not gate.
@@ -46,11 +44,8 @@ class Managed(NamedTuple):
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed here, for a repair of this configuration; None if nothing is."""
-    if not host.may_have_ours:
-        return None
-    try:
-        installed = read_installed(host)
-    except (ConfigError, HostError):
+    installed = readable_installed(host)
+    if installed is None:
         known = gated_units(config)
         gated = [unit for unit in gated_on_disk(host.files) if unit not in known]
         return Managed(is_readable=False, gated=tuple(gated))

@@ -12,7 +12,7 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.install.restoring import repair_pipeline
+from hostrouting.install.pipeline import repair_pipeline
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
 

@@ -81,8 +81,8 @@ class InstallTask(ABC):
     wait: float = attrs.field(default=60.0, validator=is_duration, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, validator=IS_FLAG, kw_only=True)
-    """Whether the configuration may take away what protects the host now; if not, a ConfigError
-    names it.
+    """Whether the configuration may take away what protects the host now. If not, a ConfigError
+    names it, or a RequirementError the routes that somebody has typed.
     """
     _before: Before | None = attrs.field(
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
@@ -120,10 +120,9 @@ class InstallTask(ABC):
         ]
         plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
         if any(part.checks_the_result for part in self._parts_with_work(ctx)):
-            plan = plan.with_check(wanted.config, read_snapshot())
-            if not self.allow_removal:
-                plan = plan.keeping_routes(is_installed=wanted.is_installed)
-        return plan
+            return self._checked(plan, wanted, read_snapshot())
+        needed = self._needed_routes(plan, wanted, read_snapshot)
+        return attrs.evolve(plan, findings=(*plan.findings, *needed))
 
     def undo(self, ctx: phases.Context) -> object:
         """Install what was there before the task first changed anything, or remove everything if
@@ -140,11 +139,12 @@ class InstallTask(ABC):
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        known = [self.own_part(self.config), self.own_part(before.config)]
         installed = readable_installed(self.host)
-        if installed is not None and self.own_part(installed) not in known:
-            sentence = "another run has installed a different configuration since, which stays"
-            raise HostError(sentence, what="file")
+        if installed is not None:
+            known = [self.own_part(self.wanted().config), self.own_part(before.config)]
+            if self.own_part(installed) not in known:
+                sentence = "another run has installed a different configuration since, which stays"
+                raise HostError(sentence, what="file")
         former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
         try:
             result = former.do(_without_skips(ctx))
@@ -245,18 +245,31 @@ class InstallTask(ABC):
         if losses:
             headline = "this would remove protection (to allow it: --allow-removal):"
             raise ConfigError(losses, headline=headline)
-        if not self.allow_removal and plan.deletes_routes:
-            checked = plan.with_check(wanted.config, read_snapshot())
-            kept = checked.keeping_routes(is_installed=wanted.is_installed)
-            needed = [each for each in kept.errors if each.name == "route-not-configured"]
-            if needed:
-                raise RequirementError(findings=needed)
+        needed = self._needed_routes(plan, wanted, read_snapshot)
+        if needed:
+            raise RequirementError(findings=needed)
         new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
         if new and wanted.former != HostRoutingConfig():
             plan.routes.require_possible()
         if self.host.backend is not None and plan.changes_kernel:
             self.host.rights().require_network()
         return plan
+
+    def _checked(self, plan: Plan, wanted: Wanted, snapshot: Snapshot) -> Plan:
+        """The plan with the check of the host afterwards."""
+        plan = plan.with_check(wanted.config, snapshot)
+        if self.allow_removal:
+            return plan
+        return plan.keeping_routes(is_installed=wanted.is_installed)
+
+    def _needed_routes(
+        self, plan: Plan, wanted: Wanted, read_snapshot: Callable[[], Snapshot]
+    ) -> list[Finding]:
+        """The errors about routes that the plan deletes, although addresses escape without them."""
+        if self.allow_removal or not plan.deletes_routes:
+            return []
+        checked = self._checked(plan, wanted, read_snapshot())
+        return [finding for finding in checked.errors if finding.name == "route-not-configured"]
 
     def _losses(self, wanted: Wanted) -> tuple[Fault, ...]:
         """What this configuration must not take away, and would: of the installed configuration,

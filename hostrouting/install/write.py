@@ -50,28 +50,28 @@ def write_files(host: Host, plan: Plan) -> Effects:
     units = [path for path in removes if _is_of_systemd(path)]
     others = [path for path in removes if not _is_of_systemd(path)]
     done: list[str] = []
-    told: list[Operation] = []
+    operations: list[Operation] = []
     manager = host.running_manager
-    with having_changed(files=done, operations=told):
+    with having_changed(files=done, operations=operations):
         if plan.files:
-            _remove_markers(host)  # 1
+            remove_markers(host)  # 1
         if manager is not None:
             stopped = [operation.object for operation in plan.for_systemd("stop", "restart")]
             for unit in UNITS:  # 2
                 if unit in stopped or HostLayout.unit_path(unit) in units:
                     manager.stop(unit)
-            told += plan.for_systemd("stop")
+            operations += plan.for_systemd("stop")
         _remove(host, units, done)  # 3
         if manager is not None and (units or plan.for_systemd("reload")):
             manager.reload()  # 4
-            told += plan.for_systemd("reload")
+            operations += plan.for_systemd("reload")
         for file in plan.files.files:  # 5
             file.write(host.files)
             done.append(file.path)
         _remove(host, others, done)  # 6
         if manager is not None and any(map(_is_of_systemd, writes)):
             manager.reload()  # 7
-    return Effects(files=done, operations=tuple(told))
+    return Effects(files=done, operations=tuple(operations))
 
 
 def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
@@ -81,10 +81,10 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
         if manager is None or installed is None or not installed.guard.enabled:
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")
-        # systemd waits for no pass of the guard, which would wait for the lock.
         for start in starts:
             # systemd may have started it again meanwhile, with the script of before.
             manager.stop(start.object)
+            # This does not wait for a pass of the guard, which needs the lock.
             manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)
 
@@ -94,8 +94,8 @@ def _is_of_systemd(path: str) -> bool:
     return "/systemd/system/" in path
 
 
-def _remove_markers(host: Host) -> None:
-    """Remove what the check of the former configuration has written."""
+def remove_markers(host: Host) -> None:
+    """Remove what a check has written."""
     for path in HostLayout.markers:
         with suppress(HostError):  # only the routes decide, and the next boot removes it
             host.files.remove(path)

@@ -38,8 +38,8 @@ class Configure(InstallTask):
     Idempotent. What the host lacks is found before the first write. From the moment the files are
     installed, a gated unit starts only after its steps have succeeded; a running unit is never
     touched. `wait` is how many seconds each step waits for what it needs, such as the default
-    route. If `allow_removal` is false, a configuration that would take away what protects the host
-    is a ConfigError.
+    route. If `allow_removal` is false, the run fails before its first write if it would take away
+    what protects the host.
     """
 
     name = "configure-host-routing"

@@ -5,7 +5,6 @@ device.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -20,6 +19,7 @@ from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.task import SectionTask
+from hostrouting.install.write import remove_markers
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class CheckRouteOverlap(SectionTask):
                     name_servers=self.host.name_servers,
                 )
         except BaseException:
-            with suppress(HostError):  # the markers would be about another state
-                self._write_marker("", ())
+            remove_markers(self.host)  # they would be about another state
             raise
         self.require_installed(wanted)  # else the markers would be about another configuration
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
@@ -135,12 +134,11 @@ class CheckRouteOverlap(SectionTask):
             self._write_marker(HostLayout.undecided_path, lines)
 
     def _write_marker(self, marker: str, lines: Iterable[str]) -> None:
-        """Write this marker, and remove the others; all of them if it is empty."""
+        """Write this marker, and remove the others."""
         for path in HostLayout.markers:
             if path != marker:
                 self.host.files.remove(path)
-        if marker:
-            File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)
+        File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)
 
     def _tell(
         self,

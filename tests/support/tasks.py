@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
@@ -28,6 +28,11 @@ def config(
     return HostRoutingConfig.from_mapping(
         {"staticRoutes": static, "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode}}
     )
+
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+"""The configuration that repairs an H200 node; the mode is STRICT."""
+GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 
 
 def run(task: phases.Task[object]) -> object:
@@ -62,6 +67,13 @@ def manager_of(host: FakeHost) -> FakeManager:
     """The manager of a host that is not an image."""
     assert host.manager is not None
     return host.manager
+
+
+def type_routes(host: FakeHost, *destinations: str) -> None:
+    """Add these routes as somebody does who types the commands of `check`."""
+    for destination in destinations:
+        typed = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        host.kernel.ip_route("add", typed)
 
 
 def lose_routes(host: FakeHost) -> None:

@@ -31,7 +31,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, read_host
 from hostrouting.install.installed import readable_installed
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.restoring import with_gate_command
+from hostrouting.install.pipeline import with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 

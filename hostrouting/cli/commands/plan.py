@@ -18,8 +18,8 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, read_host
+from hostrouting.install.pipeline import gate_options, repair_pipeline, with_gate_command
 from hostrouting.install.plan import Plan
-from hostrouting.install.restoring import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_no_pod(empty: str) -> None:
         state("azv1", "10.1.0.5", "ten"),
         state("azv1", mac="02:00"),
     ],
-    ids=range(12),
+    ids=count(),
 )
 def test_another_shape(text: str) -> None:
     """What differs from what azure-vnet writes is no state file."""

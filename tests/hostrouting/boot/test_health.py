@@ -10,9 +10,8 @@ from hostrouting.boot.health import find_faults
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.finding import Remedy
 from hostrouting.testing import FakeHost, FakeManager
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of
+from tests.support.tasks import CIDR, LAYOUT, WANTED, config, configured, manager_of
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
 UNITS = "/etc/systemd/system"
 MACHINES, KUBE1 = "systemd-nspawn@.service", "systemd-nspawn@kube1.service"
 ROOTS = ("RootDirectory", "RootImage")

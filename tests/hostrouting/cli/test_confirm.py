@@ -24,7 +24,6 @@ from hostrouting.cli.confirming import (
 )
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostRoutingError
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from phases.testing import FakeClock
@@ -32,21 +31,21 @@ from tests.support.cli import Said, say
 from tests.support.examples import scaled
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
-    CIDR,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     failure_of,
     manager_of,
     run,
+    type_routes,
 )
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
 OTHER = config("10.77.0.0/16", cidrs=("10.9.0.0/16",), mode="WARN")._replace(
     guard=GuardConfig(enabled=True)
 )
-TYPED = Route.to("10.99.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213)
+TYPED = "10.99.0.0/16"
 
 
 class FakeTerminal:
@@ -113,7 +112,7 @@ def apply_with(
 def installed() -> FakeHost:
     """A host with another configuration, its guard, and a route that somebody typed."""
     host = configured(OTHER)
-    host.kernel.ip_route("add", TYPED)
+    type_routes(host, TYPED)
     return host
 
 
@@ -149,7 +148,7 @@ def test_no_enter(
     host = installed
     if not was_installed:
         host = FakeHost(kernel=h200())
-        host.kernel.ip_route("add", TYPED)
+        type_routes(host, TYPED)
     before = state(host)
     said = apply_with(monkeypatch, tmp_path, host, FakeTerminal(nothing, happens))
     assert state(host) == before
@@ -281,7 +280,7 @@ def test_at_each_moment(former: HostRoutingConfig, nth: int, *, is_typed: bool) 
     if former != HostRoutingConfig():
         run(Configure(former, host=host))
     if is_typed:
-        host.kernel.ip_route("add", TYPED)
+        type_routes(host, TYPED)
     before = state(host)
     ctx = phases.Context(observers=[], clock=FakeClock())
     mishaps.disarm()

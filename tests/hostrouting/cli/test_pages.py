@@ -30,7 +30,7 @@ from hostrouting.testing import (
 )
 from tests.support import azure_leftovers as azure
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, lose_routes, manager_of, type_routes
 from tests.support.topologies import marked_vm, refusing
 
 CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
@@ -126,8 +126,7 @@ def fresh_with_kubelet() -> FakeHost:
 
 def with_ours(host: FakeHost) -> None:
     """Somebody has typed what repairs the host until the next boot."""
-    for half in HALVES:
-        host.kernel.ip_route("add", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=OURS))
+    type_routes(host, *HALVES)
 
 
 def with_kubelet_and_ours(host: FakeHost) -> None:

@@ -11,10 +11,11 @@ from hypothesis import given, strategies as st
 import phases
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.install.plan import Plan
+from hostrouting.install.task import InstallTask
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -30,7 +31,7 @@ from hostrouting.testing import (
 from hostrouting.testing.strategies import configs
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, lose_routes, type_routes
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
 REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
@@ -123,6 +124,16 @@ def losing() -> FakeHost:
     return host
 
 
+def repaired_by_hand() -> FakeHost:
+    """A host that the installed configuration, in mode STRICT, does not repair, and typed routes
+    do.
+    """
+    host = FakeHost(kernel=h200())
+    phases.run(Configure(STRICT, host=host), observers=[], clock=FakeClock())
+    type_routes(host, *REPAIR)
+    return host
+
+
 def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
     """A host with this kernel, on which nothing is installed."""
     return lambda: FakeHost(kernel=kernel())
@@ -209,6 +220,18 @@ CASES: dict[str, Case] = {
         REPAIRED,
         lambda: holding(h200_node()),
     ),
+    "routes alone, which takes needed ones away": (
+        "without them 172.16.0.0/16 escapes",
+        partial(ConfigureStaticRoutes, allow_removal=False),
+        config("10.77.0.0/16"),
+        repaired_by_hand,
+    ),
+    "routes alone, which may take needed ones away": (
+        "",
+        ConfigureStaticRoutes,
+        config("10.77.0.0/16"),
+        repaired_by_hand,
+    ),
     "probes alone": (
         "is an address of this host",
         RewriteProbeSource,
@@ -259,20 +282,28 @@ def test_a_refused_clean_up(only_reports: bool) -> None:  # noqa: FBT001  a para
 
 @given(
     configs(),
-    st.none() | configs(),
+    st.none() | st.just(STRICT) | configs(),
     st.sampled_from([plain_vm, h200, partial(h200, dual_stack=True), FakeKernel]),
+    st.sampled_from([Configure, *TASKS]),
+    st.booleans(),
 )
 def test_law(
-    wanted: HostRoutingConfig, installed: HostRoutingConfig | None, kernel: Callable[[], FakeKernel]
+    wanted: HostRoutingConfig,
+    installed: HostRoutingConfig | None,
+    kernel: Callable[[], FakeKernel],
+    kind: type[InstallTask],
+    is_typed: bool,  # noqa: FBT001  drawn
 ) -> None:
-    """For any two configurations, one of them installed or not: the run fails if and only if the
-    plan says so.
+    """For any two configurations, one of them installed or not, and whether routes were typed or
+    not: the run of each task fails if and only if the plan says so.
     """
     host = FakeHost(kernel=kernel())
     if installed is not None:
         phases.run(Configure(installed, host=host), observers=[], clock=FakeClock())
-    for kind in (Configure, partial(Configure, allow_removal=False)):
-        foreseen(kind(wanted, host=host))
+    if is_typed and kernel is not FakeKernel:
+        type_routes(host, *REPAIR)
+    for allow_removal in (False, True):
+        foreseen(kind(wanted, host=host, allow_removal=allow_removal))
 
 
 def test_one_snapshot() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
@@ -35,8 +35,10 @@ from tests.support.mishaps import Killed, full, killed, mishap_host
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
+    GUARDED,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     failure_of,
@@ -47,8 +49,6 @@ from tests.support.tasks import (
 )
 
 NOTHING = HostRoutingConfig()
-WANTED = config(*REPAIR, cidrs=(CIDR,))
-GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 KUBE1, PROBE_UNIT = (f"systemd-nspawn@{name}.service" for name in ("kube1", "hostrouting-probe"))
 FOREIGN = {
     "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",

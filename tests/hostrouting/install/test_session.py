@@ -11,9 +11,8 @@ from hostrouting.host.session import ssh_client
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
-from tests.support.tasks import CIDR, REPAIR, config, run
+from tests.support.tasks import CIDR, WANTED, run
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
 MOVED = (
     "this session comes from 172.16.9.9, and the change moves its packets from "
     "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10] to "

@@ -1,16 +1,17 @@
 """What a run says when it fails, what it needs, what it leaves out, and what undo takes back."""
 
+from typing import Any
+
 import pytest
 
 import phases
-from hostrouting.config import GateConfig, GuardConfig
+from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.kernel.programs import Rights
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -18,20 +19,20 @@ from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
     CIDR,
+    GUARDED,
     HELD,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     failure_of,
     manager_of,
     ours,
     run,
+    type_routes,
 )
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
-KUBELET = GateConfig(("kubelet.service",))
-GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 CONFLICTING = config("172.16.0.0/16")
 
 
@@ -156,14 +157,51 @@ class TestUndo:
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
         strict = config(cidrs=(CIDR,))
         failure_of(run, Configure(strict, host=host))
-        for prefix in REPAIR:
-            typed = Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213)
-            host.kernel.ip_route("add", typed)
+        type_routes(host, *REPAIR)
         before = ours(host)
         task = Configure(config("10.7.0.0/16"), host=host)
         run(task)
         phases.undo(task, phases.Context(observers=[]))
         assert ours(host) == before
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"staticRoutes": {"enabled": True}},
+        {"routeOverlap": {"mode": "STRICT"}},
+        {"probeRewrite": {"ensureRoute": False}},
+        {"azureVnetCleanup": {"managed": ["10.1.0.0/16"]}},
+    ],
+)
+class TestIdleSettings:
+    """A configuration that only has settings without effect is installed as nothing."""
+
+    def test_configure(self, idle: dict[str, Any]) -> None:
+        """The run removes what was installed, and undo brings it back."""
+        former = HostRoutingConfig.from_mapping(
+            {
+                "staticRoutes": {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]},
+                "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+            }
+        )
+        host = configured(former)
+        before = ours(host)
+        task = Configure(HostRoutingConfig.from_mapping(idle), host=host)
+        run(task)
+        assert (ours(host), host.nftables.tables, host.files.texts) == ([], {}, {})
+        run(phases.task("undo")(task.undo))
+        assert (ours(host), read_installed(host)) == (before, former)
+
+    def test_the_only_section(self, idle: dict[str, Any]) -> None:
+        """A task about the only section that is installed does the same."""
+        former = config("10.77.0.0/16", mode="WARN")
+        host = configured(former)
+        task = ConfigureStaticRoutes(HostRoutingConfig.from_mapping(idle), host=host)
+        run(task)
+        assert (ours(host), host.files.texts) == ([], {})
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == former
 
 
 class TestNothingToDo:

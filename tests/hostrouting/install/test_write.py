@@ -15,8 +15,9 @@ from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.mishaps import full, mishap_host
 from tests.support.tasks import (
     CIDR,
+    GUARDED,
     LAYOUT,
-    REPAIR,
+    WANTED,
     config,
     configured,
     failure_of,
@@ -25,11 +26,9 @@ from tests.support.tasks import (
     run,
 )
 
-WANTED = config(*REPAIR, cidrs=(CIDR,))
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
-GUARDED = WANTED._replace(guard=GuardConfig(enabled=True))
 
 
 def is_read(host: FakeHost, *units: str) -> bool:

@@ -14,7 +14,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -26,14 +25,14 @@ from tests.support.tasks import (
     CIDR,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     manager_of,
     our_routes,
     run,
+    type_routes,
 )
-
-WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
@@ -120,9 +119,7 @@ def test_undo_of_a_second_run() -> None:
     host = FakeHost(kernel=h200())
     task = Configure(WANTED, host=host)
     for destination in ("10.98.0.0/16", "10.99.0.0/16"):
-        host.kernel.ip_route(
-            "add", Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=213)
-        )
+        type_routes(host, destination)
         before = our_routes(host)
         run(task)
         assert phases.undo(task, phases.Context(observers=[])).ok
@@ -163,9 +160,7 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
     """Without any file of ours, a route or table of ours is still removed."""
     host = FakeHost(kernel=h200())
     if leftover == "route":
-        host.kernel.ip_route(
-            "add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213)
-        )
+        type_routes(host, "10.9.0.0/16")
     else:
         host.nftables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
     assert not isinstance(run(Remove(host=host)), phases.Skip)

@@ -1,0 +1,53 @@
+"""The line to type that repairs a host for good, whether anything is installed there or not, and
+its options that gate units.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from hostrouting.finding import Finding, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.install.managed import Managed
+
+TO_KEEP = "to keep these routes"
+"""What a repair is typed for where routes are not configured."""
+APPLY = "hostrouting apply --config -"
+
+
+def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
+    """The line to type that repairs a host for good; `repair` gets these options."""
+    apply = APPLY
+    if managed is not None:
+        if managed.needs_consent:
+            apply += " --allow-removal"
+        apply += gate_options(managed.gated)
+    return f"hostrouting repair{options} | {apply}"
+
+
+def gate_options(units: Iterable[str]) -> str:
+    """The options of `apply` that gate these units, too."""
+    return "".join(f" --gate {shlex.quote(unit)}" for unit in units)
+
+
+def with_gate_command(findings: Iterable[Finding], apply: str) -> tuple[Finding, ...]:
+    """The findings; to gate the units that are not gated, this command is typed with their names.
+
+    Without a command, they have no remedy.
+    """
+    findings = tuple(findings)
+    units = [finding.target for finding in findings if finding.name == "unit-not-gated"]
+    remedy = None
+    if apply:
+        remedy = Remedy(command=f"{apply}{gate_options(units)}")
+    changed: list[Finding] = []
+    for finding in findings:
+        if finding.name == "unit-not-gated":
+            changed.append(finding._replace(remedy=remedy))
+        else:
+            changed.append(finding)
+    return tuple(changed)
