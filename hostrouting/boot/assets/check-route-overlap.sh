@@ -301,7 +301,7 @@ leave_marker() { # NAME LINE...
 # --- What the programs of awk share: settings -----------------------------------------------------
 # mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
 # cidr CIDR FIRST LAST: an expected CIDR, and its ends
-# service FIRST LAST: services have these addresses
+# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
 # own FIRST LAST: every host has these
 # device NAME: it is expected (routeOverlap.expectedDevs)
 # allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
