@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
+_HERE = "# Here comes clock.sh.\n"
 _GET_IT_BACK = (
     "install hostrouting with pip, which copies all of it, and if this is a frozen program, "
     "freeze it again then: "
@@ -112,8 +113,8 @@ def _quoted(line: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an
-    archive.
+    """The text of an asset below its first line, with what all have in common, from a folder or,
+    for hostrouting.pyz, from an archive.
     """
     loader: Any = __spec__.loader
     path = os.path.join(os.path.dirname(__file__), "assets", name)
@@ -123,4 +124,7 @@ def asset(name: str) -> str:
         reason = error.strerror or "it is not in the archive"
         message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
         raise HostError(message, what="file", target=path, errno=error.errno) from error
-    return data.decode().removeprefix("#!/bin/bash\n")
+    text = data.decode().removeprefix("#!/bin/bash\n")
+    if _HERE in text:
+        text = text.replace(_HERE, asset("clock.sh"))
+    return text

@@ -57,6 +57,8 @@ prints_steps=${3-}
 
 main() {
   local line
+  read_clock
+  began=$now
   for line in "${configuration[@]}"; do
     setting[${line%% *}]=${line#* }
     if [[ $line == cidr\ * ]]; then
@@ -193,25 +195,19 @@ sort_findings() { # FINDINGS
 # --- Waiting --------------------------------------------------------------------------------------
 
 seconds_to_wait=${2:-60} waited=0 said_before='' say_again_at=0
+now=0   # set by read_clock
+began=0 # `now` at the beginning
 
 may_improve() {
   if [[ $verdict == ok ]] || ((${#awaited[@]} == 0)); then
     return 1
   fi
-  find_waited
+  read_clock
+  waited=$(((now - began) / 100))
   ((waited < seconds_to_wait))
 }
 
-# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
-# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
-# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
-find_waited() {
-  local words began now
-  read -r -a words </proc/self/stat
-  began=${words[21]-0}
-  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  waited=$(((now - began) / 100))
-}
+# Here comes clock.sh.
 
 # Says what is awaited every 10 s, and at once when it is something else.
 report_waiting() {

@@ -46,15 +46,15 @@ lock=$run/lock  # both are explained at take_lock
 queue=$run/turn # for `lock`
 advice_apply="as root: hostrouting apply --config $etc/config.json"
 
-# All times are in seconds.
+# In seconds.
 time_limit=75 # for the locks and all steps, with kill_after less than the 90 of systemd for a start
 kill_after=5  # from SIGTERM to SIGKILL, for a step that does not end when its time is over
 work_time=10  # what a step still has for its work after it has waited for what is missing
 
-now=0         # set by read_clock
+now=0         # in 1/100 s; set by read_clock
 began=0       # `now` at the beginning
-time_left=0   # of time_limit; set by find_time_left
-step_limit=0  # for the next step; set by find_step_limit
+time_left=0   # in seconds, of time_limit; set by find_time_left
+step_limit=0  # in seconds, for the next step; set by find_step_limit
 fault=''      # why root must not run the next step, and
 repair=''     # what to do about it; both are set by find_fault
 has_failed='' # whether a step has failed
@@ -330,7 +330,7 @@ run_step() { # PATH
   fi
   read_clock
   # The status of `timeout` is 124, or 137 after SIGKILL, which can also come from somebody else.
-  if ((status == 124 || status == 137)) && ((now - step_began >= step_limit)); then
+  if ((status == 124 || status == 137)) && ((now - step_began >= step_limit * 100)); then
     step_failed "$name" "step $name ran longer than $step_limit s, and was ended"
   elif ! "${enter_host_network[@]}" true 2>/dev/null; then # nsenter has failed, not the step
     step_failed "$name" "step $name was not run: nsenter cannot enter the network of the host, \
@@ -384,24 +384,12 @@ find_step_limit() { # STEP
 
 find_time_left() {
   read_clock
-  time_left=$((began + time_limit - now))
+  time_left=$((time_limit - (now - began) / 100))
   if ((time_left < 0)); then
     time_left=0
   fi
 }
 
-# Sets `now` to the seconds since the boot. $SECONDS would jump with the time of day, which NTP sets
-# at boot.
-read_clock() {
-  local ticks
-  if { read -r now _ </proc/uptime; } 2>/dev/null; then
-    now=${now%.*}
-    return 0
-  fi
-  # ProcSubset=pid, in our services, hides that file. A process can still read when it began, in
-  # ticks of 1/100 s: that of $() begins now.
-  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  now=$((${ticks:-0} / 100))
-}
+# Here comes clock.sh.
 
 main # one command: after an error in a command, bash goes on with the next

@@ -28,7 +28,7 @@ log_again=3600        # when what stays wrong, or is repaired again and again, i
 # however much the steps have to do.
 pause_factor=20
 
-# The clock counts from the boot, in 1/100 s.
+# In 1/100 s.
 second=100
 now=0            # set by read_clock
 next_full_pass=0 # when all steps may run again
@@ -159,12 +159,6 @@ log() { # LEVEL LINE
   printf '<%s>hostrouting: hostrouting-guard.service: %s\n' "$1" "$2" >&2
 }
 
-# Sets `now`. $SECONDS and $EPOCHREALTIME would jump with the time of day, which NTP sets at boot,
-# and /proc/uptime is hidden by ProcSubset=pid. So a new process, that of $(), tells when it began.
-read_clock() {
-  local ticks
-  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  now=${ticks:-0}
-}
+# Here comes clock.sh.
 
 main
