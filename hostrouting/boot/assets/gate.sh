@@ -147,7 +147,7 @@ log() { # LEVEL LINE
   printf '<%s>hostrouting: %s\n' "$1" "$2" >&2
 }
 
-# shellcheck disable=SC2317 # the traps call it
+# shellcheck disable=SC2317 # only traps call it
 exit_on_signal() { # SIGNAL
   local reason="$1 ended the gate"
   signal=$1
@@ -165,10 +165,13 @@ its TimeoutStartSec="
 }
 
 # A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
-for name in HUP INT QUIT TERM ALRM USR1 USR2; do
-  # shellcheck disable=SC2064 # this is when `name` has its value
-  trap "exit_on_signal SIG$name" "$name"
-done
+trap 'exit_on_signal SIGHUP' HUP
+trap 'exit_on_signal SIGINT' INT
+trap 'exit_on_signal SIGQUIT' QUIT
+trap 'exit_on_signal SIGTERM' TERM
+trap 'exit_on_signal SIGALRM' ALRM
+trap 'exit_on_signal SIGUSR1' USR1
+trap 'exit_on_signal SIGUSR2' USR2
 trap '' PIPE # a lost log ends nothing
 
 # --- The opened gate ------------------------------------------------------------------------------
@@ -349,8 +352,7 @@ execute() { # PATH IS_OURS
   local may_wait=0 command="export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\""
   if [[ $2 ]]; then
     # One of ours ends with an `exit` of its own, unless it has been cut short.
-    # shellcheck disable=SC2016 # the bash of the step expands it
-    command+='; echo "<3>hostrouting: $0 is cut short" >&2; exit 1'
+    command+="; echo \"<3>hostrouting: \$0 is cut short\" >&2; exit 1"
   fi
   # The guard waits for nothing: it runs the step again when something has changed.
   if [[ $mode != guard ]] && ((step_limit > work_time)); then
