@@ -9,11 +9,9 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 etc=/etc/hostrouting
 routes_step=10-static-routes
 end_of_gate='the gate ended with' # before its status, in a line of its own
-# As the drop-in of a gated unit runs the gate.
-# shellcheck disable=SC2016 # the bash of the gate expands it
-run='cut_short() { echo "<3>hostrouting: $0 is missing or cut short" >&2; exit 255; }
-trap cut_short EXIT
-. "$0"'
+# The text after `bash -c` with which systemd runs this script, and the gate before a start. It runs
+# the script whose path follows, and fails if that is missing or cut short.
+run=${BASH_EXECUTION_STRING:?run this script as hostrouting-guard.service does}
 
 # In seconds.
 idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
