@@ -19,7 +19,6 @@ from hostrouting.boot.check_settings import check_sentences, check_settings
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS
 from hostrouting.routes.plan import SENTENCES, reply_routes
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES, TAP
