@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hostrouting.host.fileset import File
 
 
-_THERE = ("/", "/etc", "/etc/systemd", "/etc/systemd/system")
-"""The folders that every host has; tar would change their modes to those in the archive."""
+_ON_EVERY_HOST = ("/", "/etc", "/etc/systemd", "/etc/systemd/system")
+"""Folders that are not in the archive: tar would change their modes."""
 
 
 def tar_of(files: Iterable[File]) -> bytes:
@@ -26,12 +26,12 @@ def tar_of(files: Iterable[File]) -> bytes:
     """
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        there = set(_THERE)
+        folders = set(_ON_EVERY_HOST)
         for file in files:
             for folder in reversed(PurePosixPath(file.path).parents):
-                if str(folder) not in there:
+                if str(folder) not in folders:
                     tar.addfile(_root_owned(str(folder), 0o755, tarfile.DIRTYPE))
-                    there.add(str(folder))
+                    folders.add(str(folder))
             if file.target:
                 link = _root_owned(file.path, 0o777, tarfile.SYMTYPE)
                 link.linkname = file.target

@@ -94,8 +94,8 @@ def _of_the_host(check: RouteOverlapConfig) -> Iterator[str]:
     yield f"families {' '.join(families)}"
     for cidr in cidrs:
         yield f"cidr {cidr} {_range(cidr)}"
-    for services in check.service_cidrs:
-        yield f"service {_range(Prefix.of(services))}"
+    for services in map(Prefix.of, check.service_cidrs):
+        yield f"service {services} {_range(services)}"
     for dev in check.expected_devs:
         yield f"device {dev}"
     for pattern in check.allowed_devs:

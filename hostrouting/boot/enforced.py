@@ -7,7 +7,6 @@ gate and the guard do not read it: they do what their own files say.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address, summarize_address_range
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.files import gated_on_disk
@@ -31,7 +30,7 @@ def read_enforced(files: Files) -> HostRoutingConfig:
     routes: list[dict[str, str]] = []
     for word, rest in _settings_of(files, HostLayout.routes_step):
         if word == "route" and " optional " not in rest:
-            routes.append({"destination": rest.partition(" ")[0]})
+            routes.append({"destination": _first_word(rest)})
     mapping: dict[str, Any] = {
         "staticRoutes": {"enabled": bool(routes), "routes": routes},
         "routeOverlap": _check_of(files),
@@ -51,23 +50,23 @@ def _check_of(files: Files) -> dict[str, Any]:
     values: dict[str, list[str]] = {}
     for word, rest in _settings_of(files, HostLayout.check_step):
         values.setdefault(word, []).append(rest)
-    services: list[str] = []
-    for ends in values.get("service", []):
-        first, last = map(ip_address, ends.split())
-        services += map(str, summarize_address_range(first, last))
     [mode] = values.get("mode", ["WARN"])
     required = _REQUIRED.search(files.read(HostLayout.gate_path) or "")
     if required is not None:
         is_strict = HostLayout.check_step in required[1].split()
         mode = "STRICT" if is_strict else "WARN"
     return {
-        "expectedCidrs": [cidr.partition(" ")[0] for cidr in values.get("cidr", [])],
+        "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
         "mode": mode,
         "expectedDevs": values.get("device", []),
         "allowedDevs": values.get("allowed", []),
-        "serviceCidrs": services,
+        "serviceCidrs": [_first_word(rest) for rest in values.get("service", [])],
         "intendedRules": values.get("intended", []),
     }
+
+
+def _first_word(rest: str) -> str:
+    return rest.partition(" ")[0]
 
 
 def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:

@@ -56,7 +56,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
         files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
         services.append(HostLayout.guard_unit)
     for unit in services:
-        text, path = units.UNITS[unit], HostLayout.unit_path(unit)
+        text = units.UNITS[unit]
+        path = HostLayout.unit_path(unit)
         files.append(File(path, text))
         if "[Install]" in text:
             files.append(File(HostLayout.enabled_path(unit), target=path))
@@ -111,14 +112,14 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
     unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
     steps = [HostLayout.step_path(step) for step in _UNIT_OF]
-    scripts = [HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps]
+    others = [HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps]
     config_path = HostLayout.config_path
-    written = (*drop_ins, *unit_paths, *scripts, config_path)
+    written = (*drop_ins, *unit_paths, *others, config_path)
     paths = [path for path in map(leftover, written) if is_ours(files, path)]
     paths += [path for path in drop_ins if is_ours(files, path)]
     for unit in units.UNITS:
         paths += _owned_unit(files, unit)
-    paths += [path for path in scripts if is_ours(files, path)]
+    paths += [path for path in others if is_ours(files, path)]
     has_config = files.look(config_path) is not None
     if (paths or has_config) and files.look(HostLayout.opening_path):
         paths.append(HostLayout.opening_path)  # it would open the next gate
@@ -150,8 +151,8 @@ def _owned_unit(files: Files, unit: str) -> Iterator[str]:
 def gated_on_disk(files: Files) -> tuple[str, ...]:
     """The units that have a drop-in of ours; none if the folder cannot be read."""
     try:
-        units = _units_with_drop_ins(files)
-        return tuple(unit for unit in units if is_ours(files, HostLayout.drop_in_path(unit)))
+        candidates = _units_with_drop_ins(files)
+        return tuple(unit for unit in candidates if is_ours(files, HostLayout.drop_in_path(unit)))
     except HostError:
         return ()
 
@@ -170,7 +171,8 @@ def open_folders(files: Files) -> Iterator[Finding]:
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that are not ours; they also hold gated units back."""
-    folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
+    folder = HostLayout.gate_directory
+    ours = {f"{step}.sh" for step in _UNIT_OF}
     foreign: list[str] = []
     for name in files.names(folder):
         is_step = name.endswith(".sh") and not name.startswith(".")  # as *.sh in bash

@@ -204,17 +204,19 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """What systemd would do instead of running the gate; a cause that holds for all instances is
     named once.
     """
-    path, manager = HostLayout.drop_in_path(unit), host.running_manager
+    path = HostLayout.drop_in_path(unit)
+    manager = host.running_manager
     if not host.files.look(path):
         sentence = f"{path} is missing, so {unit} starts unchecked"
         yield Finding("gate-open", "error", sentence, path, AGAIN)
         return
     if manager is None:
         return
-    yield from find_unread_resets(host, unit)
+    shown = _shown(manager, host, unit)
+    yield from _unread_resets(host.files, unit, shown[0])
     causes: set[str] = set()
     is_whole = host.files.read(path) == DROP_IN_TEXT
-    for properties in _shown(manager, host, unit):
+    for properties in shown:
         name = properties["Id"]
         if name == plain_instance(unit):
             name = unit
@@ -229,17 +231,20 @@ def find_unread_resets(host: Host, unit: str) -> Iterator[Finding]:
     manager = host.running_manager
     if manager is None:
         return
-    names = ("NeedDaemonReload", "ExecCondition")
-    [properties] = manager.show(names, plain_instance(unit))
+    [properties] = manager.show(_PROPERTIES, plain_instance(unit))
+    yield from _unread_resets(host.files, unit, properties)
+
+
+def _unread_resets(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     is_checked = HostLayout.gate_path in properties["ExecCondition"]
     if not is_checked or properties["NeedDaemonReload"] != "yes":
         return
     for folder in _FOLDERS:
-        for name in host.files.names(f"{folder}/{unit}.d"):
+        for name in files.names(f"{folder}/{unit}.d"):
             path = f"{folder}/{unit}.d/{name}"
             if name <= DROP_IN or not name.endswith(".conf"):
                 continue
-            if _RESET.search(host.files.read(path) or ""):
+            if _RESET.search(files.read(path) or ""):
                 sentence = (
                     f"as soon as systemd reads its files, {unit} starts unchecked: {path} takes "
                     "the ExecCondition= of the gate away"
@@ -254,8 +259,8 @@ def plain_instance(unit: str) -> str:
 
 
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
-    """The properties of the unit; for a template, of one instance and of all that have drop-ins or
-    are loaded.
+    """The properties of the unit; for a template, of an instance without settings of its own first,
+    and of all that have drop-ins or are loaded.
     """
     before, at, after = unit.partition("@.")
     if not at:

@@ -19,7 +19,6 @@ from hostrouting.boot.check_settings import check_sentences, check_settings
 from hostrouting.boot.listed import class_settings, name_settings
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
-from hostrouting.model.prefix import IP
 from hostrouting.model.route import OURS
 from hostrouting.routes.plan import SENTENCES, reply_routes
 from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES, TAP
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
+_HERE = "# Here comes clock.sh.\n"
 _GET_IT_BACK = (
     "install hostrouting with pip, which copies all of it, and if this is a frozen program, "
     "freeze it again then: "
@@ -112,8 +112,8 @@ def _quoted(line: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an
-    archive.
+    """The text of an asset below its first line, with what all have in common, from a folder or,
+    for hostrouting.pyz, from an archive.
     """
     loader: Any = __spec__.loader
     path = os.path.join(os.path.dirname(__file__), "assets", name)
@@ -123,4 +123,7 @@ def asset(name: str) -> str:
         reason = error.strerror or "it is not in the archive"
         message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
         raise HostError(message, what="file", target=path, errno=error.errno) from error
-    return data.decode().removeprefix("#!/bin/bash\n")
+    text = data.decode().removeprefix("#!/bin/bash\n")
+    if _HERE in text:
+        text = text.replace(_HERE, asset("clock.sh"))
+    return text

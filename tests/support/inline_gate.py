@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from hostrouting.boot.scripts import asset
 from hostrouting.boot.units import DROP_IN
-from tests.support.systemd import PROJECT
 
 GATE = "/etc/hostrouting/gate.sh"
 GUARD = "/etc/hostrouting/guard.sh"
@@ -15,11 +15,6 @@ COMMAND = DROP_IN.partition(" -pc '")[2].partition("'")[0].replace("$$", "$")
 MAY = "/run/may-start"
 STEP = f"[[ -e {MAY} ]] && exit 0\necho the step says no\nexit 1\n"
 """A step that succeeds while the file exists."""
-
-
-def asset(name: str) -> str:
-    """The text of a script that is the same on each host."""
-    return (PROJECT / "hostrouting/boot/assets" / name).read_text()
 
 
 def gate_text(

@@ -121,8 +121,8 @@ def those_that_end_stay_down(system: System) -> None:
 def a_kubelet_that_is_not_gated_is_named(system: System) -> None:
     """`apply` and `status` name it, and the command that they print gates it."""
     words = "UNIT-NOT-GATED: kubelet.service runs"
-    told = apply(system, gating(K3S, AGENT, repaired=True))
-    [command] = re.findall(f"^{words} .*; as root: hostrouting (.*)", told, re.MULTILINE)
+    page = apply(system, gating(K3S, AGENT, repaired=True))
+    [command] = re.findall(f"^{words} .*; as root: hostrouting (.*)", page, re.MULTILINE)
     assert words in hostrouting(system, "status").stdout
     done = hostrouting(system, *command.split())
     assert (done.returncode, "UNIT-NOT-GATED" in done.stdout) == (0, False)

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from hostrouting.boot.scripts import asset
 from hostrouting.boot.units import UNITS
 from tests.support.gate import gate_tests, host
-from tests.support.inline_gate import GUARD, asset, gate_files
+from tests.support.inline_gate import GUARD, gate_files
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 

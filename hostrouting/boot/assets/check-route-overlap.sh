@@ -11,7 +11,7 @@
 #   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
 #   NO-ROUTE          no route is for them
 #   OWN-RANGE         a route of the type local keeps them on this host
-#   NO-DEFAULT-ROUTE  there is no default route, and the configuration expects no device
+#   NO-DEFAULT-ROUTE  there is no default route, and the configuration names no expected device
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
 # By hand, without waiting, with what each step prints (it writes the marker, too), as root:
@@ -57,6 +57,8 @@ prints_steps=${3-}
 
 main() {
   local line
+  read_clock
+  began=$now
   for line in "${configuration[@]}"; do
     setting[${line%% *}]=${line#* }
     if [[ $line == cidr\ * ]]; then
@@ -96,7 +98,7 @@ look() {
   fi
 }
 
-# Examines one family. If a program fails, this fails too, and there is no verdict.
+# Examines one family. Fails if a program fails; then there is no verdict.
 examine() {
   local before places answers
   for _ in 1 2 3; do
@@ -193,25 +195,19 @@ sort_findings() { # FINDINGS
 # --- Waiting --------------------------------------------------------------------------------------
 
 seconds_to_wait=${2:-60} waited=0 said_before='' say_again_at=0
+now=0   # set by read_clock
+began=0 # `now` at the beginning
 
 may_improve() {
   if [[ $verdict == ok ]] || ((${#awaited[@]} == 0)); then
     return 1
   fi
-  find_waited
+  read_clock
+  waited=$(((now - began) / 100))
   ((waited < seconds_to_wait))
 }
 
-# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
-# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
-# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
-find_waited() {
-  local words began now
-  read -r -a words </proc/self/stat
-  began=${words[21]-0}
-  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  waited=$(((now - began) / 100))
-}
+# Here comes clock.sh.
 
 # Says what is awaited every 10 s, and at once when it is something else.
 report_waiting() {
@@ -301,7 +297,7 @@ leave_marker() { # NAME LINE...
 # --- What the programs of awk share: settings -----------------------------------------------------
 # mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
 # cidr CIDR FIRST LAST: an expected CIDR, and its ends
-# service FIRST LAST: services have these addresses
+# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
 # own FIRST LAST: every host has these
 # device NAME: it is expected (routeOverlap.expectedDevs)
 # allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
@@ -562,7 +558,8 @@ function note_line_behind_devices() {
   if (/^Dump was interrupted/) is_interrupted = 1
 }
 
-# Counts lines before the answers up, and those after down. What counts down itself is no change.
+# Adds 1 for each line listed before the answers, and -1 for each listed after them: a line that is
+# in both lists ends with 0. The time until a route expires is left out, because it counts down.
 function count_line(by,   line) {
   line = $0
   sub(/ expires [^ ]+/, "", line)
@@ -656,8 +653,8 @@ function note_word(word, value) {
   else if (word == "nop" || word ~ REFUSES) action = word
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
-# Sets the selector by which the rule tells some packets from plain ones (of several, the one that
-# says most; "else" if none of these; "" if it does not), and its value.
+# Sets `their_word`, the selector by which the rule is judged, and `their_value`. The word is "else"
+# if the rule has only selectors that are not judged, and "" if it is about plain packets only.
 function find_their_selector(   word, count_of_words) {
   their_word = ""
   for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") count_of_words++
@@ -700,8 +697,14 @@ function hex_of_mark(mark) {
 '
 
 # --- What is right: reading a device --------------------------------------------------------------
-# The class of a device is card or bridge; or tunnel (packets leave by another device again); or
-# line or tap (a card, if there is no other); or dummy or dead-end (does not lead to the network).
+# The class of a device, by its kind and link type:
+#   card      Ethernet, wwan                leads to the network
+#   bridge    bridge                        leads to the network
+#   tunnel    wireguard, vxlan, tun         its packets leave by another device: a VPN
+#   line      ppp                           a VPN, or the line of a provider
+#   tap       tun that looks like Ethernet  a VPN, or the network card of a virtual machine
+#   dummy     dummy                         sends nothing out; its default route is the last choice
+#   dead-end  ifb, vrf, lo, InfiniBand      sends nothing to the network
 read_devices='
 # 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
 # With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its

@@ -46,15 +46,15 @@ lock=$run/lock  # both are explained at take_lock
 queue=$run/turn # for `lock`
 advice_apply="as root: hostrouting apply --config $etc/config.json"
 
-# All times are in seconds.
+# In seconds.
 time_limit=75 # for the locks and all steps, with kill_after less than the 90 of systemd for a start
 kill_after=5  # from SIGTERM to SIGKILL, for a step that does not end when its time is over
 work_time=10  # what a step still has for its work after it has waited for what is missing
 
-now=0         # set by read_clock
+now=0         # in 1/100 s; set by read_clock
 began=0       # `now` at the beginning
-time_left=0   # of time_limit; set by find_time_left
-step_limit=0  # for the next step; set by find_step_limit
+time_left=0   # in seconds, of time_limit; set by find_time_left
+step_limit=0  # in seconds, for the next step; set by find_step_limit
 fault=''      # why root must not run the next step, and
 repair=''     # what to do about it; both are set by find_fault
 has_failed='' # whether a step has failed
@@ -147,7 +147,7 @@ log() { # LEVEL LINE
   printf '<%s>hostrouting: %s\n' "$1" "$2" >&2
 }
 
-# shellcheck disable=SC2317 # the traps call it
+# shellcheck disable=SC2317 # only traps call it
 exit_on_signal() { # SIGNAL
   local reason="$1 ended the gate"
   signal=$1
@@ -165,10 +165,13 @@ its TimeoutStartSec="
 }
 
 # A gate that a signal kills would have succeeded if its unit has SuccessExitStatus=SIGTERM.
-for name in HUP INT QUIT TERM ALRM USR1 USR2; do
-  # shellcheck disable=SC2064 # this is when `name` has its value
-  trap "exit_on_signal SIG$name" "$name"
-done
+trap 'exit_on_signal SIGHUP' HUP
+trap 'exit_on_signal SIGINT' INT
+trap 'exit_on_signal SIGQUIT' QUIT
+trap 'exit_on_signal SIGTERM' TERM
+trap 'exit_on_signal SIGALRM' ALRM
+trap 'exit_on_signal SIGUSR1' USR1
+trap 'exit_on_signal SIGUSR2' USR2
 trap '' PIPE # a lost log ends nothing
 
 # --- The opened gate ------------------------------------------------------------------------------
@@ -330,7 +333,7 @@ run_step() { # PATH
   fi
   read_clock
   # The status of `timeout` is 124, or 137 after SIGKILL, which can also come from somebody else.
-  if ((status == 124 || status == 137)) && ((now - step_began >= step_limit)); then
+  if ((status == 124 || status == 137)) && ((now - step_began >= step_limit * 100)); then
     step_failed "$name" "step $name ran longer than $step_limit s, and was ended"
   elif ! "${enter_host_network[@]}" true 2>/dev/null; then # nsenter has failed, not the step
     step_failed "$name" "step $name was not run: nsenter cannot enter the network of the host, \
@@ -349,8 +352,7 @@ execute() { # PATH IS_OURS
   local may_wait=0 command="export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\""
   if [[ $2 ]]; then
     # One of ours ends with an `exit` of its own, unless it has been cut short.
-    # shellcheck disable=SC2016 # the bash of the step expands it
-    command+='; echo "<3>hostrouting: $0 is cut short" >&2; exit 1'
+    command+="; echo \"<3>hostrouting: \$0 is cut short\" >&2; exit 1"
   fi
   # The guard waits for nothing: it runs the step again when something has changed.
   if [[ $mode != guard ]] && ((step_limit > work_time)); then
@@ -384,24 +386,12 @@ find_step_limit() { # STEP
 
 find_time_left() {
   read_clock
-  time_left=$((began + time_limit - now))
+  time_left=$((time_limit - (now - began) / 100))
   if ((time_left < 0)); then
     time_left=0
   fi
 }
 
-# Sets `now` to the seconds since the boot. $SECONDS would jump with the time of day, which NTP sets
-# at boot.
-read_clock() {
-  local ticks
-  if { read -r now _ </proc/uptime; } 2>/dev/null; then
-    now=${now%.*}
-    return 0
-  fi
-  # ProcSubset=pid, in our services, hides that file. A process can still read when it began, in
-  # ticks of 1/100 s: that of $() begins now.
-  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  now=$((${ticks:-0} / 100))
-}
+# Here comes clock.sh.
 
 main # one command: after an error in a command, bash goes on with the next

@@ -9,11 +9,9 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 etc=/etc/hostrouting
 routes_step=10-static-routes
 end_of_gate='the gate ended with' # before its status, in a line of its own
-# As the drop-in of a gated unit runs the gate.
-# shellcheck disable=SC2016 # the bash of the gate expands it
-run='cut_short() { echo "<3>hostrouting: $0 is missing or cut short" >&2; exit 255; }
-trap cut_short EXIT
-. "$0"'
+# The text after `bash -c` with which systemd runs this script, and the gate before a start. It runs
+# the script whose path follows, and fails if that is missing or cut short.
+run=${BASH_EXECUTION_STRING:?run this script as hostrouting-guard.service does}
 
 # In seconds.
 idle_time=58          # until all steps run without a change: with shortest_pause, once a minute
@@ -28,7 +26,7 @@ log_again=3600        # when what stays wrong, or is repaired again and again, i
 # however much the steps have to do.
 pause_factor=20
 
-# The clock counts from the boot, in 1/100 s.
+# In 1/100 s.
 second=100
 now=0            # set by read_clock
 next_full_pass=0 # when all steps may run again
@@ -159,12 +157,6 @@ log() { # LEVEL LINE
   printf '<%s>hostrouting: hostrouting-guard.service: %s\n' "$1" "$2" >&2
 }
 
-# Sets `now`. $SECONDS and $EPOCHREALTIME would jump with the time of day, which NTP sets at boot,
-# and /proc/uptime is hidden by ProcSubset=pid. So a new process, that of $(), tells when it began.
-read_clock() {
-  local ticks
-  ticks=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  now=${ticks:-0}
-}
+# Here comes clock.sh.
 
 main

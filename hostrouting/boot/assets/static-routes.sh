@@ -41,10 +41,13 @@ unit=${1:-UNIT}
 apply='hostrouting apply --config /etc/hostrouting/config.json'
 
 main() { # SECONDS
-  local wait=$1 stopped='' next=0
+  local wait=$1 waited=0 stopped='' next=0 now=0 began
+  read_clock
+  began=$now
   trap 'stopped=143' TERM INT HUP
   until attempt; do
-    find_waited
+    read_clock
+    waited=$(((now - began) / 100))
     if [[ $is_hopeless || $stopped ]] || ((waited >= wait)); then
       say_why
       exit "${stopped:-1}"
@@ -58,16 +61,7 @@ main() { # SECONDS
   exit 0
 }
 
-# Sets `waited`: the seconds since this script began. $SECONDS would jump with the time of day,
-# which NTP sets at boot, and ProcSubset=pid hides /proc/uptime. But each process can read when it
-# began, in 1/100 s since the boot: this shell, and that of $(), which begins now.
-find_waited() {
-  local words began now
-  read -r -a words </proc/self/stat
-  began=${words[21]-0}
-  now=$(read -r -a words </proc/self/stat && echo "${words[21]}")
-  waited=$(((now - began) / 100))
-}
+# Here comes clock.sh.
 
 say() { # LEVEL LINE
   printf '<%s>static-routes: %s\n' "$1" "$2" >&2 || : # a lost log changes nothing

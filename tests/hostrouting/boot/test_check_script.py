@@ -280,14 +280,11 @@ sleep() {
   SECONDS=$((99999 - SECONDS))
 }
 read() {
-  if [[ $* != *'-a words'* ]]; then
+  if [[ $* != *'now _' ]]; then # of /proc/uptime
     builtin read "$@"
     return
   fi
-  words[21]=0 # when this shell began, and when that of $() did
-  if ((BASH_SUBSHELL)); then
-    words[21]=$((waited_for * 100))
-  fi
+  now=$waited_for.00
 }
 """
 

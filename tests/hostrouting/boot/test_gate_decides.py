@@ -202,19 +202,19 @@ def test_no_time_is_left(gate: Gate) -> None:
 @pytest.mark.parametrize("jump", [-99999, 99999])
 def test_a_clock_that_jumps(gate: Gate, jump: int) -> None:
     """When the time of day is set, no step loses its time or may wait for an hour."""
-    told = gate.paths / "told"
+    may_wait = gate.paths / "may_wait"
     # The line is run again when the gate has the lock.
-    gate.write("a", f") SECONDS={jump} rest=(", a=f"echo $2 >{told}\n{PASS}")
+    gate.write("a", f") SECONDS={jump} rest=(", a=f"echo $2 >{may_wait}\n{PASS}")
     assert gate.start() == (0, "")
-    assert 60 <= int(told.read_text()) <= 65
+    assert 60 <= int(may_wait.read_text()) <= 65
 
 
 @pytest.mark.parametrize("arguments", [("a.service", "a"), (GUARD,)])
 def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
     """Where /proc shows processes only, as in the oneshots and the guard, a step has its time."""
-    told = gate.paths / "told"
+    may_wait = gate.paths / "may_wait"
     gate.limit = 13
-    gate.write("a b", "", a=f"echo $2 >{told}\nsleep 2.1\n{PASS}", b=f"sleep 99\n{PASS}")
+    gate.write("a b", "", a=f"echo $2 >{may_wait}\nsleep 2.1\n{PASS}", b=f"sleep 99\n{PASS}")
     script = (
         'mount -t proc -o subset=pid none /proc && [[ ! -e /proc/uptime ]] && exec "$@" && exit 1'
     )
@@ -230,7 +230,7 @@ def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
         assert done.returncode == 255
     else:
         assert (done.returncode, done.stderr) == (0, "")
-        assert told.read_text() in {"2\n", "3\n"}
+        assert may_wait.read_text() in {"2\n", "3\n"}
 
 
 def test_what_a_step_is_given(gate: Gate) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inline_gate import COMMAND, asset
+from hostrouting.boot.scripts import asset
+from tests.support.inline_gate import COMMAND
 from tests.support.namespace import private_namespace
 from tests.support.waiting import wait_for
 
@@ -31,8 +32,8 @@ sleep() {
 }
 read() {
   local arguments=$* longest
-  if [[ $arguments == *'-a words'* ]]; then # when this process began
-    words[21]=$((CLOCK * 100))
+  if [[ $arguments == *'now _' ]]; then # of /proc/uptime
+    now=$CLOCK.00
     return 0
   fi
   if [[ $arguments != *'-u 3'* ]]; then

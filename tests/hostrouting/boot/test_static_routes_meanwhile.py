@@ -334,8 +334,8 @@ class TestWhenTheDefaultRouteGoes:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
             said = [re.sub(" linkdown| proto boot", "", line) for line in ran.stays]
-            told = [re.sub(" proto boot", "", str(finding)) for finding in plan.route_stays]
-            assert said == told
+            planned = [re.sub(" proto boot", "", str(finding)) for finding in plan.route_stays]
+            assert said == planned
         namespace.batch(["link del tun0"])
         assert (
             namespace.ip("route", "show", "root", "172.16.0.0/16", "proto", "213").stdout == before
