@@ -162,6 +162,24 @@ def test_what_wakes_it(tmp_path: Path, changes: tuple[str, str]) -> None:
                 running.kill()
 
 
+def test_changes_faster_than_it_reads(tmp_path: Path) -> None:
+    """What is left of them is not taken for what the guard reads next, the time among it."""
+    guard = write_guard(tmp_path, "export CLOCK=0\nsleep() { :; }\n")
+    text = guard.read_text()
+    monitor = "exec ip monitor link address route rule"
+    assert text.count(monitor) == 1
+    guard.write_text(
+        text.replace(monitor, "while echo 'Deleted 5: eth0 inet 10.0.0.4/24'; do :; done")
+    )
+    words = ["unshare", "--net", "--", *ALONE, "/bin/bash", "-pc", COMMAND, str(guard)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        wait_for("twenty passes", lambda: len(passes(tmp_path)) >= 20 or running.poll() is not None)
+        running.kill()
+        _, errors = running.communicate()
+    assert errors == ""
+    assert len(passes(tmp_path)) >= 20
+
+
 def logged(folder: Path, gate: str, changes: list[int], *, log_again: int = 3600) -> list[str]:
     """What a guard beside this gate logs on a host that changes at these seconds."""
     seconds = " ".join(map(str, changes))
