@@ -265,14 +265,15 @@ def _guard_of(host: Host) -> tuple[Guard, tuple[str, ...]]:
         return "", ()
     if host.files.look(HostLayout.guard_path) is None:
         return "is not enabled", ()
-    names = ("ActiveState", "SubState", "LoadState", "InvocationID")
+    names = ("ActiveState", "SubState", "LoadState", "ExecMainStartTimestamp")
     [properties] = manager.show(names, HostLayout.guard_unit)
+    began = properties["ExecMainStartTimestamp"]
     if properties["ActiveState"] == "active":
         return "runs", ()
     if properties["LoadState"] == "masked":
         return "is masked", ()
     if properties["SubState"] == "auto-restart":
-        return "is being restarted", manager.errors_of(properties["InvocationID"])
+        return "is being restarted", manager.errors_of(HostLayout.guard_unit, began)
     if properties["ActiveState"] == "failed":
-        return "has failed", manager.errors_of(properties["InvocationID"])
+        return "has failed", manager.errors_of(HostLayout.guard_unit, began)
     return "does not run", ()

@@ -25,7 +25,7 @@ _PROPERTIES = (
     "SubState",
     "ExecCondition",
     "StateChangeTimestamp",
-    "InvocationID",
+    "InactiveExitTimestamp",
     "InactiveExitTimestampMonotonic",
 )
 _REFUSED = "status=255"
@@ -95,7 +95,7 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         state = "is in the gate"
     elif is_gated and _REFUSED in properties["ExecCondition"]:
         state = "was refused"
-        reasons = manager.errors_of(properties["InvocationID"])
+        reasons = manager.errors_of(unit, properties["InactiveExitTimestamp"])
     elif properties["ActiveState"] == "failed":
         state = "failed"
     return UnitState(unit, state, since, reasons, checked)

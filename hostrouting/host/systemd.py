@@ -63,9 +63,9 @@ class Manager(Protocol):
         unit, the properties are those of the manager itself, such as Version.
         """
 
-    def errors_of(self, invocation: str) -> tuple[str, ...]:
-        """What a unit has logged as errors during the run with this InvocationID; nothing if that
-        is empty, or if no journal answers.
+    def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        """What a unit has logged as errors since that time, in systemd's words, such as the value
+        of InactiveExitTimestamp; nothing if that is empty, or if no journal answers.
         """
 
 
@@ -98,8 +98,9 @@ class SystemdManager:
                 self.stop(unit)
             raise
         if done.code:
-            [failed] = self.show(("Result", "ExecMainStatus", "InvocationID"), unit)
-            lines = self._journal(failed["InvocationID"]) or (done.complaint.strip(),)
+            [failed] = self.show(("Result", "ExecMainStatus", "InactiveExitTimestamp"), unit)
+            lines = self._journal(unit, failed["InactiveExitTimestamp"])
+            lines = lines or (done.complaint.strip(),)
             raise unit_failed(
                 unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
             )
@@ -127,11 +128,11 @@ class SystemdManager:
             shown.append({name: " ".join(values.get(name, ())) for name in names})
         return tuple(shown)
 
-    def errors_of(self, invocation: str) -> tuple[str, ...]:
-        return self._journal(invocation, "--priority=err")
+    def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        return self._journal(unit, since, "--priority=err")
 
-    def _journal(self, invocation: str, *options: str) -> tuple[str, ...]:
-        if not invocation:
+    def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
+        if not since:
             return ()
         # The last lines may not be in the journal yet; if that hangs, we do without them.
         with suppress(OSError):
@@ -141,8 +142,11 @@ class SystemdManager:
             "--quiet",
             "--output=cat",
             "--lines=20",
+            f"--since={since}",
             *options,
-            f"_SYSTEMD_INVOCATION_ID={invocation}",
+            # Not its InvocationID: a busy journal may read a line when its process has ended, and
+            # then knows the unit only.
+            f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):
             text = self._program("journalctl", *query, timeout=_TIMEOUT).out

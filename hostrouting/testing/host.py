@@ -128,7 +128,7 @@ class FakeManager:
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
     errors: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """By InvocationID: what a unit has logged as errors."""
+    """By unit: what it has logged as errors since it began."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -173,8 +173,8 @@ class FakeManager:
             shown.append({name: known.get(name, "") for name in names})
         return tuple(shown)
 
-    def errors_of(self, invocation: str) -> tuple[str, ...]:
-        return self.errors.get(invocation, ())
+    def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        return self.errors.get(unit, ()) if since else ()
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with those that match each pattern in its place."""

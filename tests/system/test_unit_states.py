@@ -57,6 +57,19 @@ def test_each_state(system: System) -> None:
     assert "the licence has ended" in reasons()
 
 
+def test_reasons_that_the_journal_takes_late(system: System) -> None:
+    """On a busy host, the gate has ended before the journal has its first line."""
+    system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
+    journal = system.show("systemd-journald.service", "MainPID")
+    system.must("kill", "-STOP", journal)
+    try:
+        assert gate.start(system) == 1
+    finally:
+        system.must("kill", "-CONT", journal)
+    wait_for("the journal to have it", lambda: "the licence has ended" in state(system).reasons)
+    assert f"{KUBE1} was not started" in "\n".join(state(system).reasons)
+
+
 def test_when_the_gate_last_ran(system: System) -> None:
     """The time of the last start of a machine, whether the gate has let it pass or not."""
     before = time.time()

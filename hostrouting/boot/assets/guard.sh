@@ -73,8 +73,8 @@ wait_for_change() { # SECONDS
   # Read before the pass, so that changes during the pass are seen. With -N, bash does not read byte
   # by byte.
   read -r -N 1000000 -t "$gather_time" -u 3 rest
-  # What the end of the time left unread is in a buffer of bash, and the next `read` would begin with
-  # it, whatever it reads. mapfile empties that buffer.
+  # What the end of the time left unread is in a buffer of bash, and the next `read` of any file
+  # would begin with it. mapfile empties that buffer.
   mapfile -n 1 </dev/null
   heard=${first}${rest%$'\n'}
   heard=${heard##*$'\n'}

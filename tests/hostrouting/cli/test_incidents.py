@@ -78,9 +78,9 @@ def refuse(host: FakeHost, unit: str = KUBELET) -> None:
         "ExecCondition": condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 03:02 UTC",
-        "InvocationID": "1f",
+        "InactiveExitTimestamp": "Thu 03:02 UTC",
     }
-    manager.errors["1f"] = ("check-route-overlap: overlap",)
+    manager.errors[unit] = ("check-route-overlap: overlap",)
 
 
 # config.json was edited where it lies.
@@ -283,7 +283,11 @@ def test_a_unit_may_be_typed_without_its_suffix() -> None:
 
 GUARDS = {
     "does not run": {"ActiveState": "inactive", "LoadState": "loaded"},
-    "has failed": {"ActiveState": "failed", "LoadState": "loaded", "InvocationID": "2a"},
+    "has failed": {
+        "ActiveState": "failed",
+        "LoadState": "loaded",
+        "ExecMainStartTimestamp": "Thu 03:02 UTC",
+    },
     "is masked": {"ActiveState": "inactive", "LoadState": "masked"},
     "is being restarted": {"ActiveState": "activating", "SubState": "auto-restart"},
 }
@@ -294,7 +298,7 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     """Each reason has its own words; and what a failed guard has logged."""
     host = node(config(*REPAIR, guard=GUARDED))
     manager_of(host).properties[LAYOUT.guard_unit] = GUARDS[state]
-    manager_of(host).errors["2a"] = ("guard.sh: fork failed",)
+    manager_of(host).errors[LAYOUT.guard_unit] = ("guard.sh: fork failed",)
     status = say("status", host=host)
     assert status.code == 1
     assert f"the guard {state}" in status.out

@@ -168,9 +168,9 @@ def refused(host: FakeHost) -> None:
         **condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 09:00 UTC",
-        "InvocationID": "1f",
+        "InactiveExitTimestamp": "Thu 09:00 UTC",
     }
-    manager.errors["1f"] = (
+    manager.errors["systemd-nspawn@kube1.service"] = (
         "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0; expected: eth0",
         "hostrouting: the step 20-check-route-overlap failed",
     )
@@ -200,8 +200,13 @@ def with_vpn_and_loss(host: FakeHost) -> None:
 def without_guard(host: FakeHost) -> None:
     """The guard has failed, and routes are lost since."""
     manager = manager_of(host)
-    manager.properties[LAYOUT.guard_unit] = {"ActiveState": "failed", "InvocationID": "2a"}
-    manager.errors["2a"] = ("guard.sh: line 9: fork: Resource temporarily unavailable",)
+    manager.properties[LAYOUT.guard_unit] = {
+        "ActiveState": "failed",
+        "ExecMainStartTimestamp": "Thu 09:00 UTC",
+    }
+    manager.errors[LAYOUT.guard_unit] = (
+        "guard.sh: line 9: fork: Resource temporarily unavailable",
+    )
     lose_routes(host)
 
 

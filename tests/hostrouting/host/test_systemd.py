@@ -13,7 +13,7 @@ from tests.support.stand_ins import Answer, Programs
 
 UNIT = "x.service"
 INACTIVE = "ActiveState=inactive\n"
-FAILED = "Result=exit-code\nExecMainStatus=3\nInvocationID=abc\n"
+FAILED = "Result=exit-code\nExecMainStatus=3\nInactiveExitTimestamp=Thu 09:00\n"
 STOP = "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies stop x.service"
 
 
