@@ -12,8 +12,9 @@ address if a rule for another table decides before.
 One walk over the expected CIDRs, from the widest prefix down, finds the fewest routes (`Walk`):
 
 - A prefix without an escape needs nothing.
-- A prefix gets a route if that takes an escape, diverts nothing that is fine, and no other
-  program's route has its key. What that route does not take is left to longer prefixes inside.
+- A prefix gets a route if that takes an escape, leads nothing that is fine another way, and no
+  other program's route has its key. What that route does not take is left to longer prefixes
+  inside.
 - Any other prefix is halved.
 
 No other choice needs fewer routes. A new route takes addresses from one present route of table
@@ -81,7 +82,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if isinstance(way_out, Need):
         why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
         return _without_routes(judge.fib, parts, deletions, why)
-    walk = Walk(judge.fib, parts, uncovered)
+    walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
         cause = (
@@ -233,10 +234,10 @@ class Span(NamedTuple):
 class Walk:
     """The walk from the widest prefix down, for routes with the same next hops."""
 
-    def __init__(self, fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> None:
+    def __init__(self, fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> None:
         """Note what is to be taken, what is not to be diverted, and which keys others have."""
         self._width = fib.width
-        self._spans = list(_spans(fib, parts, uncovered))
+        self._spans = list(_spans(fib, parts, way, uncovered))
         self._held = _holders(fib).keys()
 
     def prefixes(self, blocks: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -274,10 +275,10 @@ class Walk:
         return all(span.is_wanted or span.shortest > prefix.length for span in spans)
 
 
-def _spans(fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> Iterator[Span]:
+def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) -> Iterator[Span]:
     """The parts that a route with these next hops would change, now or once nothing is hidden."""
     for part in parts:
-        if part.is_own:
+        if part.is_own or _leaves_like(part, way):
             continue
         lengths = [shortest_length(fib, part)]
         hidden = uncovered.hidden.get(part.first)
@@ -287,6 +288,16 @@ def _spans(fib: Fib, parts: Iterable[Part], uncovered: Uncovered) -> Iterator[Sp
         if possible:
             is_wanted = part.plain_grade is Grade.ESCAPE and hidden is None
             yield Span(part.first, part.last, min(possible), is_wanted)
+
+
+def _leaves_like(part: Part, way: Route) -> bool:
+    """Whether all packets of a part are fine, and plain ones leave by these next hops already: for
+    example those to a network that a rule before a VPN's excludes from it.
+    """
+    route = part.decision.route
+    if part.worst_grade is not Grade.FINE or route is None:
+        return False
+    return set(route.next_hops) == set(way.next_hops)
 
 
 # The proof.

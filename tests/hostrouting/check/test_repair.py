@@ -69,6 +69,19 @@ def test_a_later_rule_for_table_main_would_divert_what_is_fine() -> None:
     assert destinations(report) == ["10.0.0.0/10", "10.128.0.0/9"]
 
 
+def test_what_leaves_rightly_already_needs_no_way_around() -> None:
+    """A VPN takes all but what a rule excludes from it: that leaves by the uplink's default route,
+    and may as well leave by a route of ours with the same next hop.
+    """
+    excluded = Rule(family=4, priority=150, table=TABLE_MAIN, dst=Prefix.parse("10.1.2.0/24"))
+    vpn = Rule(family=4, priority=200, table=100)
+    report = checked(
+        node(ELSEWHERE, rules=(main_with(0), excluded, vpn)), "10.1.0.0/16", expected_devs=["eth0"]
+    )
+    assert destinations(report) == ["10.1.0.0/16"]
+    assert reasons(report) == []
+
+
 def test_a_refusal_that_no_rule_suppresses() -> None:
     """Linux suppresses no refusal, but the longer route that hides it: so a later rule has that
     route. If a rule for another table decides before, no route is proposed.
