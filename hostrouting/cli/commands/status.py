@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.health import AGAIN
+from hostrouting.boot.health import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
@@ -151,8 +151,8 @@ def _escapes(status: Status) -> bool:
 
 
 def _without_again(finding: Finding) -> Finding:
-    """The finding without the command of the headline."""
-    return finding._replace(remedy=None) if finding.remedy == AGAIN else finding
+    """The finding without what the command of the headline does."""
+    return finding._replace(remedy=None) if finding.remedy in {AGAIN, RELOAD} else finding
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

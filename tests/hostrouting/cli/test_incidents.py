@@ -157,6 +157,51 @@ def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
     assert manager_of(host).calls == calls
 
 
+def with_loaded_override(mode: str) -> FakeHost:
+    """systemd has loaded a drop-in that takes the gate away."""
+    host = node(config(*REPAIR, mode=mode))
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    manager_of(host).reload()
+    return host
+
+
+@pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_an_overriding_drop_in_that_systemd_has_loaded(command: str, mode: str, code: int) -> None:
+    """Nothing that apply does ends that, so plan and apply say it, and fail in STRICT."""
+    host = with_loaded_override(mode)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    said = say(command, "--config", "-", host=host, stdin=text)
+    first = "NOTHING TO DO: this host matches the configuration, but units can start unchecked"
+    assert (said.code, said.lines[0]) == (code, first)
+    [line] = [line for line in said.lines if line.startswith("GATE-OPEN")]
+    assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
+    assert line.endswith("delete that line, not the file; then, as root: systemctl daemon-reload")
+
+
+def test_an_override_that_plan_is_told_to_ignore() -> None:
+    """It does not count then; a warning in WARN does, if warnings count."""
+    host = with_loaded_override("STRICT")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = ("plan", "--config", "-", "--fail-on", "warning")
+    assert say(*plan, "--ignore", "gate-open", host=host, stdin=text).code == 0
+    host = with_loaded_override("WARN")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    assert say(*plan, host=host, stdin=text).code == 1
+
+
+def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
+    """To apply has systemd read it: no second command is proposed for that."""
+    host = with_loaded_override("STRICT")
+    host.files.write(OVERRIDE, "[Service]\n")
+    status = say("status", host=host)
+    assert status.lines[0].endswith(AGAIN.command)
+    assert "GATE-OPEN: kubelet.service starts unchecked: systemd has not read" in status.out
+    assert "systemctl daemon-reload" not in status.out
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
+
+
 def test_a_drop_in_that_adds_a_condition_takes_nothing_away() -> None:
     """Only an empty ExecCondition= resets the list."""
     host = node(config(*REPAIR))
