@@ -79,11 +79,9 @@ def find_openings(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
 
 def find_lasting_openings(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """What lets the units of this configuration start unchecked, also after it is applied."""
-    lasting: list[Finding] = []
-    for finding in find_openings(host, gated_units(config)):
-        if finding.name == "gate-open" and finding.remedy not in {AGAIN, RELOAD}:
-            lasting.append(finding)
-    return tuple(lasting)
+    openings = find_openings(host, gated_units(config))
+    of_gate = [finding for finding in openings if finding.name == "gate-open"]
+    return tuple(finding for finding in of_gate if finding.remedy not in {AGAIN, RELOAD})
 
 
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:

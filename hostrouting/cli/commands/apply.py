@@ -19,7 +19,7 @@ import phases
 from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import check_lines, starts_unchecked, refused_sentence, what_is_wrong
+from hostrouting.cli.check import check_lines, refused_sentence, starts_unchecked, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task

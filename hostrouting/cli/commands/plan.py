@@ -1,8 +1,8 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail,
-or a gated unit starts unchecked in mode STRICT whatever apply does. 3: apply would wait, because a default route or a device is missing. With --snapshot, only routes
-are planned.
+Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
+or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
+a default route or a device is missing. With --snapshot, only routes are planned.
 """
 
 import argparse

@@ -131,8 +131,8 @@ def _headline(status: Status) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
     cause = _headline_finding(status)
-    if status.state == "different" and _escapes(status):
-        headline = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
+    if headline.startswith(_DIFFERENT) and _escapes(status):
+        headline = f"DIFFERENT: addresses escape, and {headline.removeprefix('DIFFERENT: ')}"
     if cause is not None:
         headline += cause.sentence
     if status.command:
@@ -177,8 +177,6 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
-    if status.guard == "is masked":
-        yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
     if status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:

@@ -158,7 +158,7 @@ def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
 
 
 def with_loaded_override(mode: str) -> FakeHost:
-    """systemd has loaded a drop-in that takes the gate away."""
+    """A drop-in that systemd has loaded takes the gate away."""
     host = node(config(*REPAIR, mode=mode))
     host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
     manager_of(host).reload()
@@ -349,6 +349,75 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def mask_guard(host: FakeHost) -> None:
+    """The mask of systemd is a link in the place of the file."""
+    path = LAYOUT.unit_path(LAYOUT.guard_unit)
+    host.files.remove(path)
+    host.files.links[path] = "/dev/null"
+    manager_of(host).stop(LAYOUT.guard_unit)
+    manager_of(host).reload()
+
+
+def mask_guard_elsewhere(host: FakeHost) -> None:
+    """The file is as it should be, and systemd masks the unit all the same."""
+    manager_of(host).properties[LAYOUT.guard_unit] = dict(GUARDS["is masked"])
+
+
+def unmask_guard(host: FakeHost) -> None:
+    """What systemctl unmask does."""
+    host.files.links.pop(LAYOUT.unit_path(LAYOUT.guard_unit), None)
+    manager_of(host).properties.pop(LAYOUT.guard_unit, None)
+    manager_of(host).reload()
+
+
+def with_masked_guard(mask: Callable[[FakeHost], None]) -> FakeHost:
+    """Somebody has masked the guard, and routes are lost since."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    mask(host)
+    lose_routes(host)
+    return host
+
+
+MASKS = (mask_guard, mask_guard_elsewhere)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_masked_guard_is_named_before_anything_is_changed(
+    mask: Callable[[FakeHost], None],
+) -> None:
+    """It could not be started."""
+    host = with_masked_guard(mask)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    assert plan.code == 1
+    assert plan.lines[0].startswith("WOULD FAIL")
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in plan.out
+    refused = apply_installed(host)
+    assert refused.code == 1
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in refused.out
+    assert "Nothing was changed." in refused.out
+    assert not ours(host)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost], None]) -> None:
+    """The page and the document say that addresses escape, that the guard is masked, and what to
+    type.
+    """
+    host = with_masked_guard(mask)
+    headline = say("status", host=host).lines[0]
+    assert headline.startswith("DIFFERENT: addresses escape, and this host does not match")
+    assert f"{LAYOUT.guard_unit} is masked" in headline
+    assert "the guard is masked" in say("status", host=host).out
+    command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
+    assert headline.endswith(f"as root: {command}")
+    assert say("status", host=host).out.count("systemctl unmask") == 1
+    assert say("status", "--json", host=host).json["command"] == command
+    unmask_guard(host)
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
 
 
 # Routes that somebody has added without a protocol.
