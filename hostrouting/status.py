@@ -102,7 +102,20 @@ class Status:
             return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
+        if self.state == "failing":
+            return self._command_before_apply()
         return AGAIN.command if self.state == "different" else ""
+
+    def _command_before_apply(self) -> str:
+        """What to type first where one command ends what apply would fail of, and then apply."""
+        first, *others = self.plan.errors
+        remedy = first.remedy
+        if others or remedy is None or remedy.words or remedy.otherwise is not None:
+            return ""
+        last = AGAIN.command
+        if self.plan.report is not None and self.plan.report.routes:
+            last = repair_pipeline()
+        return f"{remedy.command} && {last}"
 
     @property
     def to_start(self) -> tuple[str, ...]:

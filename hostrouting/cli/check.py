@@ -18,6 +18,7 @@ from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
 
@@ -110,6 +111,14 @@ def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
     if check is not None and check.report.verdict == "undecided":
         wrong.insert(0, "the verdict is undecided (units start now)")
     return spoken([*dict.fromkeys(wrong)])
+
+
+def starts_unchecked(config: HostRoutingConfig, findings: Iterable[Finding]) -> bool:
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    check = config.route_overlap
+    if not check.cidrs or check.mode != "STRICT":
+        return False
+    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def refused_sentence(units: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 from hostrouting.boot.unit_states import UnitState, unit_states
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.testing import FakeFiles, FakeManager
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
 from tests.support.systemd import System
@@ -55,6 +57,20 @@ def test_each_state(system: System) -> None:
 
     wait_for("the journal to have both lines", lambda: f"{KUBE1} was not started" in reasons())
     assert "the licence has ended" in reasons()
+
+
+def test_a_masked_unit_is_not_started(system: System) -> None:
+    """The fake manager refuses as systemd does."""
+    path = LAYOUT.unit_path(LAYOUT.guard_unit)
+    system.must("ln", "-sf", "/dev/null", path)
+    system.must("systemctl", "daemon-reload")
+    fake = FakeManager(files=FakeFiles(links={path: "/dev/null"}))
+    messages: list[str] = []
+    for manager in (InsideManager(system), fake):
+        with pytest.raises(HostError) as caught:
+            manager.start(LAYOUT.guard_unit, timeout=10)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
 
 
 def test_reasons_that_the_journal_takes_late(system: System) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.health import AGAIN
+from hostrouting.boot.health import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
 from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
@@ -131,8 +131,8 @@ def _headline(status: Status) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
     cause = _headline_finding(status)
-    if status.state == "different" and _escapes(status):
-        headline = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
+    if headline.startswith(_DIFFERENT) and _escapes(status):
+        headline = f"DIFFERENT: addresses escape, and {headline.removeprefix('DIFFERENT: ')}"
     if cause is not None:
         headline += cause.sentence
     if status.command:
@@ -151,8 +151,8 @@ def _escapes(status: Status) -> bool:
 
 
 def _without_again(finding: Finding) -> Finding:
-    """The finding without the command of the headline."""
-    return finding._replace(remedy=None) if finding.remedy == AGAIN else finding
+    """The finding without what the command of the headline does."""
+    return finding._replace(remedy=None) if finding.remedy in {AGAIN, RELOAD} else finding
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
@@ -177,8 +177,6 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
-    if status.guard == "is masked":
-        yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
     if status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:

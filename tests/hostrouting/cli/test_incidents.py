@@ -157,6 +157,51 @@ def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
     assert manager_of(host).calls == calls
 
 
+def with_loaded_override(mode: str) -> FakeHost:
+    """A drop-in that systemd has loaded takes the gate away."""
+    host = node(config(*REPAIR, mode=mode))
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    manager_of(host).reload()
+    return host
+
+
+@pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_an_overriding_drop_in_that_systemd_has_loaded(command: str, mode: str, code: int) -> None:
+    """Nothing that apply does ends that, so plan and apply say it, and fail in STRICT."""
+    host = with_loaded_override(mode)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    said = say(command, "--config", "-", host=host, stdin=text)
+    first = "NOTHING TO DO: this host matches the configuration, but units can start unchecked"
+    assert (said.code, said.lines[0]) == (code, first)
+    [line] = [line for line in said.lines if line.startswith("GATE-OPEN")]
+    assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
+    assert line.endswith("delete that line, not the file; then, as root: systemctl daemon-reload")
+
+
+def test_an_override_that_plan_is_told_to_ignore() -> None:
+    """It does not count then; a warning in WARN does, if warnings count."""
+    host = with_loaded_override("STRICT")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = ("plan", "--config", "-", "--fail-on", "warning")
+    assert say(*plan, "--ignore", "gate-open", host=host, stdin=text).code == 0
+    host = with_loaded_override("WARN")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    assert say(*plan, host=host, stdin=text).code == 1
+
+
+def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
+    """To apply has systemd read it: no second command is proposed for that."""
+    host = with_loaded_override("STRICT")
+    host.files.write(OVERRIDE, "[Service]\n")
+    status = say("status", host=host)
+    assert status.lines[0].endswith(AGAIN.command)
+    assert "GATE-OPEN: kubelet.service starts unchecked: systemd has not read" in status.out
+    assert "systemctl daemon-reload" not in status.out
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
+
+
 def test_a_drop_in_that_adds_a_condition_takes_nothing_away() -> None:
     """Only an empty ExecCondition= resets the list."""
     host = node(config(*REPAIR))
@@ -304,6 +349,75 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def mask_guard(host: FakeHost) -> None:
+    """The mask of systemd is a link in the place of the file."""
+    path = LAYOUT.unit_path(LAYOUT.guard_unit)
+    host.files.remove(path)
+    host.files.links[path] = "/dev/null"
+    manager_of(host).stop(LAYOUT.guard_unit)
+    manager_of(host).reload()
+
+
+def mask_guard_elsewhere(host: FakeHost) -> None:
+    """The file is as it should be, and systemd masks the unit all the same."""
+    manager_of(host).properties[LAYOUT.guard_unit] = dict(GUARDS["is masked"])
+
+
+def unmask_guard(host: FakeHost) -> None:
+    """What systemctl unmask does."""
+    host.files.links.pop(LAYOUT.unit_path(LAYOUT.guard_unit), None)
+    manager_of(host).properties.pop(LAYOUT.guard_unit, None)
+    manager_of(host).reload()
+
+
+def with_masked_guard(mask: Callable[[FakeHost], None]) -> FakeHost:
+    """Somebody has masked the guard, and routes are lost since."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    mask(host)
+    lose_routes(host)
+    return host
+
+
+MASKS = (mask_guard, mask_guard_elsewhere)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_masked_guard_is_named_before_anything_is_changed(
+    mask: Callable[[FakeHost], None],
+) -> None:
+    """It could not be started."""
+    host = with_masked_guard(mask)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    assert plan.code == 1
+    assert plan.lines[0].startswith("WOULD FAIL")
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in plan.out
+    refused = apply_installed(host)
+    assert refused.code == 1
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in refused.out
+    assert "Nothing was changed." in refused.out
+    assert not ours(host)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost], None]) -> None:
+    """The page and the document say that addresses escape, that the guard is masked, and what to
+    type.
+    """
+    host = with_masked_guard(mask)
+    headline = say("status", host=host).lines[0]
+    assert headline.startswith("DIFFERENT: addresses escape, and this host does not match")
+    assert f"{LAYOUT.guard_unit} is masked" in headline
+    assert "the guard is masked" in say("status", host=host).out
+    command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
+    assert headline.endswith(f"as root: {command}")
+    assert say("status", host=host).out.count("systemctl unmask") == 1
+    assert say("status", "--json", host=host).json["command"] == command
+    unmask_guard(host)
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
 
 
 # Routes that somebody has added without a protocol.
