@@ -13,8 +13,8 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
-from hostrouting.install.session import find_session_at_risk
+from hostrouting.install.session_risk import find_session_at_risk
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -118,7 +118,7 @@ def check_host(
     `HostCheck.of`.
     """
     if saved is not None:
-        return HostCheck.of(check_snapshot(read_host(host, saved), config), config)
+        return HostCheck.of(check_snapshot(take_snapshot(host, saved), config), config)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     return HostCheck.of(report, config, host, repaired=repaired, options=options)
@@ -136,7 +136,7 @@ def find_typed(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)
 
 
-def read_host(host: Host, saved: str | None = None) -> Snapshot:
+def take_snapshot(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one."""
     if saved is not None:
         return Snapshot.load(saved)

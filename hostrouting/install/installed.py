@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import gated_on_disk, is_nothing, owned_paths
+from hostrouting.boot.files import is_nothing
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.pipeline import APPLY, gate_options
+from hostrouting.install.typed_commands import APPLY, gate_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +42,13 @@ class Wanted:
 
     @property
     def is_installed(self) -> bool:
-        """Whether anything is installed, as far as it can be read."""
-        return self.former not in {None, HostRoutingConfig()}
+        """Whether something is installed that can be read."""
+        return self.former is not None and not self.is_on_new_host
+
+    @property
+    def is_on_new_host(self) -> bool:
+        """Whether nothing is installed yet."""
+        return self.former == HostRoutingConfig()
 
     @property
     def former_keys(self) -> set[RouteKey]:
@@ -76,7 +82,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
         raise _unusable(host, error.faults) from error
 
 
-def readable_installed(host: Host) -> HostRoutingConfig | None:
+def installed_or_none(host: Host) -> HostRoutingConfig | None:
     """The same, but None if it cannot be read."""
     try:
         return read_installed(host)

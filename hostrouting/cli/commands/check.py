@@ -26,7 +26,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.pipeline import repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 

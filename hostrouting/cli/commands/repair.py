@@ -31,7 +31,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.install.pipeline import repair_pipeline
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
