@@ -90,16 +90,15 @@ class HostCheck(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        doubts = set(self.report.doubts)
-        code = FINE
-        for finding in self.findings:
-            if finding.name in ignored:
-                continue
-            if finding.name in ESCAPES:
-                return PROBLEM
-            if finding in doubts or finding.name == "no-default-route":
-                code = CANNOT_DECIDE
-        return code
+        counted = [finding for finding in self.findings if finding.name not in ignored]
+        if any(finding.name in ESCAPES for finding in counted):
+            return PROBLEM
+        undecided = {*self.report.doubts}
+        if any(finding in undecided for finding in counted):
+            return CANNOT_DECIDE
+        if any(finding.name == "no-default-route" for finding in counted):
+            return CANNOT_DECIDE
+        return FINE
 
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/3`."""

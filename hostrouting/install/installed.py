@@ -107,15 +107,26 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     file. What the old one gated is still known: the drop-ins are on the disk.
     """
     gated = [unit for unit in gated_on_disk(host.files) if unit != MACHINES]
-    restored = f"hostrouting repair --config COPY | {APPLY} --allow-removal"
     apply = f"{APPLY} --allow-removal{gate_options(gated)}"
-    new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
-    given_up = "without one, which gives up STRICT, the guard and all else that only the file says"
-    cost = "the routes go, nothing holds units back, and addresses may escape"
-    remove = Remedy(f"to remove hostrouting ({cost})", "hostrouting remove")
-    without_copy = Remedy(given_up, new, otherwise=remove)
-    remedy = Remedy("with a copy, or another file", restored, otherwise=without_copy)
-    if host.files.look(HostLayout.config_path) is None:
-        return remedy
-    words = f"correct {HostLayout.config_path}, then"
-    return Remedy(words, "hostrouting status", needs_root=False, otherwise=remedy)
+    ways = [
+        Remedy(
+            "with a copy, or another file",
+            f"hostrouting repair --config COPY | {APPLY} --allow-removal",
+        ),
+        Remedy(
+            "without one, which gives up STRICT, the guard and all else that only the file says",
+            f"echo {{}} | hostrouting repair{options} --config - | {apply}",
+        ),
+        Remedy(
+            "to remove hostrouting (the routes go, nothing holds units back, and addresses may "
+            "escape)",
+            "hostrouting remove",
+        ),
+    ]
+    if host.files.look(HostLayout.config_path) is not None:
+        words = f"correct {HostLayout.config_path}, then"
+        ways.insert(0, Remedy(words, "hostrouting status", needs_root=False))
+    remedy = ways.pop()
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy

@@ -18,34 +18,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
-from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import steps_of
 from hostrouting.boot.on_disk import gated_on_disk
-from hostrouting.errors import (
-    ConfigError,
-    Fault,
-    HostError,
-    HostRoutingError,
-    NotReady,
-    RequirementError,
-)
+from hostrouting.errors import HostError, HostRoutingError, NotReady
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
-from hostrouting.install.difference import find_file_changes, find_systemd_changes
-from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import Wanted, installed_or_none, read_installed
-from hostrouting.install.losses import find_losses
-from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import Plan
-from hostrouting.install.requirements import find_requirements
-from hostrouting.install.session_risk import find_session_at_risk
+from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.undo import Before, before_of, restore_routes
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
@@ -55,9 +42,6 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-
-_REFUSED_BY_NAME = ("removal", "route-not-configured", "route-conflict")
-"""The errors of a plan that a run raises in another way than the rest, or not at all."""
 
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
@@ -110,7 +94,13 @@ class InstallTask(ABC):
         """
         parts = self._parts_with_work(ctx or phases.Context(observers=[]))
         with_check = any(part.checks_the_result for part in parts)
-        return self._make_plan(self.wanted(), parts, with_check=with_check)
+        return make_plan(
+            self.host,
+            self.wanted(),
+            parts,
+            allow_removal=self.allow_removal,
+            with_check=with_check,
+        )
 
     def undo(self, ctx: phases.Context) -> object:
         """Install again what was installed before this task first changed anything. A task about
@@ -147,8 +137,7 @@ class InstallTask(ABC):
         """
         parts = self._parts_with_work(ctx)
         wanted = self.wanted()
-        plan = self._make_plan(wanted, parts)
-        self._fail_if_impossible(wanted, plan)
+        plan = self._make_possible_plan(wanted, parts)
         if plan.is_empty and wanted.is_on_new_host:
             return None
         _warn(ctx, plan)
@@ -161,8 +150,7 @@ class InstallTask(ABC):
                 return phases.Skip("the files are as they should be")
             with self.host.locked(ctx):
                 wanted = self.wanted()
-                plan = self._make_plan(wanted, parts)
-                self._fail_if_impossible(wanted, plan)
+                plan = self._make_possible_plan(wanted, parts)
                 self._keep_for_undo(wanted, plan)
                 return write_files(self.host, plan)
 
@@ -201,92 +189,12 @@ class InstallTask(ABC):
             return []
         return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
 
-    def _make_plan(
-        self, wanted: Wanted, parts: Sequence[SectionTask], *, with_check: bool = False
-    ) -> Plan:
-        """What would change, and what must not.
-
-        A dry run has the check of the host afterwards, too. A run checks the host itself, after its
-        changes; before them it only looks for routes that it must not delete.
-        """
-        read_snapshot = cache(partial(take_snapshot, self.host))
-        plan = self._find_changes(wanted, parts, read_snapshot).with_losses(self._losses(wanted))
-        may_delete_routes = self.allow_removal or not plan.deletes_routes
-        if may_delete_routes and not with_check:
-            return plan
-        checked = plan.with_check(wanted.config, read_snapshot())
-        if not self.allow_removal:
-            checked = checked.with_lost_routes_as_errors(is_installed=wanted.is_installed)
-        if with_check:
-            return checked
-        lost = [finding for finding in checked.errors if finding.name == "route-not-configured"]
-        return attrs.evolve(plan, findings=(*plan.findings, *lost))
-
-    def _find_changes(
-        self,
-        wanted: Wanted,
-        parts: Sequence[SectionTask],
-        read_snapshot: Callable[[], Snapshot],
-    ) -> Plan:
-        """What would change in the files, in systemd and in the kernel, and what the host lacks for
-        it.
-        """
-        host, config = self.host, wanted.config
-        files = find_file_changes(host, config)
-        plan = Plan(
-            files,
-            tuple(find_systemd_changes(host.running_manager, config, wanted.former, files)),
-            findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
-        )
-        for part in parts:
-            plan = plan.with_part(part.planned(wanted, read_snapshot))
-        if not plan.routes.changes:
-            return plan
-        prefixes = [step.route.prefix for step in plan.routes.changes]
-        snapshot = read_snapshot()
-        risks = find_session_at_risk(
-            host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
-        )
-        return attrs.evolve(plan, findings=(*plan.findings, *risks))
-
-    def _losses(self, wanted: Wanted) -> tuple[Fault, ...]:
-        """What this configuration must not take away, and would: of the installed configuration,
-        and of what the scripts do, because config.json may have been edited since. Raises the error
-        of a config.json that cannot be read.
-        """
-        if self.allow_removal:
-            return ()
-        installed = wanted.former
-        if installed is None:
-            installed = read_installed(self.host)  # raises why, or it is readable again
-        losses = [*find_losses(installed, wanted.config)]
-        if gated_on_disk(self.host.files):  # else nothing runs the gate
-            losses += find_losses(read_enforced(self.host.files), wanted.config)
-        return tuple(dict.fromkeys(losses))
-
-    def _fail_if_impossible(self, wanted: Wanted, plan: Plan) -> None:
-        """Raise the error of a run that must fail before its first change: for what the host lacks,
-        for protection or routes that would be lost, for a new conflict of routes, and for missing
-        rights, in this order.
-        """
-        if not self._may_replace(wanted.former):
-            sentence = "another run has installed a different configuration since, which stays"
-            raise HostError(sentence, what="file")
-        lacking = [finding for finding in plan.errors if finding.name not in _REFUSED_BY_NAME]
-        if lacking:
-            raise RequirementError(findings=lacking)
-        if plan.losses:
-            headline = "this would remove protection (to allow it: --allow-removal):"
-            raise ConfigError(plan.losses, headline=headline)
-        lost = [finding for finding in plan.errors if finding.name == "route-not-configured"]
-        if lost:
-            raise RequirementError(findings=lost)
-        conflicts = plan.routes.conflicts
-        new = [step for step in conflicts if step.route.key not in wanted.former_keys]
-        if new and not wanted.is_on_new_host:
-            plan.routes.require_possible()
-        if self.host.backend is not None and plan.changes_kernel:
-            self.host.rights().require_network()
+    def _make_possible_plan(self, wanted: Wanted, parts: Sequence[SectionTask]) -> Plan:
+        """The plan of a run. Raises the error of a run that must fail before its first change."""
+        self._require_replaceable(wanted.former)
+        plan = make_plan(self.host, wanted, parts, allow_removal=self.allow_removal)
+        require_possible(self.host, wanted, plan)
+        return plan
 
     def _keep_for_undo(self, wanted: Wanted, plan: Plan) -> None:
         """Keep what undo() needs, before the first change."""
@@ -299,8 +207,15 @@ class InstallTask(ABC):
             return True
         return self.own_part(installed) in self._replaceable
 
+    def _require_replaceable(self, installed: HostRoutingConfig | None) -> None:
+        if not self._may_replace(installed):
+            sentence = "another run has installed a different configuration since, which stays"
+            raise HostError(sentence, what="file")
+
     def _restore_routes(self, ctx: phases.Context, routes: Sequence[Route]) -> None:
-        """Add those of these routes that are missing, unless they are another run's by now."""
+        """Add those of these routes that are missing, unless another run has installed something
+        else by now.
+        """
         if self.host.backend is None or not routes:
             return
         with self.host.locked(ctx), self.host.backend() as kernel:
