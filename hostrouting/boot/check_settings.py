@@ -25,8 +25,8 @@ from hostrouting.model.route import protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.base import Kind
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.kernel.base import Kind
 
 _UNCLEAR = {
     "tos": "only for packets with that tos",
