@@ -225,6 +225,8 @@ class Repair(NamedTuple):
     """The device that they name in a configuration."""
     unrepairable: tuple[Unrepairable, ...] = ()
     costs: tuple[Cost, ...] = ()
+    named: "tuple[tuple[str, Repair], ...]" = ()
+    """Where a device has to be named first: each candidate with its repair."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:

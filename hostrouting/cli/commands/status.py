@@ -35,6 +35,7 @@ ARGUMENTS = ("unit", "--metrics")
 _PATH = HostLayout.config_path
 _NO_MATCH = f"this host does not match {_PATH}"
 _DIFFERENT = f"DIFFERENT: {_NO_MATCH}"
+_AND_ESCAPES = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
 _HEADLINES: dict[State, str] = {
     "nothing": "NOTHING: hostrouting has nothing installed on this host; to check its routes: "
     "hostrouting check CIDR",
@@ -131,8 +132,8 @@ def _headline(status: Status) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
     cause = _headline_finding(status)
-    if headline.startswith(_DIFFERENT) and _escapes(status):
-        headline = f"DIFFERENT: addresses escape, and {headline.removeprefix('DIFFERENT: ')}"
+    if status.state in {"different", "failing"} and _escapes(status):
+        headline = headline.replace(_DIFFERENT, _AND_ESCAPES)
     if cause is not None:
         headline += cause.sentence
     if status.command:

@@ -267,6 +267,18 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     assert say("status", host=host).code == 0
 
 
+def test_each_candidate_says_what_its_repair_costs() -> None:
+    """Before the line is typed, and not only by the remark of the pipe."""
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    lose_routes(host)
+    lines = [line for line in say("status", host=host).lines if " --dev " in line]
+    lost = f"hosts in {CIDR} can no longer be reached through ib0 over IP"
+    assert [line.partition(",")[0] for line in lines] == [
+        f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
+    ]
+
+
 # config.json is broken.
 
 
