@@ -80,7 +80,8 @@ def _is_in_a_verdict(finding: Finding, check: HostCheck) -> bool:
     """Whether a verdict, or what escapes, has the sentence."""
     if finding.name in (*ESCAPES, "no-default-route"):
         return True
-    return any(finding == family.decisive for family in check.report.families)
+    decisive = [family.decisive for family in check.report.families]
+    return any(doubt is not None and doubt.sentence == finding.sentence for doubt in decisive)
 
 
 def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterator[str]:

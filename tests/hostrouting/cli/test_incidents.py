@@ -3,7 +3,9 @@ obvious command is typed there.
 """
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,6 +279,28 @@ def test_each_candidate_says_what_its_repair_costs() -> None:
     assert [line.partition(",")[0] for line in lines] == [
         f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
     ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
+    command: str, tmp_path: Path, *, lost: bool
+) -> None:
+    """Without it, the line would repair the installed configuration, or none."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config(*REPAIR, guard=GUARDED)))
+    host = FakeHost(kernel=h200())
+    if not lost:
+        type_repair(host)
+    with_vpn(host)
+    said = say(command, "--config", str(file), host=host)
+    [line] = set(
+        re.findall("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*", said.out + said.err)
+    )
+    assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert type_pipeline(host, line).code == 0
+    status = say("status", host=host)
+    assert (status.code, "the guard runs" in status.out) == (0, True)
 
 
 # config.json is broken.
