@@ -27,6 +27,7 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.pipeline import TO_KEEP
+from hostrouting.routes.uplink import REMEDY
 from hostrouting.status import State, Status, find_status
 from hostrouting.text import spoken
 
@@ -105,6 +106,10 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     yield from _unit_lines(status)
     if status.command == AGAIN.command:
         findings = [_without_again(finding) for finding in findings]
+    choices = _choices_of_a_dev(status)
+    for at, finding in enumerate(findings):
+        if finding.remedy in choices:
+            findings[at] = finding._replace(remedy=Remedy("the commands below name the device"))
     yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
     yield from _verdict_lines(status)
 
@@ -154,6 +159,17 @@ def _escapes(status: Status) -> bool:
 def _without_again(finding: Finding) -> Finding:
     """The finding without what the command of the headline does."""
     return finding._replace(remedy=None) if finding.remedy in {AGAIN, RELOAD} else finding
+
+
+def _choices_of_a_dev(status: Status) -> set[Remedy]:
+    """The remedies to write a device into the configuration, if the check has a command for each
+    device.
+    """
+    check = status.check
+    if check is None or all("candidates" not in finding.facts for finding in check.findings):
+        return set()
+    incomplete = (*status.plan.routes.waiting, *status.plan.routes.staying)
+    return {route.missing.remedy for route in incomplete} - {REMEDY}
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

@@ -265,6 +265,8 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     [line] = {line.partition(": ")[2] for line in status.lines if "--dev eth0 |" in line}
     assert line == f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
     assert any("--dev tun0 |" in line for line in status.lines)
+    assert "the commands below name the device" in status.out
+    assert "name one device in routeOverlap.expectedDevs" not in status.out
     assert type_pipeline(host, line).code == 0
     assert say("status", host=host).code == 0
 
