@@ -15,7 +15,7 @@ from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
-from hostrouting.codes import PROBLEM, code_of, worst_code
+from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, worst_first
@@ -128,8 +128,12 @@ class Status:
 
     @property
     def code(self) -> int:
-        """The exit code: the worst of what differs, of the verdict, and of what did not answer."""
+        """The exit code: the worst of what differs, of the verdict, and of what did not answer; but
+        that of a config.json that cannot be used comes before all of them.
+        """
         codes = [code_of(error) for error in self.unanswered]
+        if BAD_INPUT in codes:
+            return BAD_INPUT
         if self.to_start:
             codes.append(PROBLEM)
         findings = (*self.faults, *self.plan.findings)

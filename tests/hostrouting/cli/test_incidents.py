@@ -320,7 +320,7 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     garble(host)
     lose_routes(host)
     status = say("status", host=host)
-    assert status.code == 1
+    assert status.code == 2
     assert "the gate still checks kubelet.service" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
