@@ -6,8 +6,9 @@ start that was refused. With a unit, only that one. A part of the host that does
 config.json that cannot be used, hide no other part.
 
 Exit code 2: config.json cannot be used, whatever else is wrong. 1: something differs, a unit can
-start unchecked or cannot start, or an address escapes now. 3: the verdict is undecided, or a part of the host does not
-answer. With --metrics, which prints the text format of Prometheus, it is 0: the metrics say it.
+start unchecked or cannot start, or an address escapes now. 3: the verdict is undecided, or a part
+of the host does not answer. With --metrics, which prints the text format of Prometheus, it is 0:
+the metrics say it.
 """
 
 import argparse

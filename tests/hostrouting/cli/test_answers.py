@@ -191,7 +191,7 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
     at = page.lines.index(f"FILE: {warning['sentence']}")
     repair = f"hostrouting repair {CIDR}"
-    anew = f"echo {{}} | {repair} --config - | hostrouting apply --config - --allow-removal"
+    anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
     is_there = host.files.look(HostLayout.config_path) is not None
     assert page.lines[at + 1].startswith(f"  correct {HostLayout.config_path}") == is_there
     assert page.out.count(anew) == 1

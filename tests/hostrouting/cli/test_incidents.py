@@ -326,6 +326,25 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
 
 
+def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
+    """Mode, guard, gated units and routes, with their gateways; and it gates no other unit."""
+    settings = config(*REPAIR, guard=GUARDED)
+    by_name = {"destination": "9.0.0.0/8", "dev": "eth0", "gateway": "10.0.0.1", "metric": 7}
+    settings["staticRoutes"]["routes"].append(by_name)
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    garble(host)
+    lose_routes(host)
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "gives up podCidrs, probeRewrite, azureVnetCleanup and manageForeign)" in line
+    _, text, *pipeline = re.split(r"echo '| \| |' \| ", line.partition(", as root: ")[2])
+    repaired = say(*pipeline[0].split()[1:], host=host, stdin=text.encode())
+    applied = say(*pipeline[1].split()[1:], host=host, stdin=repaired.out.encode())
+    assert applied.code == 0
+    assert json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"] == before
+    assert say("status", host=host).code == 0
+
+
 # The pipe.
 
 
