@@ -25,6 +25,7 @@ from hostrouting.install.host_check import HostCheck, check_host, find_typed, re
 from hostrouting.install.installed import read_installed
 from hostrouting.install.pipeline import repair_pipeline, with_gate_command
 from hostrouting.install.plan import Plan
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class Status:
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
     plan: Plan = attrs.field(factory=Plan)
-    """What apply would do."""
+    """What apply would do; where config.json cannot be used, how the routes of the installed script
+    come back.
+    """
     check: HostCheck | None = None
     faults: tuple[Finding, ...] = ()
     """What is wrong with the gate."""
@@ -183,6 +186,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     if config is None:
         state: State = "broken"
         gated = gated_on_disk(host.files)
+        plan = ask(lambda: _restoring(host, enforced), None)
         faults = ask(lambda: find_openings(host, gated), no_faults)
     else:
         plan = ask(lambda: _plan_of(host, config), None)
@@ -244,6 +248,18 @@ def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
     if writer_of(host.files) == WRITER:
         return plan
     return attrs.evolve(plan, files=FileChanges())  # another release writes other texts
+
+
+def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
+    """The routes of the installed script that are missing; nothing if it would also delete some, or
+    would fail.
+    """
+    if host.backend is None:
+        return Plan()
+    routes = plan_static_routes(enforced, read_host(host))
+    if any(step.action not in {"add", "keep"} for step in routes.steps):
+        return Plan()
+    return Plan(routes=RoutePlan(routes.changes))
 
 
 def _state_of(plan: Plan | None) -> State:

@@ -52,6 +52,10 @@ _HEADLINES: dict[State, str] = {
     "cannot start; ROUTE-WAITS says why",
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
+_TO_RESTORE = Remedy(
+    "the installed script still has the missing routes; to set them now",
+    f"systemctl restart {HostLayout.routes_unit}",
+)
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
 _TO: dict[State, str] = {
@@ -97,11 +101,11 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     findings = list(status.findings)
     in_headline = _headline_finding(status)
     yield _headline(status)
+    yield from _protection_lines(status)
     if in_headline is not None:
         findings.remove(in_headline)
         if not status.command:
             yield from way_lines(in_headline.remedy)
-    yield from _protection_lines(status)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
@@ -116,11 +120,15 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
-    """Whether the gate works although config.json cannot be used."""
-    gate = status.enforced.gate
-    if status.state != "broken" or gate is None:
+    """Where config.json cannot be used: how lost routes come back, and whether the gate works."""
+    if status.state != "broken":
         return
-    if all(fault.name not in {"gate-open", "gate-shut"} for fault in status.faults):
+    if status.plan.routes.changes:
+        yield f"  {_TO_RESTORE}"
+    gate = status.enforced.gate
+    if gate is not None and all(
+        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
+    ):
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 

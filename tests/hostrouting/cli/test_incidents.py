@@ -326,6 +326,24 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
 
 
+def test_routes_that_are_lost_beside_a_broken_file() -> None:
+    """The installed script has them, so its unit sets them again; if none is missing, or if the
+    script would delete one, the page does not say so.
+    """
+    command = f"as root: systemctl restart {LAYOUT.routes_unit}"
+    host = node(config(*REPAIR))
+    garble(host)
+    assert command not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert command in status.out
+    assert [line for line in status.lines if line.startswith("  + ")]
+    host = node(config())
+    garble(host)
+    type_repair(host)
+    assert command not in say("status", host=host).out
+
+
 def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     """Mode, guard, gated units and routes, with their gateways; and it gates no other unit."""
     settings = config(*REPAIR, guard=GUARDED)
