@@ -266,6 +266,14 @@ class FamilyReport(NamedTuple):
         return "undecided" if self.doubts else "ok"
 
     @property
+    def is_one_escape(self) -> bool:
+        """Whether all of the only CIDR escapes in the same way."""
+        if len(self.cidrs) != 1 or len(self.escapes) != 1:
+            return False
+        [cidr], [escape] = self.cidrs, self.escapes
+        return (escape.first, escape.last) == (cidr.first, cidr.last)
+
+    @property
     def decisive(self) -> Finding | None:
         """The doubt whose sentence is that of the verdict."""
         return self.doubts[0] if self.verdict == "undecided" else None

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from hostrouting.install.managed import Managed
 
 MANAGED = (
-    "hostrouting manages this host, and removes routes of its own that its configuration does not "
-    "have."
+    "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
+    "are not configured."
 )
+LOOK_FIRST = "To see first what would change, write plan instead of apply."
+"""The end of each page with a command that repairs the host."""
 _WRONG: dict[Name, str] = {
     "gate-open": "units can start unchecked",
     "gate-shut": "units cannot start",
@@ -44,14 +46,32 @@ def check_lines(
     """The whole page; the line of the repair gets these options, says who types it, and has a
     note.
     """
-    yield from map(str, check.report.families)
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
+    for family in check.report.families:
+        if family.is_one_escape:
+            [escape] = [finding for finding in escapes if finding.target == str(family.cidrs[0])]
+            escapes.remove(escape)
+            yield f"OVERLAP: {escape.sentence}"
+        else:
+            yield str(family)
     yield from capped([f"  {finding.sentence}" for finding in escapes])
     costs = [finding for finding in check.findings if finding.name in _COSTS]
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, options, who, note))
     yield from _block(finding_lines(_other_findings(check, options), who))
     yield from _block(capped(_last_lines(check, who)))
+    if _has_pipeline(check):
+        yield from _block([LOOK_FIRST])
+
+
+def _has_pipeline(check: HostCheck) -> bool:
+    """Whether the page has a line that repairs this host or names a device for good."""
+    if check.report.resolved:
+        return True
+    for finding in check.findings:
+        if "candidates" in finding.facts or finding.name in {"route-not-configured", "file"}:
+            return True
+    return False
 
 
 def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:

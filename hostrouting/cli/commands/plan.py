@@ -102,6 +102,8 @@ def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> s
         return "for the reasons below"
     if answer == "not ready":
         return "apply would wait, for the reasons below"
+    if answer == "to do" and arguments.config == "-":
+        return f"{who}: the same command with apply instead of plan"
     if answer == "to do":
         return Remedy(command=_apply(arguments)).text_for(who)
     if arguments.snapshot is not None:
@@ -119,7 +121,10 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
 
 
 def _apply(arguments: argparse.Namespace) -> str:
-    return f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
+    file = "-"  # behind the same pipe
+    if arguments.config != "-":
+        file = typed_name(arguments.config)
+    return f"hostrouting apply --config {file}{_options(arguments)}"
 
 
 def _options(arguments: argparse.Namespace) -> str:

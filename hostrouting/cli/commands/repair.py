@@ -151,7 +151,7 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
         known = "already has these routes, but they are not set on this host; apply sets them"
-        yield f"the {source} configuration {known}"
+        yield f"repair: the {source} configuration {known}"
     for finding in proposal.left_out:
         reason = "another program's route has the same destination and metric"
         yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"
@@ -173,12 +173,9 @@ def _unsafe(check: HostCheck) -> list[Finding]:
 
 
 def _limits(check: HostCheck, now: HostCheck) -> list[Finding]:
-    """What no route repairs, and what the repair costs: also configured routes that are missing."""
-    costs: dict[tuple[str, str], Finding] = {}
-    for finding in (*now.findings, *check.findings):
-        if finding.name == "repair-cost":
-            costs.setdefault((finding.target, finding.facts["dev"]), finding)
-    return [*_unsafe(check), *costs.values()]
+    """What no route repairs, and what the repair takes away that is there now."""
+    costs = [finding for finding in now.findings if finding.name == "repair-cost"]
+    return [*_unsafe(check), *costs]
 
 
 def _remedies(check: HostCheck, who: str) -> list[str]:

@@ -18,7 +18,7 @@ import attrs
 
 from hostrouting.boot.health import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
+from hostrouting.cli.check import LOOK_FIRST, check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
@@ -117,6 +117,8 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
             findings[at] = finding._replace(remedy=Remedy("the commands below name the device"))
     yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
     yield from _verdict_lines(status)
+    if status.state == "broken" or status.command not in {"", AGAIN.command}:
+        yield LOOK_FIRST
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
@@ -186,7 +188,12 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     if not status.units:
         yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
     elif not status.to_start and refused_units(status.units):
-        remedy = Remedy("when the cause is gone", f"systemctl start {unit}")
+        when = "when the cause is gone"
+        if status.command:
+            when = "after the command in the first line"
+        elif status.check is not None and status.check.report.routes:
+            when = "after the command below"
+        remedy = Remedy(when, f"systemctl start {unit}")
         yield f"{unit} was refused; {remedy}"
 
 

@@ -490,7 +490,7 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
     stdin = json.dumps(warn).encode()
     allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=stdin)
-    assert allowed.lines[0] == "TO DO: as root: hostrouting apply --config FILE --allow-removal"
+    assert allowed.lines[0] == "TO DO: as root: the same command with apply instead of plan"
 
 
 def test_a_refused_file_gates_nothing() -> None:

@@ -244,6 +244,15 @@ def test_routes_that_were_typed_are_not_deleted_where_the_run_must_fail_then() -
     assert not ours(host)
 
 
+def test_a_repair_costs_nothing_that_is_lost_already() -> None:
+    """The typed routes have taken the addresses; to configure them changes nothing."""
+    host = node(config(mode="WARN"), h200)
+    assert "REPAIR-COST" in say("check", host=host).out
+    assert "can no longer be reached" in say("repair", host=host).err
+    type_repair(host)
+    assert "can no longer be reached" not in say("repair", host=host).err
+
+
 # A VPN has a better default route.
 
 
@@ -344,6 +353,16 @@ def test_routes_that_are_lost_beside_a_broken_file() -> None:
     assert command not in say("status", host=host).out
 
 
+def test_a_copy_of_a_broken_file_has_systemd_read_its_files() -> None:
+    """Nothing says what the file gated."""
+    host = node(config(*REPAIR))
+    text = host.files.texts[LAYOUT.config_path].encode()
+    garble(host)
+    plan = say("plan", "--config", "-", "--allow-removal", host=host, stdin=text)
+    reload = "  reload systemd    # to be safe: the installed file cannot be read"
+    assert reload in plan.lines
+
+
 def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     """Mode, guard, gated units and routes, with their gateways; and it gates no other unit."""
     settings = config(*REPAIR, guard=GUARDED)
@@ -390,6 +409,21 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     with_ib0(host.kernel)
     refuse(host)
     assert "systemctl start" not in say("status", host=host).out
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: bool) -> None:
+    """The page says which command ends the cause."""
+    host = node(config(), plain_vm)
+    if lost:
+        host = node(config(*REPAIR))
+        lose_routes(host)
+    else:
+        with_ib0(host.kernel)
+    refuse(host)
+    when = "after the command in the first line" if lost else "after the command below"
+    [line] = [line for line in say("status", "kubelet", host=host).lines if "was refused; " in line]
+    assert line == f"{KUBELET} was refused; {when}, as root: systemctl start {KUBELET}"
 
 
 def test_a_unit_may_be_typed_without_its_suffix() -> None:
