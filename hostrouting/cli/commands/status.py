@@ -56,6 +56,7 @@ _TO_RESTORE = Remedy(
     "the installed script still has the missing routes; to set them now",
     f"systemctl restart {HostLayout.routes_unit}",
 )
+_TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
 _TO: dict[State, str] = {
@@ -201,6 +202,9 @@ def _unit_lines(status: Status) -> Iterator[str]:
     """Each unit with its state; of a refused one, what its start has logged as errors."""
     for state in status.units:
         yield f"  {state.line}"
+        if state.unchecked:
+            remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
+            yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
     known: list[str] = []
     if status.mode:

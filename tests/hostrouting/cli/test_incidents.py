@@ -411,6 +411,22 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     assert "systemctl start" not in say("status", host=host).out
 
 
+@pytest.mark.parametrize(("main", "is_told"), [("40", True), ("70", False), ("", False)])
+def test_a_unit_that_runs_and_was_not_checked(main: str, *, is_told: bool) -> None:
+    """Its main process began before it had left the state "inactive"; that is not wrong by itself."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {
+        "InactiveExitTimestampMonotonic": "50",
+        "ExecMainStartTimestampMonotonic": main,
+    }
+    status = say("status", host=host)
+    assert status.code == 0
+    assert ("its start was not checked" in status.out) == is_told
+    assert (f"as root: systemctl restart {KUBELET}" in status.out) == is_told
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert (unit["unchecked"], unit["checked"] == 0) == (is_told, is_told)
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: bool) -> None:
     """The page says which command ends the cause."""
