@@ -1,9 +1,9 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
 The output is the file of --config, or else the installed configuration, with the routes that the
-host lacks once it is applied: a route that was added until the next boot becomes permanent. A route
-that can use the gateway and the device of the default route names neither, so the file fits other
-nodes with the same problem. Standard error says what the repair costs, and what it cannot repair.
+host lacks once it is applied: a route that was added until the next boot becomes permanent. Routes
+through the default gateway are written without gateway and dev, so the file fits other nodes with
+the same problem. Standard error says what the repair costs, and what it cannot repair.
 If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
 code is 1, or 3 if the check is undecided. With --commands, nothing is printed where hostrouting is
 installed, because it would remove these routes again; the exit code is then 1.

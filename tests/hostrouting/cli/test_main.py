@@ -46,10 +46,23 @@ def test_help(name: str) -> None:
     said = say(name, "--help")
     assert (said.code, said.out.isascii(), max(map(len, said.lines)) <= 80) == (0, True, True)
     assert COMMANDS[name][1:] in said.out.replace("\n", " ")
-    assert said.lines[-4:] == say("--help").lines[-4:]
+    codes = say("--help").lines[-2:]
+    assert said.lines[-2:] == codes
+    judges = name not in {"explain", "snapshot"}
+    assert ("  1  a problem" in said.lines) == judges
     assert f"    {name} " in say("--help").out
     after_summary = said.out.split("\n\n")[2]
     assert after_summary[0].isupper() or after_summary.startswith(("options:", "positional"))
+
+
+def test_the_words_that_the_help_explains() -> None:
+    """Whoever types --help in an incident reads what the words mean, and what to type next."""
+    said = say("--help").out
+    for word in ("expected", "escape", "gate", "STRICT", "WARN", "guard"):
+        assert f"\n  {word} " in said
+    assert "In trouble: hostrouting status" in said
+    # A paragraph of a command's help begins on a line of its own.
+    assert "\n\nWith --confirm" in say("apply", "--help").out
 
 
 @pytest.mark.linux
