@@ -118,7 +118,7 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
             findings[at] = finding._replace(remedy=Remedy("the commands below name the device"))
     yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
     yield from _verdict_lines(status)
-    if status.state == "broken" or status.command not in {"", AGAIN.command}:
+    if status.state == "broken" or (status.state in _TO and status.command):
         yield LOOK_FIRST
 
 
