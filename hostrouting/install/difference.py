@@ -54,8 +54,7 @@ def find_systemd_changes(
     if guard is not None and guard.verb == "stop":
         yield guard
     if former is None:
-        reason = "nothing says any more which drop-ins it has loaded"
-        yield Operation("reload", "systemd", reason)
+        yield Operation("reload", "systemd", "to be safe: the installed file cannot be read")
     elif needs_reload(manager, config, former):
         yield Operation("reload", "systemd", "it has not read how its files are now")
     if guard is not None and guard.verb != "stop":

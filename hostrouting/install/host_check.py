@@ -14,7 +14,7 @@ from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
 from hostrouting.install.session_risk import find_session_at_risk
-from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -60,7 +60,8 @@ class HostCheck(NamedTuple):
         snapshot = report.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
         if host is None:
-            return cls(report, mode, tuple(dict.fromkeys(findings)), is_elsewhere=True)
+            typed = with_typed_options(dict.fromkeys(findings), options)
+            return cls(report, mode, typed, is_elsewhere=True)
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
         managed = None
@@ -81,7 +82,9 @@ class HostCheck(NamedTuple):
         findings += find_session_at_risk(
             host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
         )
-        return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
+        return cls(
+            report, mode, with_typed_options(dict.fromkeys(findings), options, managed), managed
+        )
 
     @property
     def is_wrong(self) -> bool:
@@ -93,8 +96,8 @@ class HostCheck(NamedTuple):
         counted = [finding for finding in self.findings if finding.name not in ignored]
         if any(finding.name in ESCAPES for finding in counted):
             return PROBLEM
-        undecided = {*self.report.doubts}
-        if any(finding in undecided for finding in counted):
+        undecided = {doubt.sentence for doubt in self.report.doubts}
+        if any(finding.sentence in undecided for finding in counted):
             return CANNOT_DECIDE
         if any(finding.name == "no-default-route" for finding in counted):
             return CANNOT_DECIDE
@@ -117,7 +120,8 @@ def check_host(
     `HostCheck.of`.
     """
     if saved is not None:
-        return HostCheck.of(check_snapshot(take_snapshot(host, saved), config), config)
+        report = check_snapshot(take_snapshot(host, saved), config)
+        return HostCheck.of(report, config, options=options)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     return HostCheck.of(report, config, host, repaired=repaired, options=options)

@@ -4,6 +4,8 @@ takes its place.
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,11 +13,11 @@ import attrs
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import is_nothing
 from hostrouting.boot.on_disk import gated_on_disk, owned_paths
-from hostrouting.config.settings import MACHINES, HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.typed_commands import APPLY, gate_options
+from hostrouting.install.typed_commands import APPLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,8 +95,7 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
 def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
     """The error for config.json: what to do about it is the same for all faults."""
     faults = [fault._replace(remedy="") for fault in faults]
-    cidrs = read_enforced(host.files).route_overlap.cidrs
-    options = "".join(f" {cidr}" for cidr in cidrs) or " CIDR"
+    options = "" if read_enforced(host.files).route_overlap.cidrs else " CIDR"
     remedy = remedy_without_config(host, options)
     return ConfigError(faults, HostLayout.config_path, remedy=remedy)
 
@@ -103,19 +104,21 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     """What to do about a config.json that cannot be used, or is not there; `repair` gets these
     options.
 
-    A correction or a copy of the file brings all of it back. Without one, a repair makes a new
-    file. What the old one gated is still known: the drop-ins are on the disk.
+    A correction or a copy of the file brings all of it back. Without one, a new file is made of
+    what the scripts and the drop-ins say, which is most of it.
     """
-    gated = [unit for unit in gated_on_disk(host.files) if unit != MACHINES]
-    apply = f"{APPLY} --allow-removal{gate_options(gated)}"
+    known = read_enforced(host.files).to_mapping()
+    gated = gated_on_disk(host.files)
+    if gated:
+        known["gate"] = {"units": [*gated]}
+    text = shlex.quote(json.dumps(known))
+    apply = f"{APPLY} --allow-removal"
     ways = [
+        Remedy("with a copy, or another file", f"hostrouting repair --config COPY | {apply}"),
         Remedy(
-            "with a copy, or another file",
-            f"hostrouting repair --config COPY | {APPLY} --allow-removal",
-        ),
-        Remedy(
-            "without one, which gives up STRICT, the guard and all else that only the file says",
-            f"echo {{}} | hostrouting repair{options} --config - | {apply}",
+            "without one (this keeps what the installed scripts say, and gives up podCidrs, "
+            "probeRewrite, azureVnetCleanup and manageForeign)",
+            f"echo {text} | hostrouting repair{options} --config - | {apply}",
         ),
         Remedy(
             "to remove hostrouting (the routes go, nothing holds units back, and addresses may "

@@ -86,6 +86,27 @@ def test_reasons_that_the_journal_takes_late(system: System) -> None:
     assert f"{KUBE1} was not started" in "\n".join(state(system).reasons)
 
 
+def test_a_start_without_the_gate(system: System) -> None:
+    """A machine that has started while a drop-in cancelled the gate is told from one that the gate
+    has let pass, also when systemd has read its files again, or itself.
+    """
+    override = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    for is_cancelled in (True, False):
+        if is_cancelled:
+            system.lay(override, "[Service]\nExecCondition=\n")
+            system.must("systemctl", "daemon-reload")
+        assert gate.start(system) == 0
+        if is_cancelled:
+            assert not state(system).unchecked  # systemd would not run the gate now either
+            system.outside(override).unlink()
+        for verb in ("daemon-reload", "daemon-reexec"):
+            system.must("systemctl", verb)
+            shown = state(system)
+            assert shown.state == "runs"
+            assert (shown.unchecked, shown.checked == 0) == (is_cancelled, is_cancelled)
+        end(system)
+
+
 def test_when_the_gate_last_ran(system: System) -> None:
     """The time of the last start of a machine, whether the gate has let it pass or not."""
     before = time.time()

@@ -3,7 +3,9 @@ obvious command is typed there.
 """
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,6 +244,15 @@ def test_routes_that_were_typed_are_not_deleted_where_the_run_must_fail_then() -
     assert not ours(host)
 
 
+def test_a_repair_costs_nothing_that_is_lost_already() -> None:
+    """The typed routes have taken the addresses; to configure them changes nothing."""
+    host = node(config(mode="WARN"), h200)
+    assert "REPAIR-COST" in say("check", host=host).out
+    assert "can no longer be reached" in say("repair", host=host).err
+    type_repair(host)
+    assert "can no longer be reached" not in say("repair", host=host).err
+
+
 # A VPN has a better default route.
 
 
@@ -263,8 +274,44 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     [line] = {line.partition(": ")[2] for line in status.lines if "--dev eth0 |" in line}
     assert line == f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
     assert any("--dev tun0 |" in line for line in status.lines)
+    assert "the commands below name the device" in status.out
+    assert "name one device in routeOverlap.expectedDevs" not in status.out
     assert type_pipeline(host, line).code == 0
     assert say("status", host=host).code == 0
+
+
+def test_each_candidate_says_what_its_repair_costs() -> None:
+    """Before the line is typed, and not only by the remark of the pipe."""
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    lose_routes(host)
+    lines = [line for line in say("status", host=host).lines if " --dev " in line]
+    lost = f"hosts in {CIDR} can no longer be reached through ib0 over IP"
+    assert [line.partition(",")[0] for line in lines] == [
+        f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
+    ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
+    command: str, tmp_path: Path, *, lost: bool
+) -> None:
+    """Without it, the line would repair the installed configuration, or none."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config(*REPAIR, guard=GUARDED)))
+    host = FakeHost(kernel=h200())
+    if not lost:
+        type_repair(host)
+    with_vpn(host)
+    said = say(command, "--config", str(file), host=host)
+    [line] = set(
+        re.findall("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*", said.out + said.err)
+    )
+    assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert type_pipeline(host, line).code == 0
+    status = say("status", host=host)
+    assert (status.code, "the guard runs" in status.out) == (0, True)
 
 
 # config.json is broken.
@@ -282,10 +329,57 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     garble(host)
     lose_routes(host)
     status = say("status", host=host)
-    assert status.code == 1
+    assert status.code == 2
     assert "the gate still checks kubelet.service" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
+
+
+def test_routes_that_are_lost_beside_a_broken_file() -> None:
+    """The installed script has them, so its unit sets them again; if none is missing, or if the
+    script would delete one, the page does not say so.
+    """
+    command = f"as root: systemctl restart {LAYOUT.routes_unit}"
+    host = node(config(*REPAIR))
+    garble(host)
+    assert command not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert command in status.out
+    assert [line for line in status.lines if line.startswith("  + ")]
+    host = node(config())
+    garble(host)
+    type_repair(host)
+    assert command not in say("status", host=host).out
+
+
+def test_a_copy_of_a_broken_file_has_systemd_read_its_files() -> None:
+    """Nothing says what the file gated."""
+    host = node(config(*REPAIR))
+    text = host.files.texts[LAYOUT.config_path].encode()
+    garble(host)
+    plan = say("plan", "--config", "-", "--allow-removal", host=host, stdin=text)
+    reload = "  reload systemd    # to be safe: the installed file cannot be read"
+    assert reload in plan.lines
+
+
+def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
+    """Mode, guard, gated units and routes, with their gateways; and it gates no other unit."""
+    settings = config(*REPAIR, guard=GUARDED)
+    by_name = {"destination": "9.0.0.0/8", "dev": "eth0", "gateway": "10.0.0.1", "metric": 7}
+    settings["staticRoutes"]["routes"].append(by_name)
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    garble(host)
+    lose_routes(host)
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "gives up podCidrs, probeRewrite, azureVnetCleanup and manageForeign)" in line
+    _, text, *pipeline = re.split(r"echo '| \| |' \| ", line.partition(", as root: ")[2])
+    repaired = say(*pipeline[0].split()[1:], host=host, stdin=text.encode())
+    applied = say(*pipeline[1].split()[1:], host=host, stdin=repaired.out.encode())
+    assert applied.code == 0
+    assert json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"] == before
+    assert say("status", host=host).code == 0
 
 
 # The pipe.
@@ -315,6 +409,37 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     with_ib0(host.kernel)
     refuse(host)
     assert "systemctl start" not in say("status", host=host).out
+
+
+@pytest.mark.parametrize(("main", "is_told"), [("40", True), ("70", False), ("", False)])
+def test_a_unit_that_runs_and_was_not_checked(main: str, *, is_told: bool) -> None:
+    """Its main process began before it had left the state "inactive"; that is not wrong by itself."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {
+        "InactiveExitTimestampMonotonic": "50",
+        "ExecMainStartTimestampMonotonic": main,
+    }
+    status = say("status", host=host)
+    assert status.code == 0
+    assert ("its start was not checked" in status.out) == is_told
+    assert (f"as root: systemctl restart {KUBELET}" in status.out) == is_told
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert (unit["unchecked"], unit["checked"] == 0) == (is_told, is_told)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: bool) -> None:
+    """The page says which command ends the cause."""
+    host = node(config(), plain_vm)
+    if lost:
+        host = node(config(*REPAIR))
+        lose_routes(host)
+    else:
+        with_ib0(host.kernel)
+    refuse(host)
+    when = "after the command in the first line" if lost else "after the command below"
+    [line] = [line for line in say("status", "kubelet", host=host).lines if "was refused; " in line]
+    assert line == f"{KUBELET} was refused; {when}, as root: systemctl start {KUBELET}"
 
 
 def test_a_unit_may_be_typed_without_its_suffix() -> None:
