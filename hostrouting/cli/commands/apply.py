@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         return Answer(outcome.code, document, outcome.lines())
     report = _report_of(outcome)
-    check = None if report is None else HostCheck.of(report, config, host)
+    check = None if report is None else HostCheck.of_host(report, config, host)
     routes = _routes_now(config, host)
     findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(outcome, config, host)]
     if not outcome.report.ok:  # the remedy would be to apply

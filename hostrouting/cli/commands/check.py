@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _check_nodes(arguments, config)
     repaired = adding_typed(known, arguments)
     options = typed_options(arguments)
-    check = check_host(config, host, arguments.snapshot, repaired=repaired, options=options)
+    check = check_host(config, host, arguments.snapshot, to_repair=repaired, repair_options=options)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:
