@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from hostrouting.boot import units
 from hostrouting.boot.files import UNIT_OF
-from hostrouting.boot.unit_names import drop_in_folders, instance_folders
+from hostrouting.boot.unit_names import UNIT_PATH, drop_in_folders, loaded_pattern
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import Files, leftover
@@ -139,8 +139,8 @@ def drop_ins_of(files: Files, unit: str) -> tuple[str, ...]:
 def instances_with_drop_ins(files: Files, template: str) -> tuple[str, ...]:
     """The instances of a template that have drop-ins of their own."""
     instances: list[str] = []
-    for folder, pattern in instance_folders(template):
-        names = fnmatch.filter(files.names(folder), pattern)
+    for folder in UNIT_PATH:
+        names = fnmatch.filter(files.names(folder), f"{loaded_pattern(template)}.d")
         instances += [name.removesuffix(".d") for name in names]
     return tuple(dict.fromkeys(name for name in instances if name != template))
 

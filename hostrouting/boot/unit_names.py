@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_UNIT_PATH = (
+UNIT_PATH = (
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
@@ -50,11 +50,6 @@ def drop_in_folders(unit: str) -> tuple[str, ...]:
         if at:
             names.append(f"{prefix}-@.{kind}")
         names.append(f"{prefix}-.{kind}")
-    folders = [f"{place}/{name}.d" for place in _UNIT_PATH for name in names]
-    folders += [f"{place}/{kind}.d" for place in _UNIT_PATH]  # for all units of this kind
+    folders = [f"{place}/{name}.d" for place in UNIT_PATH for name in names]
+    folders += [f"{place}/{kind}.d" for place in UNIT_PATH]  # for all units of this kind
     return tuple(dict.fromkeys(folders))
-
-
-def instance_folders(template: str) -> tuple[tuple[str, str], ...]:
-    """Each folder that can have the drop-ins of instances, with a pattern for their names there."""
-    return tuple((place, f"{loaded_pattern(template)}.d") for place in _UNIT_PATH)

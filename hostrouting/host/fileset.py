@@ -79,11 +79,9 @@ class File(NamedTuple):
 def is_masked(files: Files, path: str) -> bool:
     """Whether an administrator has masked this path: with an empty file, or a link to /dev/null."""
     entry = files.look(path)
-    if entry is None:
+    if entry is None or entry.kind not in {"file", "link"}:
         return False
-    if entry.kind == "link":
-        return entry.target == "/dev/null"
-    return entry.kind == "file" and files.read(path) == ""
+    return files.read(path) == ""
 
 
 def is_ours(files: Files, path: str) -> bool:

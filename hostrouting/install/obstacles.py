@@ -36,10 +36,7 @@ other device.
 _SETTINGS = "/etc/systemd/networkd.conf"
 _DROP_INS = tuple(f"{folder}/systemd/networkd.conf.d" for folder in ("/etc", "/run", "/usr/lib"))
 """Of two files with the same name, networkd reads the one in the first folder."""
-_IS_MANAGING = {
-    **dict.fromkeys(("yes", "true", "on", "1", "y", "t"), True),
-    **dict.fromkeys(("no", "false", "off", "0", "n", "f"), False),
-}
+_FALSE = {"no", "false", "off", "0", "n", "f"}
 _MANAGES = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(\S+)\s*$"
 
 _KUBELETS = (
@@ -155,7 +152,8 @@ def _manages_a_device(files: Files) -> bool:
 
 def _last_setting(files: Files) -> tuple[str, bool]:
     """The file whose ManageForeignRoutes= counts, which is the last one, and whether networkd
-    deletes the routes of other programs then. It does if no file says anything.
+    deletes the routes of other programs then. It does if no file says anything. Not judged: a value
+    that is neither yes nor no, which networkd ignores.
     """
     by_name: dict[str, str] = {}
     for folder in _DROP_INS:
@@ -166,7 +164,6 @@ def _last_setting(files: Files) -> tuple[str, bool]:
     is_managing = True
     for path in (_SETTINGS, *(path for _, path in sorted(by_name.items()))):
         for value in re.findall(_MANAGES, files.read(path) or ""):
-            if value.lower() in _IS_MANAGING:
-                told_by = path
-                is_managing = _IS_MANAGING[value.lower()]
+            told_by = path
+            is_managing = value.lower() not in _FALSE
     return told_by, is_managing

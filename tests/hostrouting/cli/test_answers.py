@@ -395,7 +395,6 @@ def test_a_networkd_that_keeps_static_routes(keep: str, line: str, *, is_noted: 
         ),
         ("keep", {"/etc/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
         ("keep", {"/run/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
-        ("keep", {"/etc/systemd/networkd.conf.d/90-a.conf": "perhaps"}, False),
         ("keep", {"/etc/systemd/networkd.conf": "yes"}, False),
     ],
 )
