@@ -79,7 +79,10 @@ def find_unconfigured(
         subject = f"the route to {destinations[0]} is"
         pronoun = "it"
     escape = "escapes" if len(lost) == 1 else "escape"
-    sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
+    sentence = (
+        f"{subject} not in the configuration, and gone after the next boot; "
+        f"without {pronoun} {spoken(lost)} {escape}"
+    )
     routes = [route.to_mapping() for route in after.routes]
     remedy = None
     if routes:

@@ -81,7 +81,8 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
-        return _without_routes(judge.fib, parts, deletions, why)
+        named = tuple((dev, _repair_through(dev, judge, blocks)) for dev in way_out.devs)
+        return _without_routes(judge.fib, parts, deletions, why)._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -97,6 +98,15 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
         return _without_routes(judge.fib, parts, deletions, why)
     return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
+
+
+def _repair_through(dev: str, judge: Judge, blocks: Sequence[Prefix]) -> Repair:
+    """The repair if the configuration names this device."""
+    named = Judge(judge.fib, judge.config._replace(expected_devs=(dev,)))
+    parts: list[Part] = []
+    for block in blocks:
+        parts += find_parts(named, block.first, block.last)
+    return propose_repair(named, blocks, parts)
 
 
 def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:

@@ -225,6 +225,8 @@ class Repair(NamedTuple):
     """The device that they name in a configuration."""
     unrepairable: tuple[Unrepairable, ...] = ()
     costs: tuple[Cost, ...] = ()
+    named: "tuple[tuple[str, Repair], ...]" = ()
+    """Where a device has to be named first: each candidate with its repair."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -262,6 +264,14 @@ class FamilyReport(NamedTuple):
         if not self.expected_devs and is_judged:
             return "no-default-route"
         return "undecided" if self.doubts else "ok"
+
+    @property
+    def is_one_escape(self) -> bool:
+        """Whether all of the only CIDR escapes in the same way."""
+        if len(self.cidrs) != 1 or len(self.escapes) != 1:
+            return False
+        [cidr], [escape] = self.cidrs, self.escapes
+        return (escape.first, escape.last) == (cidr.first, cidr.last)
 
     @property
     def decisive(self) -> Finding | None:

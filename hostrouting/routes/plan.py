@@ -392,7 +392,7 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(holder.protocol)
             steps.append(Step("keep", holder, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+    return steps + [Step("delete", entry, "not configured") for entry in stale]
 
 
 def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
