@@ -526,6 +526,48 @@ class TestWhenTheDefaultRouteGoes:
         assert bool(plan.waiting) is not is_near
         assert Ran(namespace, [wish], tmp_path).status == (0 if is_near else 1)
 
+    @pytest.mark.parametrize(
+        ("changes", "wish", "is_complete"),
+        [
+            ([], static("fd55::/64", metric=100), False),
+            ([], static("fd55::/80"), False),
+            ([], static("fd55::/64"), True),
+            ([], static("fd55::/63", metric=100), True),
+            (["route add fd55::1 dev eth0"], static("fd55::/80"), True),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 100"], static("fd57::/64"), False),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 300"], static("fd57::/64"), True),
+            (
+                ["route append fd55::/64 via fe80::7 dev eth0 metric 256 pref high"],
+                static("fd57::/64"),
+                False,
+            ),
+            (["route add fd55::/80 via fe80::7 dev eth1"], static("fd57::/64"), True),
+            ([], static("fd55::/80", "fe80::5", "eth0"), False),
+            ([], static("fd55::/80", "fe80::5", "eth1"), True),
+        ],
+        ids=str,
+    )
+    def test_a_gateway_in_the_destination(
+        self,
+        namespace: Namespace,
+        tmp_path: Path,
+        changes: list[str],
+        wish: StaticRoute,
+        *,
+        is_complete: bool,
+    ) -> None:
+        """In IPv6, the best route to a gateway must not have one: neither another program's, nor
+        the wanted route.
+        """
+        gateway = ["address add fd55::4/64 dev eth0 nodad", "route add default via fd55::1"]
+        namespace.batch([*gateway, *changes], family=IPV6)
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+        assert (not plan.waiting, ran.status == 0) == (is_complete, is_complete)
+        if plan.waiting:
+            said = str(plan.waiting[0]).replace(f" metric {wish.metric}", "")
+            assert ran.lines == [f"<3>static-routes: ROUTE-WAITS: {said}"]
+
     @pytest.mark.parametrize("protocol", ["static", "213"])
     @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
     def test_on_link(
