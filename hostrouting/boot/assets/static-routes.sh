@@ -534,6 +534,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
   route[r, "family"] = family_of(word[at], text)
   route[r, "prefix"] = whole(word[at], route[r, "family"])
   route[r, "metric"] = h = 0
+  route[r, "words"] = "" # gawk 5.2.1 crashes if a function gets an element that was never set
   for (i = at + 1; i <= words; i++) {
     item = word[i]
     if (item == "nexthop" || (!h && (item == "via" || item == "dev"))) h = add_hop(r, "", "")
@@ -668,10 +669,12 @@ function hop_list(r, h, last,   text) {
   return text
 }
 
-# What else tells parts with the same key apart: not `onlink`, and the weights only of several next
-# hops in IPv4.
+# What else tells parts with the same key apart: not `onlink`, how long it lasts and the preference
+# of its router, and the weights only of several next hops in IPv4.
 function difference(r,   h, text) {
   text = route[r, "type"] route[r, "words"]
+  sub(/ expires [1-9][^ ]*/, "", text)
+  sub(/ pref (low|high)/, "", text)
   if (route[r, "family"] == 6 || route[r, "hops"] < 2) return text
   for (h = 1; h <= route[r, "hops"]; h++) text = text " weight " hop[r, h, "weight"]
   return text
@@ -679,11 +682,32 @@ function difference(r,   h, text) {
 
 # --- Entries: the parts of listed routes ----------------------------------------
 
-function add_entries(r,   key, e) {
+# Linux uses the first of a key: not one that is passed over, if another is there; in IPv6, that of
+# the router with the highest preference; else that which is listed first.
+function add_entries(r,   key, e, i) {
   make_parts(r)
   entries = parts
   key = key_of(r)
-  for (e = first_part[r]; e <= last_part[r]; e++) at_key[key, ++count_at[key]] = e
+  for (e = first_part[r]; e <= last_part[r]; e++) {
+    for (i = ++count_at[key]; i > 1 && order_of_use(r) < order_at(key, i - 1); i--)
+      at_key[key, i] = at_key[key, i - 1]
+    at_key[key, i] = e
+  }
+}
+
+function order_at(key, i) {
+  return order_of_use(part[at_key[key, i], "route"])
+}
+
+function order_of_use(r) {
+  return is_passed_over(r) * 3 - preference(route[r, "words"])
+}
+
+# Whether Linux lists the route and does not use it: all its next hops are dead, or it has expired.
+function is_passed_over(r,   h) {
+  if (route[r, "words"] ~ / expires [-0]/) return 1
+  for (h = 1; h <= route[r, "hops"]; h++) if (!hop[r, h, "dead"]) return 0
+  return route[r, "hops"] > 0
 }
 
 function is_our_entry(e) {
@@ -1049,6 +1073,7 @@ function existing_route(w,   key, r, h, dev, family) {
   if (!count_at[key]) return 0
   r = part[at_key[key, 1], "route"]
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
+  if (is_passed_over(r)) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
   if (dev == "" && doubtful[family] != "") dev = only_expected_dev()

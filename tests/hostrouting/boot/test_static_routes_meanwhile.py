@@ -587,6 +587,66 @@ class TestWhenTheDefaultRouteGoes:
         ran = Ran(namespace, HALVES[:1], tmp_path)
         assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
 
+    @pytest.mark.parametrize(
+        ("there", "lost", "status"),
+        [
+            (["172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"], "eth0", 1),
+            (
+                [
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                ],
+                "eth0",
+                1,
+            ),
+            (
+                [
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+            (["fd00:16::/64 via fe80::1 dev eth0 pref high expires 600"], "eth1", 0),
+            (
+                [
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                    "fd00:16::/64 dev wg0 pref high proto 4",
+                ],
+                "eth1",
+                1,
+            ),
+            (
+                [
+                    "fd00:16::/64 dev wg0 pref low proto 4",
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+        ],
+        ids=str,
+    )
+    def test_the_route_that_linux_uses(
+        self, namespace: Namespace, tmp_path: Path, there: list[str], lost: str, status: int
+    ) -> None:
+        """It decides, wherever it stands in the list: one that is dead does not, and in IPv6 the
+        router's preference does.
+        """
+        for dev in ("eth0", "eth1"):
+            namespace.sysctl(f"ipv4/conf/{dev}/ignore_routes_with_linkdown", 1)
+        namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
+        namespace.batch(f"route append {route}" for route in there)
+        lose_carriers(namespace, [lost])
+        wish = PAIR[1] if ":" in there[0] else PAIR[0]._replace(dev="eth0")
+        before = listed(namespace)
+
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+
+        assert (not plan.waiting and not plan.conflicts) == (status == 0)
+        assert (ran.status, ran.changes, listed(namespace)) == (status, [], before)
+
 
 class TestWrites:
     """What is written, and in which order."""
