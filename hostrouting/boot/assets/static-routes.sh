@@ -1166,13 +1166,22 @@ function add_missing(w,   p, key, verb) {
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
-# and then the request for the first would have found nothing.
-function delete_others(   n, most, e) {
+# and then the request for the first would have found nothing. For the same reason, of those with as
+# many next hops, those with more attributes (src, mtu, advmss) go first.
+function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
-  for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
-    change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
-  }
+  for (n = 0; n <= most; n++)
+    for (attributes = 3; attributes >= 0; attributes--)
+      for (e = entries; e; e--) {
+        if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
+        if (attributes_of(part[e, "route"]) != attributes) continue
+        change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
+      }
+}
+
+function attributes_of(r,   words) {
+  words = route[r, "words"]
+  return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
 function step_of_deletion(e,   r, is_joined) {
