@@ -253,9 +253,11 @@ def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
     `suppress_prefixlength 0`. A rail with a connected /16 is the outage that the check is for, so
-    the connected routes of no other card are fine.
+    the connected routes of no other card are fine; nor are those of any card while the tunnel has
+    no default route, and only a part of the networks.
 
-    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
+    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
+    wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, "own-subnet", dev)

@@ -211,11 +211,11 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card whose route it hides.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    card = judge.uplinks.hidden_card
+    card = judge.uplinks.card_below_tunnel
     if card is None or other.met.keys() != {"fwmark"}:
         return None
     if judge.possible_devs(other.outcome.decision) == (card,):
