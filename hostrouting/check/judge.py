@@ -213,14 +213,19 @@ def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on these counts. It is at
-    least a doubt if TCP does not connect by the route.
+    """Packets may leave by each device of the route, so the worst of the opinions on them decides.
+    It is at least a doubt if TCP does not connect by the route.
+
+    Of several that are fine, one that is fine elsewhere than at the uplink decides, whatever the
+    order of the next hops.
+
+    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if _is_lost_to_tcp(judge, taken.route):
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
-    worst = max(opinions, key=lambda opinion: opinion.grade)
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_elsewhere))
     escaping: list[str] = []
     for opinion in opinions:
         escaping += opinion.devs
@@ -260,7 +265,7 @@ def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
-        return Opinion(Grade.FINE, "own-subnet", dev)
+        return Opinion(Grade.FINE, "own-subnet", f"{dev} (its own network)")
     return None
 
 

@@ -905,3 +905,21 @@ def test_the_user_of_what_is_forwarded(users: str, verdict: str) -> None:
     rule = Rule(family=4, priority=100, table=100, others=(("uidrange", users),))
     host = node(ELSEWHERE, rules=(pods, rule))
     assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict
+
+
+def test_all_ways_that_are_fine_are_said() -> None:
+    """OK names what does not leave by an expected device: the neighbours on a card that a tunnel
+    hides, and what a CNI refuses or takes.
+    """
+    tunnel = Route.to("0.0.0.0/0", dev="wg1", metric=200)
+    report = checked(node(tunnel, links=(WG1,)), "10.0.0.0/24", expected_devs=["wg1"])
+    assert str(report) == (
+        "OK: every address of 10.0.0.0/24 leaves through wg1, or through eth0 (its own network), "
+        "or is this host's own"
+    )
+    block = Route.to("172.16.5.0/26", type="blackhole", protocol=80)
+    pod = Route.to("172.16.5.1/32", dev="cali1")
+    assert str(checked(node(block, pod, links=(CALI1,)))) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or is "
+        "refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
+    )
