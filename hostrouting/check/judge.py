@@ -357,6 +357,19 @@ def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None
     return None
 
 
+def bridge_with_a_card(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A CNI's bridge has a network card as a port: what leaves by the bridge may reach pods, or what
+    the card leads to.
+
+    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    """
+    card = judge.devices.card_in(dev)
+    if card is None or not _fitting_rows(judge, dev, taken):
+        return None
+    reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, "doubtful-route", reason)
+
+
 def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
 
@@ -464,6 +477,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
     bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,
+    bridge_with_a_card,
     inside_another_network,
     beside_another_cni,
     device_of_a_cni,
