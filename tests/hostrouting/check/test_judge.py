@@ -253,7 +253,10 @@ def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
-@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
+@pytest.mark.parametrize(
+    "kind",
+    ["vxlan", "geneve", "gretap", "ip6gretap", "erspan", "ip6erspan", "batadv", "tun", "bond"],
+)
 def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     """A default route by one hides the card's: which is meant is in doubt."""
     host = node(Route.to("0.0.0.0/0", dev="dev0"), links=(Link(name="dev0", index=9, kind=kind),))
