@@ -59,8 +59,12 @@ table.
 """
 TAP = "tun"
 """The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
-"""Kinds of tunnels that can look like Ethernet."""
+LIKE_ETHERNET = frozenset(
+    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
+)
+"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
+geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
+"""
 NO_TUNNELS = frozenset({"", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})

@@ -310,7 +310,7 @@ leave_marker() { # NAME LINE...
 # kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
 # cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
 #   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
-#   For example, "cni Antrea network wireguard antrea-wg0".
+#   In PATTERN, # is a digit. For example, "cni Antrea network wireguard antrea-wg0".
 # serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
 #   "bridge" the plain bridge plugin
 # pods DEVICE: like the device of a pod, it shows that its CNI has pods
@@ -376,6 +376,7 @@ function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
   gsub(/[*]/, ".*", pattern)
   gsub(/[?]/, ".", pattern)
+  gsub(/[#]/, "[0-9]", pattern)
   return "^" pattern "$"
 }
 function name_of(list, code) { return (list, code) in name ? name[list, code] : code }
