@@ -35,6 +35,7 @@ _UNCLEAR = {
     "encap": ENCAPSULATED,
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
+    "lo": "an equal default route is by lo",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 

@@ -65,7 +65,7 @@ main() {
       cidrs+=("$line")
     fi
   done
-  trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
+  trap 'leave_marker ""; exit 1' TERM INT HUP # told to stop, it has no verdict, and no marker
   look
   while may_improve; do
     report_waiting
@@ -532,6 +532,7 @@ END {
     find_ranges()
     judge_other_packets()
   }
+  say_what_is_awaited()
   say_doubts()
   if (is_changed) print "changed"
 }
@@ -609,13 +610,18 @@ function note_rule() {
   if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps it like a route that no CNI has.
+# Keeps it like a route that no CNI has. For a rule "unreachable", Linux answers as if there were no
+# route.
 function note_refusing_rule() {
   type = action
   prefix = "default"
   is_kept = 0
-  refusal[++refusals] = kept()
+  note_refusal(action == "unreachable" ? "no-route" : action)
   route_text[routes] = "[rule " text "]"
+}
+function note_refusal(its_answer) {
+  refusal[++refusals] = kept()
+  answered[routes] = its_answer
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -667,6 +673,7 @@ function find_their_selector(   word, count_of_words) {
   if (their_word in selector) their_value = selector[their_word]
 }
 function are_plain_packets_met(   word) {
+  if (/ lookup \[l3mdev-table\]/) return 0 # it is for the packets of VRFs
   for (word in selector)
     if (word != "to" && !is_met_by_plain_packets(word, selector[word])) return 0
   return 1
@@ -735,8 +742,9 @@ function class_of(kind, link_type,   is_card) {
 
 # --- What is right: reading a route ---------------------------------------------------------------
 # Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
-# number of a nexthop object, `unclear` is why the route is not judged, and `devices` are those of
-# the next hops that are not dead, as in /eth0/ib0/. What is absent is "-".
+# number of a nexthop object, `unclear` is why the route is not judged, `devices` are those of the
+# next hops that are not dead, as in /eth0/ib0/, and `direct` those of them without a gateway. What is
+# absent is "-".
 read_routes='
 # unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
 function read_route(line,   n, word, i) {
@@ -746,7 +754,7 @@ function read_route(line,   n, word, i) {
   prefix = word[2]
   text = type == "unicast" ? prefix : type " " prefix
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
-  field["metric"] = field["expires"] = hops = 0
+  field["metric"] = field["expires"] = hops = is_via = 0
   field["pref"] = "medium"
   for (i = 3; i <= n; i++) {
     if (word[i] == "nh_info") i = end_of_object(word, i, n)
@@ -762,8 +770,12 @@ function read_route(line,   n, word, i) {
   preference = field["pref"]
   gateway = field["via"]
   object = field["nhid"]
-  devices = NONE
-  for (i = 1; i <= hops; i++) if (!is_dead[i]) devices = union(devices, "/" hop[i] "/")
+  devices = direct = NONE
+  for (i = 1; i <= hops; i++) {
+    if (is_dead[i]) continue
+    devices = union(devices, "/" hop[i] "/")
+    if (!has_gateway[i]) direct = union(direct, "/" hop[i] "/")
+  }
   if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
   read_prefix(prefix)
   return field["expires"] !~ /^-/ # or it is over
@@ -771,7 +783,7 @@ function read_route(line,   n, word, i) {
 function note_route() {
   is_kept = 0
   if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
-  if (type ~ REFUSES) refusal[++refusals] = kept()
+  if (type ~ REFUSES) note_refusal(type)
   note_default_route()
   if (gateway == "-") note_what_is_near()
   if (table in is_for_others) note_route_for_others()
@@ -791,7 +803,7 @@ function kept() {
   route_protocol[routes] = protocol
   route_metric[routes] = metric
   route_preference[routes] = preference
-  route_gateway[routes] = gateway
+  route_direct[routes] = direct
   route_unclear[routes] = unclear
   route_devices[routes] = devices
   route_text[routes] = "[" text "]"
@@ -807,7 +819,8 @@ function note_address(dev, hex) {
 function add_hop(dev) {
   if (type ~ REFUSES) return # IPv6 lists lo
   hop[++hops] = dev
-  is_dead[hops] = 0
+  has_gateway[hops] = is_via
+  is_dead[hops] = is_via = 0
   text = text " dev " dev
 }
 function add_field(word, value) {
@@ -815,7 +828,10 @@ function add_field(word, value) {
   text = text noteworthy(word, value)
 }
 function add_word(word, next_word) {
-  if (word == "via") field["via"] = "via"
+  if (word == "via") {
+    field["via"] = "via"
+    is_via = 1 # the device comes next
+  }
   if (word == "dead") is_dead[hops] = 1
   if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
   if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
@@ -883,7 +899,6 @@ function find_expected(   used) {
   else if (uplink != NONE) expect_uplink(used)
   else say_that_none_is_expected()
   note_equal_routes()
-  say_what_is_awaited()
 }
 # The first default route by a device of these classes; 0 if there is none. With `all`, default
 # routes that a lookup passes over count, too.
@@ -948,16 +963,22 @@ function say_that_none_is_expected() {
   print "lacking NO-DEFAULT-ROUTE:", filled(sentence["NO-DEFAULT-ROUTE"], "{family}", family)
   is_lacking = 1
 }
+# With named devices, a default route matters only to packets that have no route.
 function say_what_is_awaited(   n, dev, i) {
   n = split(named == NONE ? uplink : named, dev, "/")
   for (i = 2; i < n; i++) if (!is_up[dev[i]]) print "awaited the device", dev[i]
-  if (uplink == NONE && !is_hidden) print "awaited an IPv" family " default route"
+  if (uplink != NONE || is_hidden) return
+  if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
 # Equal default routes are one route by all of their devices.
 function note_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
     rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
+    if (route_devices[r] == "/lo/") {
+      is_equal_by_lo[rank]
+      continue
+    }
     if (!(rank in equal_devices)) equal_devices[rank] = NONE
     equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
@@ -1134,17 +1155,17 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
   if (overlaps("changed", place, place)) return doubt_what_changed()
-  if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
-  if (expected == NONE) return "fine" # the default route is in doubt
-  return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
+  return grade_of_refusal(error[its_error])
 }
 
 # Linux does not say which route or rule refuses, so each that may be it is looked at.
-function grade_of_refusal(its_type,   i, r, by, owners, may_be_repaired) {
+function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repaired) {
   may_be_repaired = 1
+  its_type = its_answer
   for (i = 1; i <= refusals; i++) {
     r = refusal[i]
-    if (route_type[r] != its_type || !is_around(r, place, place)) continue
+    if (answered[r] != its_answer || !is_around(r, place, place)) continue
+    its_type = route_type[r]
     owners = owners owner[r] " "
     by = listed(by, " or ", route_text[r])
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
@@ -1152,6 +1173,11 @@ function grade_of_refusal(its_type,   i, r, by, owners, may_be_repaired) {
   if (owners ~ /^(cni )+$/) return "fine"
   if (owners ~ /cni|perhaps/)
     return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
+  is_refused = 1
+  if (by == "" && its_answer == "no-route") {
+    if (expected == NONE) return "fine" # the default route is in doubt
+    return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
+  }
   if (by == "") {
     by = "a route or rule that is not known"
     may_be_repaired = 0
@@ -1185,12 +1211,15 @@ function is_by_shared_object() {
 }
 function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   used = devices
-  if (prefix == "default" && (table, metric, preference) in equal_devices)
+  if (prefix == "default" && (table, metric, preference) in equal_devices) {
     used = equal_devices[table, metric, preference]
+    if ((table, metric, preference) in is_equal_by_lo)
+      return doubt("not-judged", route_and_why("lo"))
+  }
   escaping = NONE
   n = split(used, dev, "/")
   for (i = 2; i < n; i++) {
-    its_grade = grade_of_device(dev[i], first, last, gateway, 0)
+    its_grade = grade_of_device(dev[i], first, last, direct, 0)
     if (its_grade == "escape") escaping = escaping dev[i] "/"
     if (its_grade == "fine" && may_lack_its_gateway(dev[i])) its_grade = doubt_gateway(dev[i])
     if (its_grade == "doubt") is_doubtful = 1
@@ -1204,7 +1233,7 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
 # The kernel, DHCP and routers know who is on the link.
 function may_lack_its_gateway(dev,   i) {
-  if (gateway != "-" || !has(behind_router, dev) || is_allowed(dev)) return 0
+  if (!has(direct, dev) || !has(behind_router, dev) || is_allowed(dev)) return 0
   if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
   for (i = 1; i <= networks; i++)
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
@@ -1222,14 +1251,14 @@ function escape_by(escaping,   its_sentence) {
 
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
-function grade_of_device(dev, low, high, its_gateway, by_mark_or_iif,   sign) {
+function grade_of_device(dev, low, high, its_direct, by_mark_or_iif,   sign) {
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, by_mark_or_iif)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
-  if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
+  if (has(beside_tunnel, dev) || (has(its_direct, dev) && has(below_tunnel, dev)))
     return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
@@ -1284,16 +1313,21 @@ function judge_rule(low, high,   c) {
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
 # the block, but no device of a CNI. Connections to the pods of this node may have the address of
-# such a device.
-function find_their_devices(   i) {
-  their_devices = NONE
+# such a device. A block with a route to a pod is that of pods.
+function find_their_devices(   i, k, to_pods) {
+  their_devices = to_pods = NONE
   are_for_pods = 0
   if (their_word != "from") return
   read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
-  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
+  for (i = 1; i <= nears && first != last; i++) {
+    k = near[i]
+    if (first <= route_first[k] && route_last[k] <= last) to_pods = union(to_pods, route_devices[k])
+  }
+  to_pods = union(to_pods, their_devices)
+  are_for_pods = without(to_pods, devices_of_cnis) != to_pods
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
@@ -1313,6 +1347,7 @@ function are_led_right(low, high,   i, r, around) {
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
     if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (action == "suppress" && route_prefix[r] == "default") continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
     } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
@@ -1333,11 +1368,11 @@ function leads_right(r,   by_mark_or_iif, dev, i) {
   if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
   if (route_devices[r] == their_devices) return 1
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], by_mark_or_iif)) return 0
+    if (!is_fine(dev[i], route_first[r], route_last[r], route_direct[r], by_mark_or_iif)) return 0
   return 1
 }
-function is_fine(dev, low, high, its_gateway, by_mark_or_iif) {
-  return grade_of_device(dev, low, high, its_gateway, by_mark_or_iif) == "fine"
+function is_fine(dev, low, high, its_direct, by_mark_or_iif) {
+  return grade_of_device(dev, low, high, its_direct, by_mark_or_iif) == "fine"
 }
 '
 
