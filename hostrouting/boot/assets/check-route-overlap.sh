@@ -149,7 +149,7 @@ ask() { # PLACES
 
 judge() { # PLACES ANSWERS BEFORE AFTER
   lines places "$1" answers "$2" before "$3" after "$4" |
-    program "$addresses$ranges$settings$judging" "${configuration[@]}"
+    program "$addresses$ranges$listed$settings$judging" "${configuration[@]}"
 }
 
 lines() { # LINE...
@@ -302,12 +302,11 @@ leave_marker() { # NAME LINE...
 # device NAME: it is expected (routeOverlap.expectedDevs)
 # allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
 # intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
-# names LIST NUMBER NAME...: `ip -N` prints numbers: of a type, proto, scope, table or ipproto
 # error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
 #   types but no-route.
 # selector WORD: it comes before a value that selects packets, in a rule
 # keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
-# kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
+# names, kind, link-type: see "What `ip` lists"
 # cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
 #   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
 #   For example, "cni Antrea network wireguard antrea-wg0".
@@ -335,7 +334,7 @@ function read_settings(   i) {
   }
   ARGC = 1 # these are not names of files
 }
-function read_setting(its_family,   i) {
+function read_setting(its_family) {
   if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
     add_range($1, hex_of($(NF - 1)), hex_of($NF))
     if ($1 == "cidr") cidr[count["cidr"]] = $2
@@ -343,15 +342,13 @@ function read_setting(its_family,   i) {
   if ($1 == "device") named = named $2 "/"
   if ($1 == "allowed") allowed[++patterns] = expression($2)
   if ($1 == "intended") is_intended[words_from(2)]
-  if ($1 == "names") for (i = 3; i < NF; i += 2) name[$2, $i] = $(i + 1)
+  read_listed_setting()
   if ($1 == "error") {
     error[words_from(3)] = $2
     if ($2 != "no-route") refusing_types = refusing_types "|" $2
   }
   if ($1 == "selector") is_selector[$2]
   if ($1 == "keeps-destination") keeps_destination[$3]
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_link_type[$2] = $3
   if ($1 == "cni") {
     row_cni[++rows] = $2
     row_use[rows] = $3
@@ -378,7 +375,6 @@ function expression(pattern) {
   gsub(/[?]/, ".", pattern)
   return "^" pattern "$"
 }
-function name_of(list, code) { return (list, code) in name ? name[list, code] : code }
 function listed(list, separator, item) { return list (list == "" ? "" : separator) item }
 function words_from(n,   i, words) {
   words = $n
@@ -636,9 +632,9 @@ function take_rule_apart(   i, word, value) {
     if (word ~ /^\[/) continue # [detached]
     if (word in is_selector || word ~ HAVE_A_VALUE) value = $(++i)
     if (word == "proto") continue # which program made the rule
-    if (word == "lookup") value = name_of("table", value)
-    if (word == "ipproto") value = name_of("ipproto", protocol_number(value))
-    if (word ~ /^[0-9]/) word = name_of("type", word)
+    if (word == "lookup") value = name_for("table", value)
+    if (word == "ipproto") value = name_for("ipproto", protocol_number(value))
+    if (word ~ /^[0-9]/) word = name_for("type", word)
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
@@ -703,43 +699,6 @@ function hex_of_mark(mark) {
 }
 '
 
-# --- What is right: reading a device --------------------------------------------------------------
-# The class of a device, by its kind and link type:
-#   card      Ethernet, wwan                leads to the network
-#   bridge    bridge                        leads to the network
-#   tunnel    wireguard, vxlan, tun         its packets leave by another device: a VPN
-#   line      ppp                           a VPN, or the line of a provider
-#   tap       tun that looks like Ethernet  a VPN, or the network card of a virtual machine
-#   dummy     dummy                         sends nothing out; its default route is the last choice
-#   dead-end  ifb, vrf, lo, InfiniBand      sends nothing to the network
-read_devices='
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
-# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
-# name. A kind that is not in the settings is a tunnel, unless the link type is that of a card.
-function note_device(   i, dev, part, link_type, kind) {
-  dev = $2
-  sub(/(@[^@]*)?:$/, "", dev)
-  split($0, part, /\\ +/) # where -o joins lines
-  link_type = part[2] # link/[1], or link/ether
-  sub(/ .*/, "", link_type)
-  gsub(/link\/|[][]/, "", link_type)
-  kind = part[3] ""
-  sub(/ .*/, "", kind)
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
-  class[dev] = class_of(kind, link_type)
-  for (i = 1; i <= rows; i++)
-    if (row_kind[i] == kind && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
-}
-function class_of(kind, link_type,   is_card) {
-  if (class_of_link_type[link_type] == "dead-end") return "dead-end" # InfiniBand, and lo
-  if (kind == "dummy") return "dummy"
-  is_card = class_of_link_type[link_type] == "card"
-  if (!(kind in class_of_kind)) return is_card || kind == "" ? "card" : "tunnel"
-  if (class_of_kind[kind] == "tap" && !is_card) return "tunnel"
-  return class_of_kind[kind]
-}
-'
-
 # --- What is right: reading a route ---------------------------------------------------------------
 # Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
 # number of a nexthop object, `unclear` is why the route is not judged, `devices` are those of the
@@ -750,7 +709,7 @@ read_routes='
 function read_route(line,   n, word, i) {
   gsub(/\\?\t/, " ", line) # which join lines
   n = split(line, word, " ")
-  type = name_of("type", word[1])
+  type = name_for("type", word[1])
   prefix = word[2]
   text = type == "unicast" ? prefix : type " " prefix
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
@@ -760,7 +719,7 @@ function read_route(line,   n, word, i) {
     if (word[i] == "nh_info") i = end_of_object(word, i, n)
     else if (word[i] == "dev") add_hop(word[++i]) # it can have any name, such as "via"
     else if (word[i] ~ /^(table|proto|scope|metric|pref|nhid|expires|error)$/) {
-      add_field(word[i], name_of(word[i], word[i + 1]))
+      add_field(word[i], name_for(word[i], word[i + 1]))
       i++
     } else add_word(word[i], word[i + 1])
   }
@@ -988,6 +947,11 @@ function note_equal_routes(   d, r, rank) {
 # --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
 judge_leftovers='
 BEGIN { devices_of_cnis = NONE }
+function note_device(   dev, i) {
+  dev = read_device()
+  for (i = 1; i <= rows; i++)
+    if (row_kind[i] == kind_of[dev] && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
+}
 function note_cni(dev, cni, use) {
   cnis++
   cni_dev[cnis] = dev
@@ -1073,7 +1037,7 @@ function owner_of_refusal(r,   size, i) {
 # Whether several routes have this protocol, whatever their prefix.
 function is_common(its_protocol,   number) {
   for (number in routes_of)
-    if (name_of("proto", number) == its_protocol) return routes_of[number] > 1
+    if (name_for("proto", number) == its_protocol) return routes_of[number] > 1
 }
 function is_proven(i) {
   if (known_proof[i] == "device") return known_cni[i] in runs
@@ -1435,34 +1399,14 @@ function say_doubts(   d, its_sentence) {
   }
 }
 '
-judging=$read_lists$read_rules$read_devices$read_routes$judge_devices$judge_leftovers
+judging=$read_lists$read_rules$read_routes$judge_devices$judge_leftovers
 judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
-# --- What the programs of awk share: addresses ----------------------------------------------------
-addresses='
-# An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
-# texts is the order of the addresses.
-function hex_of(address,   part, gap, left, right) {
-  if (address !~ /:/) return "4:" hex_of_bytes(address)
-  if (match(address, /[0-9]+[.][0-9.]+$/)) { # as in ::ffff:10.0.0.1
-    right = hex_of_bytes(substr(address, RSTART))
-    address = substr(address, 1, RSTART - 1) substr(right, 1, 4) ":" substr(right, 5)
-  }
-  gap = index(address, "::") # where groups of zeros are left out
-  if (!gap) return "6:" hex_of_groups(address)
-  left = hex_of_groups(substr(address, 1, gap - 1))
-  right = hex_of_groups(substr(address, gap + 2))
-  return "6:" left substr(ZEROS, 1, 32 - length(left right)) right
-}
-function hex_of_bytes(bytes,   byte) {
-  split(bytes, byte, ".")
-  return sprintf("%02x%02x%02x%02x", byte[1], byte[2], byte[3], byte[4])
-}
-function hex_of_groups(groups,   n, group, i, hex) {
-  n = split(groups, group, ":")
-  for (i = 1; i <= n; i++) hex = hex substr("0000" group[i], length(group[i]) + 1)
-  return hex
-}
+# --- What the programs of awk share: addresses, ranges, and what `ip` prints -----------------------
+
+# Here comes addresses.sh.
+# Here comes listed.sh.
+ranges='
 function address_of(hex,   i, group, address) {
   if (hex ~ /^4/)
     return byte_at(hex, 3) "." byte_at(hex, 5) "." byte_at(hex, 7) "." byte_at(hex, 9)
@@ -1476,27 +1420,14 @@ function address_of(hex,   i, group, address) {
   return address ~ /^::/ ? address : substr(address, 2)
 }
 function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }
-function digit_at(hex, i) { return index(DIGITS, substr(hex, i, 1)) - 1 }
-function digit(value) { return substr(DIGITS, value + 1, 1) }
 
-function length_of(block,   part) {
-  if (split(block, part, "/") > 1) return part[2] + 0 # a number in busybox, too
-  return family == 4 ? 32 : 128
+function read_prefix(its_prefix) {
+  if (its_prefix == "default") its_prefix = family == 4 ? "0.0.0.0/0" : "::/0"
+  read_block(its_prefix)
 }
-# Sets the first and the last address of a prefix.
-function read_prefix(block,   part, common, free, values, lowest, i) {
-  if (block == "default") block = family == 4 ? "0.0.0.0/0" : "::/0"
-  split(block, part, "/")
-  first = last = hex_of(part[1])
-  common = 2 + int(part[2] / 4) # characters that all addresses have in common
-  free = length(first) - common - 1 # digits with any value; the one before, with some
-  if (part[2] == "" || free < 0) return
-  values = 16
-  for (i = part[2] % 4; i > 0; i--) values /= 2
-  lowest = digit_at(first, common + 1)
-  lowest -= lowest % values
-  first = substr(first, 1, common) digit(lowest) substr(ZEROS, 1, free)
-  last = substr(last, 1, common) digit(lowest + values - 1) substr(HIGHEST, 1, free)
+function length_of(its_prefix,   part) {
+  if (split(its_prefix, part, "/") > 1) return part[2] + 0 # a number in busybox, too
+  return family == 4 ? 32 : 128
 }
 # The next address, and the one before; "" if there is none.
 function after(hex) {
@@ -1507,15 +1438,7 @@ function before(hex) {
   if (!match(hex, /[1-9a-f]0*$/)) return ""
   return substr(hex, 1, RSTART - 1) digit(digit_at(hex, RSTART) - 1) substr(HIGHEST, 1, RLENGTH - 1)
 }
-BEGIN {
-  DIGITS = "0123456789abcdef"
-  ZEROS = "00000000000000000000000000000000"
-  HIGHEST = "ffffffffffffffffffffffffffffffff"
-}
-'
 
-# --- What the programs of awk share: ranges, and what `ip` prints ---------------------------------
-ranges='
 # Ranges of addresses, by what they are: "cidr" are the expected CIDRs.
 function add_range(kind, low, high) {
   count[kind]++

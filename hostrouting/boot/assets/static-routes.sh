@@ -27,6 +27,8 @@
 #   ROUTE-CONFLICT  another program has a route in its place
 # The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
+# shellcheck disable=SC2016 # programs of awk are texts
+
 # Data only: no line of it is executed.
 configuration=(
 )
@@ -189,7 +191,7 @@ make_plan() {
 read_plan() {
   local kind text undo unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
-  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
+  settings_and_lists | "$awk" "$addresses$listed$planner" | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
         changes+=("$text")
@@ -312,9 +314,8 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
 #   configured route; in IPv4 with its halves
 # expected DEVICE: one of routeOverlap.expectedDevs
-# kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
-# names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
-#   a type, proto, scope or table
+# guest KIND: such a port of a bridge leads only to a container or a virtual machine
+# names, kind, link-type: see "What `ip` lists"
 # sentence NAME WORDS: what is said, with {holes}
 #
 # The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
@@ -348,12 +349,14 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
 # or it cannot be deleted safely); one of ours without a fate is deleted.
 # No apostrophe can stand in the text of the program: it would end it.
-# shellcheck disable=SC2016 # a program of awk is a text
+
+# Here comes addresses.sh.
+# Here comes listed.sh.
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
-  read_device()
+  note_device()
   has_devices = 1
   next
 }
@@ -393,14 +396,13 @@ END {
 
 # --- Settings -----------------------------------------------------------------
 
-function read_setting(   i, text) {
+function read_setting(   text) {
   if ($1 == "protocol") ours = $2
   if ($1 == "unit") restart = "systemctl restart " $2
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_type[$2] = $3
-  if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
+  if ($1 == "guest") is_of_guests[$2]
+  read_listed_setting()
   if ($1 == "sentence") {
     text = $0
     sub(/^sentence [^ ]+ /, "", text)
@@ -441,43 +443,14 @@ function print_errors() {
 
 # --- Devices ------------------------------------------------------------------
 
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/[1] ...\    veth ...
-# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
-# name. With a link type that is not in the settings, a bridge, or a kind that is not in the
-# settings, is a tunnel.
-function read_device(   dev, piece, word, kind, of_type) {
-  dev = $2
-  sub(/(@[^@]*)?:$/, "", dev)
-  split($0, piece, /\\ +/)
-  split(piece[2], word, /[\/ ]/)
-  gsub(/[][]/, "", word[2])
-  of_type = class_of_type[word[2]]
-  split(piece[3], word, " ")
-  kind = word[1]
-  if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
-  class[dev] = class_of(kind, of_type)
-  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(piece[1])]
-}
-
-# A dead end, a tunnel, a tap or a line (which are tunnels, too), a bridge, or a card.
-function class_of(kind, of_type,   of_kind) {
-  of_kind = class_of_kind[kind]
-  if (of_type == "dead-end" || of_kind == "dead-end") return "dead-end"
-  if (of_kind == "tap") return of_type == "card" ? "tap" : "tunnel"
-  if (of_kind == "tunnel" || of_kind == "line") return of_kind
-  if (kind == "" || of_kind == "card") return "card"
-  if (of_type == "") return "tunnel"
-  return of_kind == "bridge" ? "bridge" : "card"
-}
-
-function master_in(text,   words, word, i) {
-  words = split(text, word, " ")
-  for (i = 4; i < words; i++) if (word[i] == "master") return word[i + 1]
+function note_device(   dev, i) {
+  dev = read_device()
+  if (kind_of[dev] in is_of_guests) return
+  for (i = 4; i < NF && $i !~ /^link\//; i++) if ($i == "master") has_card_port[$(i + 1)]
 }
 
 function leads_out(dev) {
-  return dev in class && class[dev] != "dead-end"
+  return dev in class && class[dev] !~ /^(dead-end|dummy)$/
 }
 
 function is_tunnel(dev) {
@@ -602,14 +575,14 @@ function make_parts(r,   h) {
 }
 
 # Of the next hops from the first to the last.
-function make_part(r, h, last) {
+function make_part(r, h, last_hop) {
   parts++
   part[parts, "route"] = r
-  part[parts, "hops"] = last - h + 1
-  part[parts, "to"] = hop_list(r, h, last)
+  part[parts, "hops"] = last_hop - h + 1
+  part[parts, "to"] = hop_list(r, h, last_hop)
   part[parts, "identity"] = part[parts, "to"] difference(r)
-  part[parts, "addition"] = addition(r, h, last)
-  part[parts, "deletion"] = deletion(r, h, last)
+  part[parts, "addition"] = addition(r, h, last_hop)
+  part[parts, "deletion"] = deletion(r, h, last_hop)
 }
 
 # Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
@@ -636,30 +609,30 @@ function has_object(r) {
 }
 
 # In IPv6, a single next hop can have a weight in a list only.
-function addition(r, h, last,   text) {
+function addition(r, h, last_hop,   text) {
   if (has_object(r)) return head_of(r)
-  if (h == last && hop[r, h, "weight"] == 1)
+  if (h == last_hop && hop[r, h, "weight"] == 1)
     return head_of(r) hop[r, h, "via"] " dev " hop[r, h, "dev"] hop[r, h, "onlink"]
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text " nexthop" hop[r, h, "via"] " dev " hop[r, h, "dev"] \
       " weight " hop[r, h, "weight"] hop[r, h, "onlink"]
   return head_of(r) text
 }
 
 # See "How Linux matches" above for the list and the gateway "::".
-function deletion(r, h, last,   text, is_list) {
+function deletion(r, h, last_hop,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
   if (has_object(r)) return text
-  if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
+  if (route[r, "family"] == 6 && h == last_hop && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
     text = text " via ::"
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text (is_list ? " nexthop" : "") hop[r, h, "via"] " dev " hop[r, h, "dev"]
   return text
 }
 
-function hop_list(r, h, last,   text) {
-  for (; h <= last; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
+function hop_list(r, h, last_hop,   text) {
+  for (; h <= last_hop; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
   return text
 }
 
@@ -686,16 +659,6 @@ function is_our_entry(e) {
 }
 
 # --- Which default route ------------------------------------------------------
-#
-# What a device is, by its kind and link type (class_of):
-#   dead-end  dummy, ifb, vrf, lo, InfiniBand   sends nothing to the network of this host
-#   tunnel    wireguard, vxlan, tun             its packets leave by another device: a VPN
-#   line      ppp                               a VPN, or the line of a provider
-#   tap       tun that looks like Ethernet      a VPN, or the network card of a virtual machine
-#   bridge    bridge                            a card, if a port leads to more than guests
-#   card      Ethernet, wwan                    leads to the network
-# And `guest`, a class of kinds only (veth): a port to containers.
-# InfiniBand is a dead end unless it is named: its fabric does not lead to the network.
 #
 # The best default route is in doubt if it leads through a tunnel, or an equal one leads through
 # another device. A line or taps alone are no doubt, because then nothing else leads out.
@@ -873,43 +836,10 @@ function is_near(gateway, dev, family,   i, word, to) {
   return near[gateway, dev]
 }
 
-function is_within(address, prefix,   piece, bits, i, b, size, of_prefix, of_address) {
-  split(prefix, piece, "/")
-  read_groups(piece[1], of_prefix)
-  read_groups(address, of_address)
-  bits = piece[2]
-  for (i = 1; bits > 0; i++) {
-    size = 1
-    for (b = bits; b < 16; b++) size *= 2 # some awks cannot raise to a power
-    if (int(of_prefix[i] / size) != int(of_address[i] / size)) return 0
-    bits -= 16
-  }
-  return 1
-}
-
-# The numbers of 16 bits of an address, in which "::" stands for zeros, and a tail can be IPv4.
-function read_groups(address, group,   piece, half, halves, i, left, right) {
-  split("", group)
-  if (match(address, /[0-9]+[.][0-9.]+$/)) {
-    split(substr(address, RSTART), piece, ".")
-    group[1] = piece[1] * 256 + piece[2]
-    group[2] = piece[3] * 256 + piece[4]
-    if (RSTART == 1) return
-    address = substr(address, 1, RSTART - 1) sprintf("%x:%x", group[1], group[2])
-  }
-  halves = split(address, half, "::")
-  left = split(half[1], piece, ":")
-  for (i = 1; i <= left; i++) group[i] = from_hex(piece[i])
-  if (halves < 2) return
-  right = split(half[2], piece, ":")
-  for (i = left + 1; i <= 8 - right; i++) group[i] = 0
-  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(piece[i])
-}
-
-function from_hex(digits,   i, number) {
-  for (i = 1; i <= length(digits); i++)
-    number = number * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
-  return number + 0
+function is_within(address, prefix) {
+  read_block(prefix)
+  address = hex_of(address)
+  return first <= address && address <= last
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -1061,10 +991,10 @@ function conflicting_route(w,   key, i, e) {
 }
 
 # Whether all parts of the route that begins with this entry are right, and as many as are wanted.
-function is_as_wanted(e, w,   last) {
-  last = last_part[part[e, "route"]]
-  if (last - e != last_part[w] - first_part[w]) return 0
-  for (; e <= last; e++) if (fate[e] != "right") return 0
+function is_as_wanted(e, w,   final) {
+  final = last_part[part[e, "route"]]
+  if (final - e != last_part[w] - first_part[w]) return 0
+  for (; e <= final; e++) if (fate[e] != "right") return 0
   return 1
 }
 
@@ -1222,10 +1152,6 @@ function with_names(text,   n, word, i, shown) {
     i++
   }
   return shown
-}
-
-function name_for(kind, number) {
-  return (kind, number) in name_of ? name_of[kind, number] : number
 }
 '
 

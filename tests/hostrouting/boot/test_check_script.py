@@ -375,7 +375,9 @@ class TestWaiting:
         namespace.batch(["route del default"])
         script = tmp_path / "check.sh"
         script.write_text(
-            put_before(render_check_script(check(HEALTHY)), tmp_path, {"sleep": f"kill -{signal} $PPID"})
+            put_before(
+                render_check_script(check(HEALTHY)), tmp_path, {"sleep": f"kill -{signal} $PPID"}
+            )
         )
         run = subprocess.run(
             [*namespace.enter, *command(script, "kubelet.service", "9")],
@@ -678,8 +680,8 @@ exit $status"""
 
 PROGRAMS = [
     (render_check_script, "$addresses$ranges$finding"),
-    (render_check_script, "$addresses$ranges$settings$judging"),
-    (render_static_routes_script, "$planner"),
+    (render_check_script, "$addresses$ranges$listed$settings$judging"),
+    (render_static_routes_script, "$addresses$listed$planner"),
 ]
 
 

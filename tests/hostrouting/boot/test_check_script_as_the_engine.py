@@ -411,10 +411,10 @@ a route that was made by hand without its gateway
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
 a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
-  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot dev eth0
+  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
 an equal default route by lo, which Linux does not use
   route append default dev lo
-  undecided: UNDECIDED: this check does not judge route [default via dev eth0 proto boot] (an equal default route is by lo)
+  undecided: UNDECIDED: this check does not judge route [default via 10.0.0.1 dev eth0 proto boot] (an equal default route is by lo)
 the rule for VRFs before the one for table local
   rule add pref 1000 l3mdev; rule add pref 1001 l3mdev unreachable; rule add pref 32765 table local; rule del pref 0
   ok

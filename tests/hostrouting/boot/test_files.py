@@ -314,5 +314,6 @@ def test_an_asset_without_a_block() -> None:
     with pytest.raises(ValueError, match=r"guard.sh has no data block"):
         filled("guard.sh", [])
     assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
-    assert assets == {"clock.sh", "gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
+    shared = {"addresses.sh", "clock.sh", "listed.sh"}
+    assert assets == {*shared, "gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
     assert all(len(line) <= 100 for name in assets for line in asset(name).splitlines())
