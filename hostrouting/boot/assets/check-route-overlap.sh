@@ -701,8 +701,8 @@ function hex_of_mark(mark) {
 
 # --- What is right: reading a route ---------------------------------------------------------------
 # Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
-# number of a nexthop object, `unclear` is why the route is not judged, `devices` are those of the
-# next hops that are not dead, as in /eth0/ib0/, and `direct` those of them without a gateway. What is
+# number of a nexthop object, and `unclear` is why the route is not judged. `devices` are those of
+# the next hops that are not dead, as in /eth0/ib0/; `direct` are those without a gateway. What is
 # absent is "-".
 read_routes='
 # unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
@@ -1216,6 +1216,7 @@ function escape_by(escaping,   its_sentence) {
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
 function grade_of_device(dev, low, high, its_direct, by_mark_or_iif,   sign) {
+  if (doubtful == "/" dev "/") return doubt("one-default-route", dev)
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, by_mark_or_iif)) {
@@ -1402,7 +1403,7 @@ function say_doubts(   d, its_sentence) {
 judging=$read_lists$read_rules$read_routes$judge_devices$judge_leftovers
 judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
-# --- What the programs of awk share: addresses, ranges, and what `ip` prints -----------------------
+# --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
 
 # Here comes addresses.sh.
 # Here comes listed.sh.

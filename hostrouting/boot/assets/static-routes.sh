@@ -1,7 +1,8 @@
 #!/bin/bash
-# Sets the static routes of this host, and deletes our other routes (those with our protocol).
-# All or nothing: if something fails, the routes are as before. Another program's route is never
-# changed; if one has the prefix and the metric of a wanted route, nothing is written.
+# Sets the static routes of this host in table main, and deletes our other routes there (those with
+# our protocol). All or nothing: if something fails, the routes are as before. The route of another
+# program, or of an administrator, is never changed. If one has the prefix and metric of a wanted
+# route, nothing is written.
 #
 # A configured route takes the device and the gateway that it does not name from a default route:
 #   1. With a device: from the best default route by that device, in any table.
@@ -185,13 +186,14 @@ make_plan() {
     fi
   done
   reasons=('the routes changed while they were read')
+  advice=()
   is_hopeless=''
 }
 
 read_plan() {
   local kind text undo unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
-  settings_and_lists | "$awk" "$addresses$listed$planner" | while IFS=$'\t' read -r kind text undo; do
+  settings_and_lists | run_planner | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
         changes+=("$text")
@@ -214,6 +216,10 @@ read_plan() {
       is_hopeless=1
     fi
   }
+}
+
+run_planner() {
+  exec "$awk" "$addresses$listed$planner"
 }
 
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
@@ -375,6 +381,7 @@ has_devices { next } # another line of an alias
   is_kept = matters()
   if (is_kept) line[++lines] = without_usual_words($0)
   if (is_on_link()) on_link_line[++on_link_lines] = $0
+  if ($2 in is_half && / table 254 / && !is_line_of_ours()) is_held[$2]
 }
 /^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
@@ -423,8 +430,15 @@ function read_wanted(   name, i) {
   route[wanted, "metric"] = named[wanted, "metric"]
   is_wanted_key[key_of(wanted)]
   is_wanted_prefix[$2]
-  sub($2 ~ /:/ ? "/128$" : "/32$", "", $2) # as `ip` lists it
-  is_wanted_prefix[$2]
+  is_wanted_prefix[as_listed($2)]
+  is_half[as_listed(named[wanted, "left"])]
+  is_half[as_listed(named[wanted, "right"])]
+}
+
+# `ip` lists a single address without its length.
+function as_listed(prefix) {
+  sub(prefix ~ /:/ ? "/128$" : "/32$", "", prefix)
+  return prefix
 }
 
 function is_optional(w) {
@@ -468,14 +482,17 @@ function is_card(dev) {
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
   if ($2 == "default" || name_for("type", $1) == "local") return 1
-  return $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+  return $2 in is_wanted_prefix || is_line_of_ours()
 }
 
-# `ip -d` prints the usual words, too: unicast, table main, proto boot and scope global.
+function is_line_of_ours() {
+  return index($0 " ", " proto " ours " ")
+}
+
+# `ip -d` prints the usual words, too: unicast, table main and scope global.
 function without_usual_words(text) {
   sub(/^1 /, "", text)
   sub(/ table 254 /, " ", text)
-  sub(/ proto 3 /, " ", text)
   sub(/ scope 0 /, " ", text)
   return text
 }
@@ -483,7 +500,7 @@ function without_usual_words(text) {
 # Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
 function is_on_link() {
   if (!/ table 254 / || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
-  return !index($0 " ", " proto " ours " ")
+  return !is_line_of_ours()
 }
 
 function read_routes(   i) {
@@ -848,7 +865,7 @@ function plan_wanted(   w) {
   for (w = 1; w <= wanted; w++) plan_route(w)
 }
 
-function plan_route(w,   missing, existing, held) {
+function plan_route(w,   missing, existing) {
   missing = complete(w)
   if (missing != "") {
     existing = existing_route(w)
@@ -863,10 +880,9 @@ function plan_route(w,   missing, existing, held) {
   }
   make_parts(w)
   mark_right_entries(w)
-  held = conflicting_route(w)
-  if (!held) add_missing(w)
+  if (!is_in_conflict(w)) add_missing(w)
   else if (is_optional(w)) keep_all(key_of(w))
-  else say_conflict(w, held)
+  else say_conflict(w)
 }
 
 # Gives the configured route its next hops; returns what is missing for that.
@@ -978,14 +994,13 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
   }
 }
 
-# The route of another program that is in the way: the first one that stays, if it is not as wanted.
-function conflicting_route(w,   key, i, e) {
+# Whether the first route that stays is of another program, and not as wanted.
+function is_in_conflict(w,   key, i, e) {
   key = key_of(w)
   for (i = 1; i <= count_at[key]; i++) {
     e = at_key[key, i]
     if (is_our_entry(e) && fate[e] != "right") continue
-    if (is_our_entry(e) || is_as_wanted(e, w)) return 0
-    return part[e, "route"]
+    return !is_our_entry(e) && !is_as_wanted(e, w)
   }
   return 0
 }
@@ -1086,27 +1101,45 @@ function print_notes(   i, n, missing) {
 }
 
 # The fact, and what an operator can do: each becomes a line of the log.
-function say_conflict(w, held,   place, text, edit) {
+function say_conflict(w,   place, text, edit) {
   place = route[w, "prefix"]
   value["prefix"] = place
-  value["held"] = route[held, "text"]
-  value["delete"] = command_to_delete(held)
+  name_holders(key_of(w))
   value["reason"] = filled("held")
   text = "ROUTE-CONFLICT: " filled("conflict")
-  if (is_of_an_address(held)) {
-    value["dev"] = hop[held, 1, "dev"]
-    text = text "\t" place ": " filled("address")
-  }
+  if (value["dev"] != "") text = text "\t" place ": " filled("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
+  edit = ""
   if (route[w, "family"] == 6) edit = filled("metric")
-  else if (place !~ /\/32$/) edit = filled("halves")
-  if (edit == "")
-    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
-  else
+  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = filled("halves")
+  if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
       "\t" place ": option B: " filled("delete")
+  else if (place ~ /\/32$/)
+    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
+  else text = text "\t" place ": the only option: " filled("delete")
   print "refused\t" text "; then: " restart
+}
+
+# Sets all routes of other programs with this key, the commands that delete them, and the device if
+# one is of an address.
+function name_holders(key,   i, r, held, deletion_commands, last_one) {
+  value["dev"] = ""
+  for (i = 1; i <= count_at[key]; i++) {
+    r = part[at_key[key, i], "route"]
+    if (is_ours(r) || r == last_one) continue
+    held = held (held == "" ? "" : "], [") route[r, "text"]
+    deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
+    if (is_of_an_address(r)) value["dev"] = hop[r, 1, "dev"]
+    last_one = r
+  }
+  value["held"] = held
+  value["delete"] = deletion_commands
+}
+
+function can_be_added(half) {
+  return half != "" && !(half in is_wanted_prefix) && !(as_listed(half) in is_held)
 }
 
 # Whether Linux seems to have added the route with an address (proto kernel).
@@ -1114,9 +1147,8 @@ function is_of_an_address(r) {
   return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
 }
 
-# The command that deletes the route of another program. `ip` leaves out proto boot. Without a
-# metric, Linux deletes the first route that has the rest; nothing of another program comes before
-# this one. It does not find a route with a nexthop object by its device.
+# The command that deletes the route of another program. It does not find a route with a nexthop
+# object by its device. Without a metric, Linux deletes the first route that has the rest.
 function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
@@ -1125,7 +1157,7 @@ function command_to_delete(r,   text) {
     text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
-  return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
+  return text " proto " route[r, "protocol"]
 }
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller

@@ -330,7 +330,7 @@ the default route is suppressed, and hidden
   undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
 one default route by lo
   route replace default dev lo
-  no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
 a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole) by [rule 9:
@@ -362,7 +362,7 @@ a route for a tos
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
 a rule for UDP, with the only default route
   rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
-  no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
 a rule for UDP, and one for TCP, with what would escape
   rule add pref 50 ipproto udp lookup 100; rule add pref 51 ipproto tcp lookup 100; route add 172.20.9.0/24 dev ib0 table 100
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 50: from all ipproto udp lookup 100;
