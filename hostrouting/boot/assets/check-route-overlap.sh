@@ -762,7 +762,6 @@ function kept() {
   route_protocol[routes] = protocol
   route_metric[routes] = metric
   route_preference[routes] = preference
-  route_direct[routes] = direct
   route_unclear[routes] = unclear
   route_devices[routes] = devices
   route_text[routes] = "[" text "]"
@@ -818,8 +817,7 @@ BEGIN {
   LEADING = CARDS "|" TUNNELS
   expected = NONE
   doubtful = NONE # of these, it is unclear whether packets should leave by them
-  beside_tunnel = NONE # the same, of cards without a default route
-  below_tunnel = NONE # the same, only of packets that leave without a gateway
+  beside_tunnel = NONE # the same, of cards beside a tunnel
   behind_router = NONE # by these, a default route has a gateway
 }
 function note_lookup() {
@@ -881,7 +879,7 @@ function of_class(classes, list,   n, dev, i, those) {
 
 function expect_named() {
   expected = named
-  if (of_class(TUNNELS, named) != NONE) below_tunnel = route_devices[first_default(CARDS, 1)]
+  if (of_class(TUNNELS, named) != NONE) beside_tunnel = hidden_cards()
 }
 function expect_uplink(used) {
   doubt_equal_routes(used)
@@ -902,13 +900,14 @@ function doubt_equal_routes(used,   d, r, all) {
 # What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
 # or without one, any card.
 function doubt_tunnel(   hidden, cards) {
-  hidden = of_class(CARDS, route_devices[first_default(CARDS, 1)])
+  hidden = hidden_cards()
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
   if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
   else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
   else if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
   if (hidden == NONE && of_class("line", uplink) == NONE) beside_tunnel = cards
 }
+function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
 function devices_with_addresses(   i, list) {
   list = NONE
   for (i = 1; i <= addresses; i++) list = union(list, "/" address_dev[i] "/")
@@ -1183,7 +1182,7 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
   escaping = NONE
   n = split(used, dev, "/")
   for (i = 2; i < n; i++) {
-    its_grade = grade_of_device(dev[i], first, last, direct, 0)
+    its_grade = grade_of_device(dev[i], first, last, 0)
     if (its_grade == "escape") escaping = escaping dev[i] "/"
     if (its_grade == "fine" && may_lack_its_gateway(dev[i])) its_grade = doubt_gateway(dev[i])
     if (its_grade == "doubt") is_doubtful = 1
@@ -1215,7 +1214,7 @@ function escape_by(escaping,   its_sentence) {
 
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
-function grade_of_device(dev, low, high, its_direct, by_mark_or_iif,   sign) {
+function grade_of_device(dev, low, high, by_mark_or_iif,   sign) {
   if (doubtful == "/" dev "/") return doubt("one-default-route", dev)
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
@@ -1223,8 +1222,7 @@ function grade_of_device(dev, low, high, its_direct, by_mark_or_iif,   sign) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
-  if (has(beside_tunnel, dev) || (has(its_direct, dev) && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(expected dev "/", " or "))
+  if (has(beside_tunnel, dev)) return doubt("default-routes", spoken(expected dev "/", " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
@@ -1333,11 +1331,8 @@ function leads_right(r,   by_mark_or_iif, dev, i) {
   if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
   if (route_devices[r] == their_devices) return 1
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], route_first[r], route_last[r], route_direct[r], by_mark_or_iif)) return 0
+    if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1
-}
-function is_fine(dev, low, high, its_direct, by_mark_or_iif) {
-  return grade_of_device(dev, low, high, its_direct, by_mark_or_iif) == "fine"
 }
 '
 

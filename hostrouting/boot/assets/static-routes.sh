@@ -140,7 +140,7 @@ change_routes() {
 }
 
 write_and_read_back() {
-  local writes not_found='' not_found_before
+  local writes
   # How often it has written. The third plan only shows whether the second writing was enough.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
@@ -151,19 +151,9 @@ write_and_read_back() {
       reasons=("another program also changes these routes: ${changes[0]}")
       return
     fi
-    not_found_before=$not_found
-    not_found=''
-    if write_changes; then
-      continue
-    fi
-    if [[ ! $not_found ]]; then
+    if ! write_changes; then
       return
     fi
-    if [[ $not_found == "$not_found_before" ]]; then
-      say_foreign_next_hop "$not_found"
-      return
-    fi
-    take_back # it may have gone since it was listed: a new plan shows that
   done
 }
 
@@ -236,42 +226,38 @@ settings_and_lists() {
 # --- Writing --------------------------------------------------------------------------------------
 
 write_changes() {
-  local said failed count=${#changes[@]}
+  local said failed succeeded=${#changes[@]}
   if said=$(batch -N "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
   # `ip` stops at the command that fails, and says its number. If it was killed, all may be done.
   if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
-    count=$((BASH_REMATCH[1] - 1))
+    succeeded=$((BASH_REMATCH[1] - 1))
   fi
-  written+=("${undos[@]:0:count}")
-  failed=${changes[count]-ip}
+  written+=("${undos[@]:0:succeeded}")
+  failed=ip
+  if ((succeeded < ${#changes[@]})); then
+    failed=${changes[succeeded]}
+  fi
   reasons=("$failed: ${said%%$'\n'*}")
   case ${reasons[0]} in
-    'route del '*:*' via '*'No such process') not_found=$failed ;;
     *'Operation not permitted') is_hopeless=1 ;;
+    'route del '*:*' via '*'No such process') say_foreign_next_hop "$failed" ;;
   esac
   return 1
 }
 
 # Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is
-# listed and cannot be deleted with our protocol is another program's.
-say_foreign_next_hop() { # route del PREFIX [WORDS] proto NUMBER metric NUMBER via ...
-  local hop=${1#route del } place
+# listed, and cannot be deleted with our protocol, is another program's; or it has just gone, which
+# the next attempt shows.
+say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
+  local hop=${1#route del }
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  place=${hop%% *}
-  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program")
-  advice=(
-    "$place: option A: write another \"metric\" for this route into staticRoutes.routes: the \
-lowest takes precedence; then, as root: $apply
-$place: option B: if nothing needs that next hop, delete it (its program may add it again), \
-as root: ip route del $hop; then: systemctl restart $unit
-"
-  )
-  is_hopeless=1
+  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete it \
+(its program may add it again), as root: ip route del $hop")
 }
 
 take_back() {
