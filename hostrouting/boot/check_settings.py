@@ -169,5 +169,7 @@ def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
 
 
 def _word(name: str) -> str:
-    """The name of a CNI as one word."""
+    """The name of a CNI as one word, which is not that of a kind of device."""
+    if name == BRIDGE_PLUGIN:
+        return "bridge-plugin"
     return name.replace(" ", "_")

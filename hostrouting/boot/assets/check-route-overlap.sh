@@ -45,7 +45,33 @@
 
 # shellcheck disable=SC2016,SC2317 # programs of awk are texts; `run` calls the steps
 
-# Data only: no line of it is executed.
+# The settings, one in a line. They are data: no line is executed.
+#
+# mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
+# cidr CIDR FIRST LAST: an expected CIDR, and its ends
+# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
+# own FIRST LAST: every host has these
+# device NAME: it is expected (routeOverlap.expectedDevs)
+# allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
+# intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
+# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
+#   types but no-route.
+# selector WORD: it comes before a value that selects packets, in a rule
+# keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
+# names, kind, link-type: see "What `ip` lists"
+# cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
+#   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
+#   For example, "cni Antrea network wireguard antrea-wg0".
+# serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
+#   "bridge-plugin" the one that makes a plain bridge
+# pods DEVICE: like the device of a pod, it shows that its CNI has pods
+# refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
+#   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
+#   (device), a pod or address by one of these inside (inside), or such an address at its beginning
+#   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
+#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
+# pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
+# sentence NAME WORDS: what is said, with {holes}
 configuration=(
 )
 set -fuo pipefail
@@ -78,7 +104,13 @@ main() {
 
 # --- The steps ------------------------------------------------------------------------------------
 
-# Looks at this host once: sets the verdict and the findings.
+# Looks at this host once: sets the verdict, and what the report says:
+#   escapes   a line for each range of addresses that escapes
+#   lacking   a line for each family without a default route
+#   doubts    the lines that begin with UNDECIDED
+#   repairs   the expected CIDRs that routes may repair
+#   awaited   what may still come
+#   failure   why there is no verdict
 look() {
   local family
   escapes=() lacking=() doubts=() repairs=() awaited=() failure=''
@@ -225,7 +257,8 @@ report_waiting() {
 
 # Says the verdict, leaves it as a marker, and sets the exit status.
 report() {
-  local faults=("${escapes[@]}" "${lacking[@]}") notes=() marker=('') level=4
+  local faults=("${escapes[@]}" "${lacking[@]}") notes=() level=4
+  local marker=('') # none, if there is no verdict
   status=0
   if [[ $failure ]]; then
     faults+=("$failure")
@@ -266,7 +299,8 @@ say() { # LEVEL LINE...
   printf "<$1>%s\n" "${@:2}" >&2
 }
 
-# Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
+# Leaves these lines as the only marker, which is whole or absent. If it is there already, nothing
+# is written, so a program that watches the folder sees only changes.
 leave_marker() { # NAME LINE...
   local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
   local name text left=''
@@ -294,32 +328,7 @@ leave_marker() { # NAME LINE...
   return 1
 }
 
-# --- What the programs of awk share: settings -----------------------------------------------------
-# mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
-# cidr CIDR FIRST LAST: an expected CIDR, and its ends
-# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
-# own FIRST LAST: every host has these
-# device NAME: it is expected (routeOverlap.expectedDevs)
-# allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
-# intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
-# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
-#   types but no-route.
-# selector WORD: it comes before a value that selects packets, in a rule
-# keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
-# names, kind, link-type: see "What `ip` lists"
-# cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
-#   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
-#   For example, "cni Antrea network wireguard antrea-wg0".
-# serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
-#   "bridge" the plain bridge plugin
-# pods DEVICE: like the device of a pod, it shows that its CNI has pods
-# refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
-#   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
-#   (device), a pod or address by one of these inside (inside), or such an address at its beginning
-#   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
-#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
-# pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
-# sentence NAME WORDS: what is said, with {holes}
+# --- What the programs of awk share: reading the settings -----------------------------------------
 settings='
 BEGIN {
   NONE = "/" # a list of no devices; see below
@@ -330,7 +339,7 @@ BEGIN {
 function read_settings(   i) {
   for (i = 1; i < ARGC; i++) {
     $0 = ARGV[i]
-    read_setting($NF ~ /:/ ? 6 : 4)
+    read_setting($NF ~ /:/ ? 6 : 4) # the last word of a range is an address
   }
   ARGC = 1 # these are not names of files
 }
@@ -442,7 +451,8 @@ function add_ends(block) {
 }
 function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
 
-# A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
+# Linux is asked with a protocol that no rule selects (ipproto): UDP, TCP or ICMP. Then the answer
+# is that for plain packets. A rule for ICMP is not judged.
 function protocol_to_ask() {
   if (!(17 in has_rule)) return 17
   if (!(6 in has_rule)) return 6
@@ -469,6 +479,7 @@ function protocol_to_ask() {
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
 read_lists='
+# A route may go on in the next line (nh_info), so it is read when another line is there.
 held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
   held_route = ""
@@ -499,6 +510,7 @@ section == "before" {
   count_line(1)
   next
 }
+# What is listed after the answers is judged, by the patterns below.
 { count_line(-1) }
 /^[0-9]+:\t/ {
   read_rule()
@@ -509,7 +521,7 @@ section == "before" {
   if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
   read_prefix($2)
   if (overlaps("cidr", first, last)) held_route = $0
-  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first)
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first) # of this host
   next
 }
 /^\tnh_info / { # the next hops of the route in the line before
@@ -588,15 +600,17 @@ function prefix_of(line,   word) {
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function read_rule() {
+function read_rule(   are_selected) {
   take_rule_apart()
   if (is_inverted && action ~ REFUSES) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
+  are_selected = are_plain_packets_met()
+  if (is_inverted) are_selected = !are_selected
+  # "not to 10.9.0.0/16 ..." selects plain packets to elsewhere, whatever else it says.
+  if (is_inverted && "to" in selector) are_selected = 1
   plain_packets = "none"
-  # Of "not to 10.9.0.0/16 ...", plain packets to elsewhere are selected, whatever else it says.
-  if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selector))
-    plain_packets = "to" in selector ? "some" : "all"
+  if (are_selected) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
@@ -606,8 +620,8 @@ function note_rule() {
   if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps it like a route that no CNI has. For a rule "unreachable", Linux answers as if there were no
-# route.
+# Keeps the rule as if it were a route, one that is of no CNI. For a rule "unreachable", Linux
+# answers as if there were no route.
 function note_refusing_rule() {
   type = action
   prefix = "default"
@@ -656,17 +670,19 @@ function note_word(word, value) {
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # Sets `their_word`, the selector by which the rule is judged, and `their_value`. The word is "else"
-# if the rule has only selectors that are not judged, and "" if it is about plain packets only.
-function find_their_selector(   word, count_of_words) {
-  their_word = ""
-  for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") count_of_words++
-  if (!count_of_words) return
-  their_word = "else"
-  if ("iif" in selector && selector["iif"] != "lo") their_word = is_inverted ? "" : "iif"
-  else if ("fwmark" in selector && count_of_words == 1) their_word = "fwmark"
-  else if (!is_inverted && "from" in selector) their_word = "from"
-  else if (!is_inverted && "oif" in selector) their_word = "oif"
+# if the rule has only selectors that are not judged, and "" if the rule is not about other packets.
+function find_their_selector() {
+  their_word = word_that_tells_them_apart()
   if (their_word in selector) their_value = selector[their_word]
+}
+function word_that_tells_them_apart(   word, words) {
+  for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
+  if (!words) return "" # plain packets only
+  if ("iif" in selector && selector["iif"] != "lo") return is_inverted ? "" : "iif"
+  if ("fwmark" in selector && words == 1) return "fwmark"
+  if (is_inverted) return "else"
+  if ("from" in selector) return "from"
+  return "oif" in selector ? "oif" : "else"
 }
 function are_plain_packets_met(   word) {
   if (/ lookup \[l3mdev-table\]/) return 0 # it is for the packets of VRFs
@@ -747,7 +763,7 @@ function note_route() {
   if (gateway == "-") note_what_is_near()
   if (table in is_for_others) note_route_for_others()
   routes_by[object]++
-  is_listed[type, prefix, metric] # Linux may answer that a local route is in table main
+  is_listed[type, prefix, metric] # not by table: for one of table local, Linux may answer main
 }
 # The number under which this route is kept.
 function kept() {
@@ -816,9 +832,10 @@ BEGIN {
   TUNNELS = "tunnel|line|tap"
   LEADING = CARDS "|" TUNNELS
   expected = NONE
-  doubtful = NONE # of these, it is unclear whether packets should leave by them
-  beside_tunnel = NONE # the same, of cards beside a tunnel
-  behind_router = NONE # by these, a default route has a gateway
+  # For example, tun0 has the default route and hides that of eth0, which is "via 10.0.0.1".
+  doubtful = NONE      # /tun0/eth0/: it is unclear which of these is right
+  beside_tunnel = NONE # cards that may be right, too: eth1, if eth0 has no default route
+  behind_router = NONE # /eth0/: by these, a default route has a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
@@ -833,7 +850,7 @@ function is_first_for_plain(its_table,   i) {
 }
 function note_default_route() {
   if (type != "unicast") return
-  if (prefix ~ /\/1$/) is_hidden = 1 # two halves, as of a VPN, hide the default route
+  if (prefix ~ /\/1$/) has_some_default = 1 # two halves, as of a VPN, hide the default route
   if (prefix != "default") return
   if (unclear ~ /^(from|tos)$/) {
     is_in_doubt = 1
@@ -845,17 +862,17 @@ function note_default_route() {
 
 function find_expected(   used) {
   if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
+  find_equal_routes()
   used = first_default(LEADING, 0)
   uplink = of_class(LEADING, route_devices[used])
   if (!used) {
     used = first_default("dummy", 0)
     uplink = of_class("dummy", route_devices[used])
   }
-  if (first_default(LEADING "|dummy", 1)) is_hidden = 1
+  if (first_default(LEADING "|dummy", 1)) has_some_default = 1 # it matters where none is used
   if (named != NONE) expect_named()
   else if (uplink != NONE) expect_uplink(used)
   else say_that_none_is_expected()
-  note_equal_routes()
 }
 # The first default route by a device of these classes; 0 if there is none. With `all`, default
 # routes that a lookup passes over count, too.
@@ -886,15 +903,11 @@ function expect_uplink(used) {
   if (of_class(CARDS, uplink) != uplink) doubt_tunnel()
   expected = union(uplink, doubtful)
 }
-# Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function doubt_equal_routes(used,   d, r, all) {
-  all = route_devices[used]
-  if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
-  for (d = 1; d <= defaults; d++) {
-    r = default_route[d]
-    if (route_table[r] != route_table[used]) continue
-    if (route_metric[r] == route_metric[used]) all = union(all, route_devices[r])
-  }
+# Equal default routes may be by different devices, and so may be the routers that advertise
+# themselves: Linux lists these as one route.
+function doubt_equal_routes(used,   all) {
+  if (route_protocol[used] == "ra" && route_devices[used] ~ /^\/.+\/.+\/$/) doubtful = uplink
+  all = union(route_devices[used], equal_devices[rank_of(used)])
   if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
 # What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
@@ -914,7 +927,7 @@ function devices_with_addresses(   i, list) {
   return list
 }
 function say_that_none_is_expected() {
-  if (is_hidden || is_in_doubt) {
+  if (has_some_default || is_in_doubt) {
     print "doubt", filled(sentence["default-route-hidden"], "{family}", family)
     return
   }
@@ -925,14 +938,15 @@ function say_that_none_is_expected() {
 function say_what_is_awaited(   n, dev, i) {
   n = split(named == NONE ? uplink : named, dev, "/")
   for (i = 2; i < n; i++) if (!is_up[dev[i]]) print "awaited the device", dev[i]
-  if (uplink != NONE || is_hidden) return
+  if (uplink != NONE || has_some_default) return
   if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
-# Equal default routes are one route by all of their devices.
-function note_equal_routes(   d, r, rank) {
+function rank_of(r) { return route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r] }
+# Default routes of one rank are taken for one, by all of their devices.
+function find_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
-    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
+    rank = rank_of(r)
     if (route_devices[r] == "/lo/") {
       is_equal_by_lo[rank]
       continue
@@ -995,8 +1009,9 @@ function with_spaces(word) {
 # What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
 # CNI has a route inside the network of an expected card, or of a bridge for pods.
 function sign_of_leftover(dev, low, high,   i, its_dev) {
-  for (i = 1; i <= networks && low != high; i++) {
-    its_dev = spoken(route_devices[network[i]], "")
+  if (low == high) return dev in rival_of ? rival_of[dev] : ""
+  for (i = 1; i <= networks; i++) {
+    its_dev = spoken(route_devices[network[i]], "") # a network has one device
     if (its_dev == dev || !is_around(network[i], low, high)) continue
     if (has(expected, its_dev) || uses[its_dev] ~ /\/bridge\//) return "the network of " its_dev
   }
@@ -1005,9 +1020,10 @@ function sign_of_leftover(dev, low, high,   i, its_dev) {
 '
 
 # --- What is right: routes and rules that refuse packets ------------------------------------------
-# A CNI refuses the addresses of its pods that no pod has. The owner of a refusal is "cni" if the
-# refusal is as the table of CNIs says, and what proves it is there. It is "perhaps" if there is
-# only a trace of the CNI, or a pod of any CNI inside; or else "nobody".
+# A CNI refuses the addresses of its block that no pod has. Whose a refusing route is:
+#   cni      it is as the table of CNIs says (refuses), and what proves it is there
+#   perhaps  there is only a trace of the CNI, or a pod of any CNI inside its range
+#   nobody   all others
 judge_refusals='
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
@@ -1129,11 +1145,11 @@ function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repai
     r = refusal[i]
     if (answered[r] != its_answer || !is_around(r, place, place)) continue
     its_type = route_type[r]
-    owners = owners owner[r] " "
+    owners = owners owner[r] " " # such as "cni nobody "
     by = listed(by, " or ", route_text[r])
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
-  if (owners ~ /^(cni )+$/) return "fine"
+  if (owners ~ /^(cni )+$/) return "fine" # all of them
   if (owners ~ /cni|perhaps/)
     return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
   is_refused = 1
@@ -1172,13 +1188,11 @@ function is_by_shared_object() {
   if (family == 4 || object == "-") return 0
   return routes_by[object] > 1 || place < first || last < place
 }
-function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
+function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtful) {
   used = devices
-  if (prefix == "default" && (table, metric, preference) in equal_devices) {
-    used = equal_devices[table, metric, preference]
-    if ((table, metric, preference) in is_equal_by_lo)
-      return doubt("not-judged", route_and_why("lo"))
-  }
+  rank = table SUBSEP metric SUBSEP preference
+  if (prefix == "default" && rank in is_equal_by_lo) return doubt("not-judged", route_and_why("lo"))
+  if (prefix == "default" && rank in equal_devices) used = equal_devices[rank]
   escaping = NONE
   n = split(used, dev, "/")
   for (i = 2; i < n; i++) {
@@ -1209,6 +1223,7 @@ function doubt_gateway(dev,   its_reason) {
 function escape_by(escaping,   its_sentence) {
   its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
   its_sentence = filled(its_sentence, "{route}", "[" text "]")
+  # A longer route in table main closes it, if there is one and nothing is looked up before.
   return escape("OVERLAP", its_sentence, table == "main" && first != last)
 }
 
@@ -1222,7 +1237,8 @@ function grade_of_device(dev, low, high, by_mark_or_iif,   sign) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
-  if (has(beside_tunnel, dev)) return doubt("default-routes", spoken(expected dev "/", " or "))
+  if (has(beside_tunnel, dev))
+    return doubt("default-routes", spoken(union(expected, "/" dev "/"), " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
@@ -1301,7 +1317,7 @@ function are_of_the_cluster() {
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
-function are_led_right(low, high,   i, r, around) {
+function are_led_right(low, high,   i, r, narrowest_around) {
   # As "not fwmark 1" does: Linux has answered for plain packets, and the marked ones go on.
   if (plain_packets != "none") return their_word == "fwmark"
   if (action ~ REFUSES) return 0
@@ -1313,10 +1329,11 @@ function are_led_right(low, high,   i, r, around) {
     if (action == "suppress" && route_prefix[r] == "default") continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
-    } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
+    } else if (!narrowest_around || is_narrower(r, narrowest_around)) narrowest_around = r
   }
-  return !around || leads_right(around)
+  return !narrowest_around || leads_right(narrowest_around)
 }
+function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
 function may_hide_pods() {
@@ -1329,7 +1346,7 @@ function leads_right(r,   by_mark_or_iif, dev, i) {
     return their_word == "fwmark" || route_first[r] == route_last[r]
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
   if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
-  if (route_devices[r] == their_devices) return 1
+  if (route_devices[r] == their_devices) return 1 # where their addresses are
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
     if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1

@@ -356,9 +356,7 @@ class TestWhenTheDefaultRouteGoes:
                 f'needs a dev in the configuration: {reason}; write "dev": "tun0" or "eth0" into '
                 "the configured route, or name one device in routeOverlap.expectedDevs"
             )
-            assert finding.sentence.endswith(
-                f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
-            )
+            assert finding.sentence.endswith(f"needs a dev in the configuration: {reason}")
             assert str(finding.remedy) == (
                 'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
                 "routeOverlap.expectedDevs"
