@@ -52,7 +52,7 @@ SENTENCES = {
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
-    "are more specific, so they override that route completely",
+    "are more specific, so that route is no longer used",
     "single": "no route can be more specific",
     "delete": str(Remedy(_TO_DELETE, "{delete}")),
     "address": "Linux has this route from an address of {dev}: override or delete it only if this "

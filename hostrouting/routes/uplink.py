@@ -80,7 +80,7 @@ NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration: [{route}] is one of several equal default routes",
+    "equal": "a dev in the configuration: [{route}] is not the only default route with its metric",
     "absent": "the device {dev}, which this host does not have",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
