@@ -157,15 +157,17 @@ def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
     """The shortest prefix length at which a route of ours would decide for these addresses; or why
     no route of ours would.
 
-    Of two routes to one prefix, ours is used only if the other one has a higher metric. A throw is
-    used before a wider route, too.
+    Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
+    replaced, because it is ours, too. A throw is used before a wider route, as any other.
     """
     if not _may_use_main(fib, part, packet):
         return Why("earlier-rule", cause=_what_decides_before_main(part))
     present = fib.tables[TABLE_MAIN].best(part.first)
     if present is None:
         return 0
-    if present.metric > DEFAULT_METRIC[fib.family]:
+    metric = DEFAULT_METRIC[fib.family]
+    is_replaced = present.protocol == OURS and present.metric == metric
+    if present.metric > metric or is_replaced:
         return present.prefix.length
     if present.prefix.length == fib.width:
         return _host_route(present)

@@ -104,6 +104,15 @@ def test_a_rule_that_suppresses_every_route_is_the_cause() -> None:
     assert reasons(report) == [("earlier-rule", "no rule uses every route of table main")]
 
 
+@pytest.mark.parametrize("wrong", ["172.16.0.0/16", "172.16.9.9/32"])
+def test_a_route_of_ours_by_another_device_is_replaced(wrong: str) -> None:
+    """The new route has the key of the wrong one, so it needs no longer prefix."""
+    ours = Route.to(wrong, dev="ib0", protocol=OURS)
+    report = checked(node(Route.to("172.16.0.0/15", dev="eth1"), ours), wrong)
+    assert destinations(report) == [wrong]
+    assert reasons(report) == []
+
+
 def test_a_holder_of_the_last_key_is_named() -> None:
     """A route that Linux does not use now holds the key that a route of ours would need."""
     dead = Route(Prefix.parse("172.16.5.1/32"), (NextHop("eth1", dead=True),), protocol=4)
