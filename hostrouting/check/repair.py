@@ -52,7 +52,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.way_out import find_way_out
 from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
-from hostrouting.model.prefix import IP, IPV6, Prefix, borders_of, is_reserved
+from hostrouting.model.prefix import Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, is_tunnel
 
@@ -80,8 +80,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     deletions = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
-        return _without_routes(judge.fib, parts, deletions, why)
+        return _without_routes(judge.fib, parts, deletions, _needing(way_out))
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -91,25 +90,17 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         )
         why = Why("too-many", cause)
         return _without_routes(judge.fib, parts, deletions, why)
-    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
-    gateway = _gateway_behind_itself(judge.fib, routes)
-    if gateway is not None:
-        why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
-        return _without_routes(judge.fib, parts, deletions, why)
-    return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
+    routes: list[Route] = []
+    for prefix in prefixes:
+        route = way_out.route_to(prefix)
+        if isinstance(route, Need):
+            return _without_routes(judge.fib, parts, deletions, _needing(route))
+        routes.append(route)
+    return prove(judge, Repair(tuple(routes), way_out.dev), blocks, parts, deletions)
 
 
-def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
-    """The IPv6 gateway of these routes, if the longest route to it would be one of them: then Linux
-    refuses the next one.
-    """
-    if fib.family != IPV6 or not added:
-        return None
-    main = fib.with_routes(added).tables[TABLE_MAIN]
-    for hop in added[0].next_hops:  # all have the same
-        if hop.gateway is not None and main.best(int(hop.gateway)) in added:
-            return hop.gateway
-    return None
+def _needing(need: Need) -> Why:
+    return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
 
 
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
