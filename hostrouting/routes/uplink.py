@@ -35,6 +35,7 @@ from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_RA,
+    REFUSING,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
@@ -459,7 +460,10 @@ class Uplink:
         # Linux would accept this host's own address, and lose the packets.
         if self._is_own_address(gateway):
             return NEEDS["own"].format(gateway=gateway)
-        if hop.onlink or self._is_near(gateway, hop.dev):
+        is_there = self._is_near(gateway, hop.dev)
+        if hop.onlink:
+            is_there = not self._is_elsewhere(gateway, hop.dev)
+        if is_there:
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
@@ -468,8 +472,19 @@ class Uplink:
         best = self._best_route_to(gateway, dev)
         return best is not None and not best.has_gateway
 
-    def _best_route_to(self, gateway: IP, dev: str | None) -> Route | None:
-        """The route of table main by which Linux looks for a gateway on this device.
+    def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
+        """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
+        because a route that is not a default route leads to it by another device.
+        """
+        if self._family == IPV4:
+            return False
+        best = self._best_route_to(gateway)
+        if best is None or best.prefix.first == 0 or best.type in REFUSING:
+            return False
+        return dev not in best.devs
+
+    def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
+        """The route of table main by which Linux looks for a gateway on this device, or on any.
 
         In IPv4, Linux passes over routes that have a gateway themselves. In IPv6, it takes the best
         route by the device, and refuses the gateway if that route has one.
@@ -478,7 +493,9 @@ class Uplink:
         there = Prefix.of(gateway)
         best: Route | None = None
         for route in candidates:
-            if route.table != TABLE_MAIN or dev not in route.devs or there not in route.prefix:
+            if route.table != TABLE_MAIN or there not in route.prefix:
+                continue
+            if dev is not None and dev not in route.devs:
                 continue
             if best is None or _precedence(route) > _precedence(best):
                 best = route

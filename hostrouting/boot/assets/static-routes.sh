@@ -844,7 +844,9 @@ function missing_for_hop(r, h,   gateway, family) {
   value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
   if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
-  if (hop[r, h, "onlink"] || is_near(gateway, hop[r, h, "dev"], family)) return ""
+  if (hop[r, h, "onlink"]) {
+    if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
+  } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return filled("near")
 }
 
@@ -858,11 +860,22 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# The number of the line of the best route to the gateway by the device; 0 if there is none.
+# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
+# is not a default route leads to it by another device.
+function is_elsewhere(gateway, dev,   best, word) {
+  best = best_line(gateway, "", 6)
+  if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
+  split(on_link_line[best], word, " ")
+  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  return word[2] != "default" && word[2] !~ /^::\//
+}
+
+# The number of the line of the best route to the gateway, by the device if one is given; 0 if there
+# is none.
 function best_line(gateway, dev, family,   i, word, to, metric, best, most, order) {
   if ((gateway, dev) in best_by) return best_by[gateway, dev]
   for (i = 1; i <= on_link_lines; i++) {
-    if (!index(on_link_line[i] " ", " dev " dev " ")) continue
+    if (dev != "" && !index(on_link_line[i] " ", " dev " dev " ")) continue
     split(on_link_line[i], word, " ")
     to = word[2]
     if (family_of(to, on_link_line[i]) != family) continue
