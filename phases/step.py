@@ -79,7 +79,9 @@ class Step:
     attempt: int = 1
     """In which of the attempts of the step around it this one was made."""
     signal: int | None = None
-    """The first signal that came during the run; on the root only."""
+    """The first signal that came during the run, or for which the program cancelled it; on the root
+    only.
+    """
     children: list[Step] = attrs.field(factory=list)
     """The steps inside this one, in the order in which their tasks are listed."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -319,6 +320,35 @@ def test_a_run_is_cancelled_from_outside() -> None:
     for other in ({"observers": [seen]}, {"clock": FakeClock()}, {"logger": "agent"}):
         with pytest.raises(TypeError, match="run: give observers, clock and logger to the context"):
             phases.run(download, ctx=ctx, **other)
+
+
+@pytest.mark.parametrize("moment", ["before it starts", "while it runs"])
+@pytest.mark.parametrize(
+    ("reason", "words", "number", "code"),
+    [
+        (signal.SIGTERM, "SIGTERM", 15, 143),
+        (2, "SIGINT", 2, 130),
+        (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}", signal.SIGRTMIN + 3, 165),
+        ("the agent is shutting down", "the agent is shutting down", None, 1),
+    ],
+)
+def test_a_run_is_cancelled_because_of_a_signal(
+    moment: str, reason: str | int, words: str, number: int | None, code: int
+) -> None:
+    """A program that handles signals itself passes them on: the report, also as observers get it,
+    has the number at its root, and the exit code is as if `run` had handled the signal.
+    """
+    signals: list[tuple[str, int | None]] = []
+    ctx = Context(observers=[lambda step: signals.append((step.name, step.signal))])
+    stop = phases.task("stop")(lambda inner: inner.cancel(reason))
+    if moment == "before it starts":
+        ctx.cancel(reason)
+    report = phases.run(phases.serial(stop, StubTask("next"), name="all"), ctx=ctx)
+    ctx.cancel(signal.SIGHUP)  # too late to be the reason
+    assert (report.status, report.reason) == (Status.CANCELLED, words)
+    assert (report.signal, report.exit_code) == (number, code)
+    assert signals[-1] == ("all", number)
+    assert [step.signal for step in report.children] == [None] * len(report.children)
 
 
 def test_a_plan_in_a_context_of_ones_own() -> None:
