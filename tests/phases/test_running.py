@@ -55,13 +55,21 @@ def _yields(_ctx: phases.Context) -> Iterator[None]:
     yield
 
 
+class _Named:
+    """Has a name, and nothing to do."""
+
+    name = "own"
+
+
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
         (lambda _ctx: None, "cannot be used as a task: it needs a method"),
-        (StubTask, "pass an instance"),
-        ([StubTask("a")], "it needs a method"),
+        (StubTask, "StubTask'> cannot be used as a task: .* pass an instance"),
+        ([StubTask("a")], r"^you passed a list; pass each task: serial\(\*tasks\)$"),
+        ((StubTask("a"),), "^you passed a tuple; pass each task"),
         (None, "None cannot be used as a task"),
+        (_Named(), "^task 'own' cannot be used as a task: it needs a method"),
         (StubTask(""), "its name is ''"),
         (StubTask("a/b"), "its name is 'a/b'"),
         (StubTask("a\nb"), r"its name is 'a\\nb'"),
@@ -149,13 +157,26 @@ def test_tasks_that_are_used_wrongly(
 def test_functions_that_are_used_wrongly() -> None:
     """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
     make: Any = FunctionTask
-    with pytest.raises(phases.InvalidTask, match="do takes no context"):
+    with pytest.raises(phases.InvalidTask, match="^task 'a' cannot be used as a task: do takes no"):
         phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match="its plan is 'text'"):
         make("a", print, plan="text")
     with pytest.raises(phases.InvalidTask, match="they must be a tuple"):
         make("a", print, subtasks=StubTask("b"))
     assert phases.run(make("a", type), observers=[]).ok
+
+
+def test_a_decorator_without_a_name() -> None:
+    """It is refused above the function, and not where the function is used as a task."""
+
+    def download(_ctx: Context) -> None:
+        """Nothing."""
+
+    without_name: Any = phases.task
+    with pytest.raises(
+        phases.InvalidTask, match=r"^the task has no name; write @phases.task\('download'\)$"
+    ):
+        without_name(download)
 
 
 def test_a_coroutine_that_nothing_runs() -> None:

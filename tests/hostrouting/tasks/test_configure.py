@@ -110,7 +110,9 @@ def test_undo_of_what_cannot_be_read(version: str) -> None:
     before = dict(host.files.texts)
     said = str(phases.undo(task, phases.Context(observers=[])))
     reason = "what was installed before could not be read"
-    assert (reason if version == "257" else "this object has not run, or has changed nothing") in said
+    assert (
+        reason if version == "257" else "this object has not run, or has changed nothing"
+    ) in said
     assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
 
 
