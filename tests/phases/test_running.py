@@ -157,7 +157,9 @@ def test_tasks_that_are_used_wrongly(
 def test_functions_that_are_used_wrongly() -> None:
     """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
     make: Any = FunctionTask
-    with pytest.raises(phases.InvalidTask, match="^task 'a' cannot be used as a task: do takes no"):
+    with pytest.raises(
+        phases.InvalidTask, match=r"^task 'a' cannot be used as a task: do takes no"
+    ):
         phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match="its plan is 'text'"):
         make("a", print, plan="text")
