@@ -358,8 +358,8 @@ def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None
 
 
 def bridge_with_a_card(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
-    """A CNI's bridge has a network card as a port: what leaves by the bridge may reach pods, or what
-    the card leads to.
+    """A CNI's bridge has a network card as a port: packets may reach pods, or what the card leads
+    to.
 
     Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """

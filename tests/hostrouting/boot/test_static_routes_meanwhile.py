@@ -756,11 +756,11 @@ class TestConflicts:
         for each: so one start tells all.
         """
         held = ["dev ib0 proto static scope link", "via 10.0.0.9 dev eth0 proto bird"]
-        namespace.batch([f"route append 10.7.0.0/16 {words}" for words in held])
+        namespace.batch([f"route append 10.7.0.0/16 {way}" for way in held])
         ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
         conflict, *_, option, _ = ran.lines
-        for words in held:
-            assert f"[10.7.0.0/16 {words}]" in conflict
+        for way in held:
+            assert f"[10.7.0.0/16 {way}]" in conflict
         commands = option.partition("as root: ")[2].partition("; then")[0].split(" && ")
         assert len(commands) == 2
         namespace.batch([command.removeprefix("ip ") for command in commands])
@@ -851,10 +851,11 @@ class TestConflicts:
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path)
         hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
-        assert ran.lines == [
+        [line] = ran.lines
+        assert line == (
             f"<3>static-routes: ROUTE-CONFLICT: {hop} is a next hop of another program; if nothing "
             f"needs it, delete it (its program may add it again), as root: ip route del {hop}"
-        ]
+        )
         assert ran.status == 1
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
