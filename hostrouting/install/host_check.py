@@ -79,7 +79,7 @@ class HostCheck(NamedTuple):
                 from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
                 pipeline = repair_pipeline(repair_options, managed)
-                findings += find_by_hand(snapshot, config, now=report, pipeline=pipeline)
+                findings += find_by_hand(config, now=report, pipeline=pipeline)
             findings += managed.unconfigured
         prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(

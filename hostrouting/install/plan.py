@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 _LET_THEM_GO = Remedy("to delete them, add --allow-removal")
-_KEEP = Remedy("keep this in the configuration, or allow the removal (--allow-removal)")
+ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+_KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 
 @attrs.frozen

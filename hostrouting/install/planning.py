@@ -18,7 +18,7 @@ from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.plan import Plan
+from hostrouting.install.plan import ALLOWED_BY, Plan
 from hostrouting.install.requirements import find_requirements
 from hostrouting.install.session_risk import find_session_at_risk
 
@@ -116,7 +116,7 @@ def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:
     if lacking:
         raise RequirementError(findings=lacking)
     if plan.losses:
-        headline = "this would remove protection (to allow it: --allow-removal):"
+        headline = f"this would remove protection (to allow it: {ALLOWED_BY}):"
         raise ConfigError(plan.losses, headline=headline)
     lost = [finding for finding in plan.errors if finding.name == "route-not-configured"]
     if lost:

@@ -71,6 +71,10 @@ class InstallTask(ABC):
     Empty for a task that replaces anything.
     """
 
+    def __init_subclass__(cls) -> None:
+        """Give each task a constructor of its own: the error of a wrong call names the task."""
+        attrs.define(cls, slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+
     @abstractmethod
     def wanted(self) -> Wanted:
         """The configuration that the host is to have, and the one that it has."""
@@ -111,7 +115,9 @@ class InstallTask(ABC):
         """
         before = self._before
         if before is None:
-            return phases.Skip("it did not run, or changed nothing")
+            return phases.Skip(
+                "this object has not run, or has changed nothing; to remove everything, run Remove"
+            )
         if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -168,7 +174,10 @@ class InstallTask(ABC):
         if plan.for_systemd("start", "restart"):
             start = phases.task("start-guard")(partial(start_guard, self.host, plan))
             try:
-                effects = effects_of(phases.execute(start, _without_skips(ctx)))
+                # A guard that was stopped for its new files is started, also in a run that has been
+                # cancelled since.
+                with ctx.shielded() as shielded:
+                    effects = effects_of(phases.execute(start, _without_skips(shielded)))
             except phases.TaskFailed as error:
                 failed = error
         try:

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 
+import phases
 from hostrouting.boot.files import steps_of
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
@@ -14,6 +15,7 @@ from hostrouting.host.effects import effects_of
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
+from phases.testing import FakeClock
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
 from tests.support.tasks import (
@@ -247,3 +249,21 @@ class TestGuard:
         error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
         [stop] = effects_of(error).operations
         assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
+
+    def test_a_run_that_is_cancelled_before_the_start(self) -> None:
+        """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
+        step, and that is after the files.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        ctx = phases.Context(clock=FakeClock(), observers=[])
+
+        def cancel(event: str) -> None:
+            if event == f"write {LAYOUT.guard_path}":
+                ctx.cancel("Ctrl-C")
+
+        mishaps.watch = cancel
+        with pytest.raises(phases.Cancelled):
+            phases.execute(Configure(GUARDED, host=host), ctx)
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
