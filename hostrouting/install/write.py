@@ -77,7 +77,8 @@ def _change_files(host: Host, plan: Plan, changed: list[str], operations: list[O
     manager = host.running_manager
     removes = plan.files.removes
     of_systemd = [path for path in removes if _is_of_systemd(path)]
-    steps = [path for path in removes if path in wanted_steps(host.files)]
+    only_wanted = wanted_steps(host.files)
+    steps = [path for path in removes if path in only_wanted]
     others = [path for path in removes if path not in of_systemd + steps]
     _remove(host, of_systemd, changed)  # 3
     if manager is not None and (of_systemd or plan.for_systemd("reload")):
