@@ -80,7 +80,7 @@ def find_unconfigured(
         pronoun = "it"
     escape = "escapes" if len(lost) == 1 else "escape"
     sentence = (
-        f"{subject} not in the configuration, and gone after the next boot; "
+        f"{subject} not in the configuration, and will be gone after the next boot; "
         f"without {pronoun} {spoken(lost)} {escape}"
     )
     routes = [route.to_mapping() for route in after.routes]
