@@ -72,13 +72,16 @@ class Devices:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
         return "bridge" in self.uses(dev)
 
-    def card_in(self, bridge: str) -> str | None:
-        """The first network card that is a port of this bridge, by name."""
+    @cached_property
+    def card_in_bridge(self) -> dict[str, str]:
+        """By bridge: the network card that is a port of it, or the first by name."""
+        cards: dict[str, str] = {}
         for name, link in sorted(self.links.items()):
-            is_port = link.master == bridge and link.kind not in OF_GUESTS
-            if is_port and is_card(link, self.links):
-                return name
-        return None
+            if link.master is None or link.kind in OF_GUESTS:
+                continue
+            if is_card(link, self.links):
+                cards.setdefault(link.master, name)
+        return cards
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:

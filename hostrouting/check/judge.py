@@ -388,7 +388,7 @@ def bridge_with_a_card(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinio
 
     Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
-    card = judge.devices.card_in(dev)
+    card = judge.devices.card_in_bridge.get(dev)
     if card is None or not _fitting_rows(judge, dev, taken):
         return None
     reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"

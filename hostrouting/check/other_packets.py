@@ -111,8 +111,8 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
 
 
 def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Plain packets leave by a CNI's device, but by another one once Linux looks up with their
-    source. It does not help that the other one is expected: these are packets for pods.
+    """Plain packets belong at a CNI's device, and leave by another one once Linux looks up with
+    their source. It does not help that the other one is expected: these are packets for pods.
 
     Field state: policy-routing-hides-pods.
     """
@@ -132,26 +132,19 @@ def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that Linux may choose for plain packets leads to another device than these take.
+    """A source that Linux may choose for plain packets leads to another device than these take. So
+    it is not enough that this is the device of the source.
 
-    So it is not enough that this is the device of the source. No field state needs the rule, since
-    the route of two-uplinks-by-source is fine.
-    """
-    if _changes_device_for_plain(judge, other):
-        return opaque(judge, other)
-    return None
-
-
-def _changes_device_for_plain(judge: Judge, other: OtherPackets) -> bool:
-    """Whether plain packets may leave by another device once Linux looks up with their source.
-
-    IPv4 does so at once for a connected socket; if the source is certain, `parts` judges these
-    connections. IPv6 keeps the first route, and looks up again as soon as any route changes.
+    IPv4 looks up with the source at once for a connected socket; if the source is certain, `parts`
+    judges these connections. IPv6 keeps the first route, and looks up again as soon as any route
+    changes. No field state needs the rule, since the route of two-uplinks-by-source is fine.
     """
     block = other.source
     if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
-        return False
-    return any(source in block for source in sources_of(judge, other.plain))
+        return None
+    if any(source in block for source in sources_of(judge, other.plain)):
+        return opaque(judge, other)
+    return None
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
