@@ -217,8 +217,8 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     """Packets may leave by each device of the route, so the worst of the opinions on them decides.
     It is at least a doubt if TCP does not connect by the route.
 
-    Of several that are fine, one that is fine elsewhere than at the uplink decides, whatever the
-    order of the next hops.
+    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
+    order of the next hops: one alone may be what a rule hides, and all are named.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
@@ -228,8 +228,13 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     escaping: list[str] = []
+    allowances: set[str] = set()
     for opinion in opinions:
         escaping += opinion.devs
+        if opinion.belongs_elsewhere:
+            allowances.add(opinion.reason)
+    if worst.grade is Grade.FINE and allowances:
+        return worst._replace(reason=spoken(sorted(allowances), last="or"))
     return worst._replace(devs=tuple(escaping))
 
 

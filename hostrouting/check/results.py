@@ -1,7 +1,7 @@
 """What a check returns: plain data, each part of which says itself in one sentence.
 
-A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the expected CIDRs with
-an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
+A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the cluster's CIDRs
+with an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
 verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
 is expected, unless something is not judged; undecided if anything is in doubt; else ok.
 
@@ -133,7 +133,7 @@ class Part(NamedTuple):
 
 
 class Escape(NamedTuple):
-    """A range of an expected CIDR that does not leave through an expected device."""
+    """A range of a CIDR of the cluster that does not leave through an expected device."""
 
     cidr: Prefix
     first: int

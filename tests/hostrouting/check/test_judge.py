@@ -926,6 +926,14 @@ def test_all_ways_that_are_fine_are_said() -> None:
         "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or is "
         "refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
     )
+    hops = Route(Prefix.parse(CIDR), (NextHop("wg1"), NextHop("cni0"), NextHop("eth0")), protocol=2)
+    report = checked(
+        node(hops, links=(WG1, Link("cni0", index=10, kind="bridge"))), allowed_devs=["wg1"]
+    )
+    assert str(report) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cni0 (bridge) or wg1 "
+        "(allowedDevs), or is this host's own"
+    )
 
 
 def test_one_default_route_beside_two_halves_and_a_goto() -> None:
