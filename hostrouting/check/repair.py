@@ -50,7 +50,7 @@ from hostrouting.check.results import (
     Unrepairable,
     phrase_of,
 )
-from hostrouting.check.way_out import find_way_out
+from hostrouting.check.way_out import attributes_lost, find_way_out
 from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
 from hostrouting.model.prefix import Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
@@ -316,7 +316,7 @@ def prove(
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
         return _without_routes(judge.fib, parts, deletions, why)
     lost = _lost_ranges(judge.fib, proofs, repair.resolved, deletions)
-    costs = tuple(dict.fromkeys(find_costs(judge, repair, proofs)))
+    costs = tuple(dict.fromkeys(find_costs(judge, repair.resolved, proofs)))
     return repair._replace(unrepairable=lost, costs=costs)
 
 
@@ -386,13 +386,21 @@ def _why_not_fine(part: Part) -> Why:
     return Why("not-proven", cause="with these routes, some packets there would still be in doubt")
 
 
-def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
-    """The networks of other devices that the repair takes addresses from, some of them twice."""
+def find_costs(judge: Judge, proposed: Sequence[Route], proofs: Iterable[Proof]) -> Iterator[Cost]:
+    """What the default route has and these routes lack; and the networks of other devices that they
+    take addresses from, some of them twice.
+    """
+    if not proposed:
+        return
+    [dev, *_] = proposed[0].devs  # all have the same next hops
+    lost = attributes_lost(judge, proposed[0])
+    if lost:
+        yield Cost(dev, Prefix(judge.fib.family, 0, 0), lost)
     # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
     devs: set[str] = set()
     for new, old in proofs:
-        if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
+        if new.decision.route in proposed and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
             devs.update(old.decision.devs)
     for address in judge.devices.addresses:

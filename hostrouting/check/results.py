@@ -209,11 +209,15 @@ class Unrepairable(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A network that is reached through a device, and from which the repair takes addresses."""
+    """A network that is reached through a device, and from which the repair takes addresses; or
+    what packets that the repair leads out by a device lose.
+    """
 
     dev: str
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
+    lost: str = ""
+    """What the default route has and the routes of the repair lack, in the words of `ip`."""
 
 
 class Repair(NamedTuple):

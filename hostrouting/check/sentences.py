@@ -359,14 +359,26 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
 
 
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
-    """What the repair costs: the networks of other devices that it takes addresses from."""
+    """What the repair costs: attributes of the default route, and the networks of other devices
+    that it takes addresses from.
+    """
     for cost in family.repair.costs:
         where = spoken(_taken_from(cost.network, family.repair.resolved), most=_RANGES)
         sentence = (
             f"with the repair, hosts in {where} can no longer be reached through {cost.dev} over IP"
         )
+        remedy = None
+        if cost.lost:
+            sentence = (
+                f'with the repair, packets to {where} leave without "{cost.lost}", which the '
+                "default route has"
+            )
+            remedy = Remedy(
+                "if they need it, have the program that sets the default route set these routes, "
+                "too, and not hostrouting"
+            )
         facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), remedy, facts)
 
 
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:

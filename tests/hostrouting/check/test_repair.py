@@ -247,3 +247,26 @@ def test_ipv6_gateways_that_linux_refuses(*, is_on_link: bool) -> None:
     report = checked(node(*routes), "fd44::/16")
     cause = "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
     assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
+
+
+@pytest.mark.parametrize(
+    ("source", "mtu", "lost"),
+    [
+        ("10.0.0.4", None, []),  # as of a DHCP client: Linux would choose it anyway
+        ("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"]),
+        (None, 9000, ["mtu 9000"]),
+    ],
+)
+def test_what_the_default_route_has_and_a_static_route_cannot_have(
+    source: str | None, mtu: int | None, lost: list[str]
+) -> None:
+    """With BGP to the host, only the address of lo is known to others: without it, nothing comes
+    back. So this is a cost of the repair.
+    """
+    host = node(Route.to(CIDR, dev="ib0"))
+    prefsrc = None if source is None else as_ip(source)
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    others = (route for route in host.routes if route.prefix.length)
+    routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
+    [family] = checked(host._replace(routes=routes)).families
+    assert [cost.lost for cost in family.repair.costs] == lost
