@@ -193,11 +193,9 @@ def phrase_of(packet: Packet) -> str:
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
 
 
-class Unrepairable(NamedTuple):
-    """A range that no route can repair."""
+class Why(NamedTuple):
+    """Why no route repairs an address."""
 
-    first: int
-    last: int
     reason: str
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
@@ -206,6 +204,14 @@ class Unrepairable(NamedTuple):
     """The routes to delete instead, in the order in which they decide."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named first."""
+
+
+class Unrepairable(NamedTuple):
+    """A range that no route can repair."""
+
+    first: int
+    last: int
+    why: Why
 
 
 class Cost(NamedTuple):

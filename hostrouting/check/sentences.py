@@ -19,7 +19,7 @@ from hostrouting.check.results import (
     Escape,
     FamilyReport,
     Opinion,
-    Unrepairable,
+    Why,
     default_route_sentence,
     grouped,
 )
@@ -99,7 +99,7 @@ def check_findings(
     catching: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
-            catching += unrepairable.catching
+            catching += unrepairable.why.catching
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -238,7 +238,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     if rule is None:
         return None
     for lost in family.repair.unrepairable:
-        if lost.reason == "earlier-rule" and lost.first == escape.first:
+        if lost.why.reason == "earlier-rule" and lost.first == escape.first:
             words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
@@ -307,38 +307,35 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
-    causes = (
-        (lost._replace(first=0, last=0), lost.first, lost.last)
-        for lost in family.repair.unrepairable
-    )
-    for cause, ranges in _extents(family.family, causes).items():
+    lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
+    for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
         claim = "no route repairs"
-        if cause.devs:
+        if why.devs:
             claim = "it is not known which routes repair"
-        elif cause.reason == "not-proven":
+        elif why.reason == "not-proven":
             claim = "it is not proven that routes repair"
         yield Finding(
             "unsafe",
             severity,
-            f"{claim} {where}: {cause.cause}",
+            f"{claim} {where}: {why.cause}",
             where,
-            _remedy_of_unrepairable(cause, family.cidrs),
-            {"reason": cause.reason, "ranges": ranges},
+            _remedy_of_unrepairable(why, family.cidrs),
+            {"reason": why.reason, "ranges": ranges},
         )
 
 
-def _remedy_of_unrepairable(unrepairable: Unrepairable, cidrs: Iterable[Prefix]) -> Remedy | None:
+def _remedy_of_unrepairable(why: Why, cidrs: Iterable[Prefix]) -> Remedy | None:
     """How to name the device; or what to do about routes that catch packets: an address brings its
     network's route back.
     """
-    if unrepairable.devs:
-        return _remedy_by_name(unrepairable.devs, cidrs)
-    if not unrepairable.catching:
+    if why.devs:
+        return _remedy_by_name(why.devs, cidrs)
+    if not why.catching:
         return None
-    commands = " && ".join(map(deletion_command, unrepairable.catching))
+    commands = " && ".join(map(deletion_command, why.catching))
     connected: dict[str, None] = {}
-    for route in unrepairable.catching:
+    for route in why.catching:
         if route.protocol == PROTOCOL_KERNEL:
             connected |= dict.fromkeys(route.devs)
     if not connected:
