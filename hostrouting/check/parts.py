@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hostrouting.check.other_packets import judge_outcome
+from hostrouting.check.other_packets import FINE, judge_outcome
 from hostrouting.check.results import OWN, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
@@ -108,12 +108,15 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
             if is_everywhere and cell.decision.devs:
                 yield Part(cell.first, cell.last, cell.decision, OWN, ())
             else:
-                yield _judged(judge, cell)
+                yield _judged(judge, cell, packet)
 
 
-def _judged(judge: Judge, cell: Cell) -> Part:
+def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
     decision = cell.decision
     opinion = judge.opinion(decision)
+    # An entry of intendedRules is about the packets of pods that take the rule, too.
+    if packet != PLAIN and judge.is_intended(decision.rule):
+        opinion = FINE
     others: tuple[Opinion, ...] = ()
     if cell.others:
         others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)

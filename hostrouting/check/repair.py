@@ -71,7 +71,9 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     reasons_to_delete = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        return _without_routes(judge.fib, parts, reasons_to_delete, _needing(way_out))
+        named = tuple((dev, _repair_through(dev, judge, blocks)) for dev in way_out.devs)
+        why = _needing(way_out)
+        return _without_routes(judge.fib, parts, reasons_to_delete, why)._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -88,6 +90,15 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             return _without_routes(judge.fib, parts, reasons_to_delete, _needing(route))
         routes.append(route)
     return prove(judge, Repair(tuple(routes), way_out.dev), blocks, parts, reasons_to_delete)
+
+
+def _repair_through(dev: str, judge: Judge, blocks: Sequence[Prefix]) -> Repair:
+    """The repair if the configuration names this device."""
+    named = Judge(judge.fib, judge.config._replace(expected_devs=(dev,)))
+    parts: list[Part] = []
+    for block in blocks:
+        parts += find_parts(named, block.first, block.last)
+    return propose_repair(named, blocks, parts)
 
 
 def _needing(need: Need) -> Why:

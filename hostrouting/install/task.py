@@ -65,7 +65,8 @@ from phases.execution import raise_together
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-_KEEP = Remedy("keep this in the configuration, or allow the removal (--allow-removal)")
+_ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+_KEEP = Remedy(f"keep this in the configuration, or allow the removal ({_ALLOWED_BY})")
 
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
@@ -88,6 +89,10 @@ class InstallTask(ABC):
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
     """None until a run comes to its first change, and again after undo()."""
+
+    def __init_subclass__(cls) -> None:
+        """Give each task a constructor of its own: the error of a wrong call names the task."""
+        attrs.define(cls, slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -133,7 +138,9 @@ class InstallTask(ABC):
         """
         before = self._before
         if before is None:
-            return phases.Skip("it did not run, or changed nothing")
+            return phases.Skip(
+                "this object has not run, or has changed nothing; to remove everything, run Remove"
+            )
         if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -243,7 +250,7 @@ class InstallTask(ABC):
             raise RequirementError(findings=errors)
         losses = self._losses(wanted)
         if losses:
-            headline = "this would remove protection (to allow it: --allow-removal):"
+            headline = f"this would remove protection (to allow it: {_ALLOWED_BY}):"
             raise ConfigError(losses, headline=headline)
         needed = self._needed_routes(plan, wanted, read_snapshot)
         if needed:

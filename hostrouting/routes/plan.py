@@ -52,7 +52,7 @@ SENTENCES = {
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
-    "are more specific, so they override that route completely",
+    "are more specific, so that route is no longer used",
     "single": "no route can be more specific",
     "delete": str(Remedy(_TO_DELETE, "{delete}")),
     "address": "Linux has this route from an address of {dev}: override or delete it only if this "
@@ -395,16 +395,16 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(holder.protocol)
             steps.append(Step("keep", holder, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+    return steps + [Step("delete", entry, "not configured") for entry in stale]
 
 
 def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
-    back. But those with several next hops go last: a request to delete one also takes a route with
-    the first of them. For the same reason, one that such a request could mistake for a needed one
-    stays behind that, where Linux does not use it.
+    back. But a request to delete one must not take another (`could_take`): so those with fewer next
+    hops go first, and of these, those with more attributes. For the same reason, one that such a
+    request could mistake for a needed one stays behind that, where Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
@@ -417,8 +417,14 @@ def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[R
             elif not any(could_take(entry, before) for before in kept):
                 stale.append(entry)
     stale.reverse()
-    stale.sort(key=lambda entry: len(entry.next_hops))
+    stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
     return stale
+
+
+def _optional_attributes(route: Route) -> dict[str, object]:
+    """What a request to delete a route need not say: then it also takes one that has this."""
+    attributes = {"src": route.prefsrc, "mtu": route.mtu, "advmss": route.advmss}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def could_take(request: Route, other: Route) -> bool:
@@ -430,9 +436,9 @@ def could_take(request: Route, other: Route) -> bool:
     """
     if (request.type, request.scope) != (other.type, other.scope):
         return False
-    for name in ("prefsrc", "mtu", "advmss"):
-        if getattr(request, name) not in {None, getattr(other, name)}:
-            return False
+    of_request, of_other = _optional_attributes(request), _optional_attributes(other)
+    if not of_request.items() <= of_other.items():
+        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in request.next_hops[: len(next_hops)]]
     return bool(next_hops) and next_hops == first_ones

@@ -60,8 +60,12 @@ table.
 """
 TAP = "tun"
 """The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
-"""Kinds of tunnels that can look like Ethernet."""
+LIKE_ETHERNET = frozenset(
+    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
+)
+"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
+geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
+"""
 NO_TUNNELS = frozenset({"", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
@@ -77,7 +81,7 @@ NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration: [{route}] is one of several equal default routes",
+    "equal": "a dev in the configuration: [{route}] is not the only default route with its metric",
     "absent": "the device {dev}, which this host does not have",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
