@@ -37,7 +37,7 @@ class Hidden(NamedTuple):
 class Uncovered(NamedTuple):
     """The host without all that catches packets."""
 
-    fib: Fib
+    without_catching: Fib
     hidden: dict[int, Hidden]
     """By their first address: the parts that belong elsewhere than at the uplink."""
 

@@ -134,7 +134,8 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
     if judge.fib.family != IPV6:
         return None
     for outcome in others:
-        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
+        decision = outcome.decision
+        is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
         if is_right and _is_by_own_source(judge, outcome):
             reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
             return Opinion(Grade.DOUBT, "doubtful-route", reason)

@@ -195,11 +195,9 @@ def phrase_of(packet: Packet) -> str:
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
 
 
-class Unrepairable(NamedTuple):
-    """A range that no route can repair."""
+class Why(NamedTuple):
+    """Why no route repairs an address."""
 
-    first: int
-    last: int
     reason: str
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
@@ -210,12 +208,24 @@ class Unrepairable(NamedTuple):
     """The devices of which one has to be named first."""
 
 
+class Unrepairable(NamedTuple):
+    """A range that no route can repair."""
+
+    first: int
+    last: int
+    why: Why
+
+
 class Cost(NamedTuple):
-    """A network that is reached through a device, and from which the repair takes addresses."""
+    """A network that is reached through a device, and from which the repair takes addresses; or
+    what packets that the repair leads out by a device lose.
+    """
 
     dev: str
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
+    lost: str = ""
+    """What the default route has and the routes of the repair lack, in the words of `ip`."""
 
 
 class Repair(NamedTuple):
