@@ -926,16 +926,23 @@ function doubt_equal_routes(used,   all) {
   all = union(route_devices[used], equal_devices[rank_of(used)])
   if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
-# What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
-# or without one, any card.
+# What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:
+#   eth0 has a worse one         tun0 or eth0 is right
+#   eth0 has an address          tun0 is in doubt, and so is eth0 (beside_tunnel)
+# Where it is tap0, and no card has an address, tap0 may be the network card of a virtual machine;
+# where it is ppp0, it may be the line of a provider.
 function doubt_tunnel(   hidden, cards) {
   hidden = hidden_cards()
+  if (hidden != NONE) {
+    doubtful = union(doubtful, union(uplink, hidden))
+    return
+  }
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
-  if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
-  else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
-  else if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
-  if (hidden == NONE && of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
+  if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
 }
+# The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
 function devices_with_addresses(   i, list) {
   list = NONE

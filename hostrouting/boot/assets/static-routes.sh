@@ -111,6 +111,12 @@ attempt() {
   say_notes
 }
 
+# What a plan has said until then counts no more.
+fail_because() { # REASON
+  reasons=("$1")
+  advice=()
+}
+
 # One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
@@ -118,9 +124,9 @@ change_routes() {
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
     flock -w 5 7 || status=$?
     if ((status)); then
-      reasons=("cannot lock $lock: flock failed (exit status $status)")
+      fail_because "cannot lock $lock: flock failed (exit status $status)"
       if ((status == 1)); then
-        reasons=("cannot lock $lock: another run has held it for 5 s")
+        fail_because "cannot lock $lock: another run has held it for 5 s"
       fi
       exec 7<&-
       return 1
@@ -150,7 +156,7 @@ write_and_read_back() {
       return
     fi
     if ((writes == 2)); then
-      reasons=("another program also changes these routes: ${changes[0]}")
+      fail_because "another program also changes these routes: ${changes[0]}"
       return
     fi
     if ! write_changes; then
@@ -177,8 +183,7 @@ make_plan() {
       return
     fi
   done
-  reasons=('the routes changed while they were read')
-  advice=()
+  fail_because 'the routes changed while they were read'
   is_hopeless=''
 }
 
@@ -204,7 +209,7 @@ read_plan() {
       unread) unread=$text ;;
     esac
   done || { # a program of the pipeline failed (pipefail)
-    reasons=("the routes cannot be read: $unread")
+    fail_because "the routes cannot be read: $unread"
     if [[ ! $stopped ]]; then # by the signal that `ip` and awk got, too
       is_hopeless=1
     fi
@@ -243,7 +248,7 @@ write_changes() {
   if ((succeeded < ${#changes[@]})); then
     failed=${changes[succeeded]}
   fi
-  reasons=("$failed: ${said%%$'\n'*}")
+  fail_because "$failed: ${said%%$'\n'*}"
   case ${reasons[0]} in
     *'Operation not permitted') is_hopeless=1 ;;
     'route del '*:*' via '*'No such process') say_foreign_next_hop "$failed" ;;
@@ -259,8 +264,8 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete it \
-(its program may add it again), as root: ip route del $hop")
+  fail_because "ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete \
+it (its program may add it again), as root: ip route del $hop"
 }
 
 take_back() {
