@@ -31,7 +31,14 @@
 
 # shellcheck disable=SC2016 # programs of awk are texts
 
-# Data only: no line of it is executed.
+# The settings, one in a line. They are data: no line is executed.
+#   protocol NUMBER          that of our routes
+#   route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]
+#                            a configured route; in IPv4 with its halves
+#   expected DEVICE          one of routeOverlap.expectedDevs
+#   guest KIND               such a port of a bridge leads only to a container or virtual machine
+#   names, kind, link-type   see "What `ip` lists"
+#   sentence NAME WORDS      what is said, with {holes}
 configuration=(
 )
 set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -235,7 +242,7 @@ settings_and_lists() {
 
 write_changes() {
   local said failed succeeded=${#changes[@]}
-  if said=$(batch -N "${changes[@]}"); then
+  if said=$(batch '' "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
@@ -298,27 +305,17 @@ batch_all() { # LEVEL TEXT COMMAND...
   fi
 }
 
-# Runs these commands; a signal does not cut that short. The option is -force, to go on after an
-# error, or -N, which changes nothing here.
-batch() { # OPTION COMMAND...
+# Runs these commands; a signal does not cut that short.
+batch() { # OPTION COMMAND...; the option of `ip` is -force, to go on after an error, or ''
   (
     trap '' TERM INT HUP
-    printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
+    printf '%s\n' "${@:2}" | ip ${1:+"$1"} -batch - 2>&1
   )
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# The settings:
-# protocol NUMBER: that of our routes
-# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
-#   configured route; in IPv4 with its halves
-# expected DEVICE: one of routeOverlap.expectedDevs
-# guest KIND: such a port of a bridge leads only to a container or a virtual machine
-# names, kind, link-type: see "What `ip` lists"
-# sentence NAME WORDS: what is said, with {holes}
-#
-# The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
-# between their fields:
+# The planner reads the settings up to an empty line, then the lists of `ip`. It prints lines, with
+# tabs between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
 #
