@@ -848,10 +848,10 @@ BEGIN {
   TUNNELS = "tunnel|line|tap"
   LEADING = CARDS "|" TUNNELS
   expected = NONE
-  # For example, tun0 has the default route and hides that of eth0, which is "via 10.0.0.1".
+  # For example, where the default route of tun0 hides that of eth0, "via 10.0.0.1 dev eth0":
   doubtful = NONE      # /tun0/eth0/: it is unclear which of these is right
-  beside_tunnel = NONE # cards that may be right, too: eth1, if eth0 has no default route
-  behind_router = NONE # /eth0/: by these, a default route has a gateway
+  beside_tunnel = NONE # cards that may be right, too, such as eth0 if it has no default route
+  behind_router = NONE # /eth0/: these have a default route with a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1

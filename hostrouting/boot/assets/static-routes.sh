@@ -1030,7 +1030,8 @@ function add_missing(w,   p, key, verb) {
   for (p = first_part[w]; p <= last_part[w]; p++) {
     if (!is_needed[part[p, "identity"]]) continue
     is_added[key] = is_added[key] "|" part[p, "to"]
-    verb = count_at[key] || p > first_part[w] ? "append " : "add "
+    verb = "add " # which fails if another program has taken the place meanwhile
+    if (count_at[key] || p > first_part[w]) verb = "append "
     change(is_optional(w) ? "optional" : "add", verb part[p, "addition"], part[p, "deletion"])
   }
 }
@@ -1052,11 +1053,13 @@ function delete_others(   n, most, e) {
   }
 }
 
+# Before or after the additions; or "optional", if it may fail.
 function step_of_deletion(e,   r, is_joined) {
   r = part[e, "route"]
   is_joined = last_part[r] > first_part[r]
-  # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
-  # it has to be known first.
+  # Of several IPv6 next hops, those behind the first may be of another program, and then Linux does
+  # not delete them. Where nothing is wanted in their place, that is fine; else it is a conflict,
+  # which has to be known before anything is added.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
   if (is_joined && e > first_part[r]) return "before"
   # A request to delete the new one, to take it back, could hit this one.
