@@ -9,7 +9,6 @@ its section "settings".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,13 @@ from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import KIND_OF_ERRNO
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.kernel.base import Kind
 
 _UNCLEAR = {
     "tos": "only for packets with that tos",
@@ -37,6 +36,14 @@ _UNCLEAR = {
     "object": "several routes use its nexthop object",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
+
+_WORDS_OF_ERRORS: dict[Kind, str] = {
+    "no-route": "Network is unreachable",
+    "blackhole": "Invalid argument",
+    "unreachable": "No route to host",
+    "prohibit": "Permission denied",
+}
+"""How `ip` reports a lookup without a route, in the language of the boot scripts."""
 
 _NAME_DEVICES = DOUBTS["default-routes"][1].words
 _SENTENCES = {
@@ -120,8 +127,8 @@ def _words_of_ip() -> Iterator[str]:
     """
     for number, name in IP_PROTOCOLS.items():
         yield f"names ipproto {number} {name}"
-    for number, kind in KIND_OF_ERRNO.items():
-        yield f"error {kind} {os.strerror(number)}"
+    for kind, words in _WORDS_OF_ERRORS.items():
+        yield f"error {kind} {words}"
     for word in SELECTORS:
         yield f"selector {word}"
     for encapsulation in sorted(KEEPS_DESTINATION):

@@ -45,7 +45,10 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     is only logged.
     """
     steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
-    return HEAD + asset("gate.sh").replace("required=() wanted=()\n", steps, 1)
+    head, place, tail = asset("gate.sh").partition("required=() wanted=()\n")
+    if not place:
+        raise ValueError("the asset gate.sh has no place for its steps")
+    return HEAD + head + steps + tail
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
