@@ -34,6 +34,7 @@ _UNCLEAR = {
     "encap": ENCAPSULATED,
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
+    "lo": "an equal default route is by lo",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
@@ -45,17 +46,22 @@ _WORDS_OF_ERRORS: dict[Kind, str] = {
 }
 """How `ip` reports a lookup without a route, in the language of the boot scripts."""
 
-_NAME_DEVICES = DOUBTS["default-routes"][1].words
+_NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
     "OVERLAP": "routes via {devices} {route}, expected {expected}",
     "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
     "NO-ROUTE": "has no route; expected via {expected}",
     "OWN-RANGE": "does not leave this host: {route}",
     "NO-DEFAULT-ROUTE": (
-        "plain packets use no IPv{family} default route; add one, or " + _NAME_DEVICES
+        "no IPv{family} default route leads packets from this host to the network; add one, or "
+        + _NAME_DEVICES.words
     ),
     "default-route-hidden": (
-        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES
+        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES.words
+    ),
+    "one-default-route": (
+        "packets to {where} leave through {reason}, which has the default route, but may not lead "
+        f"to the network; {_NAME_DEVICES}"
     ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{route} refuses them, perhaps for pods",
@@ -170,5 +176,7 @@ def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
 
 
 def _word(name: str) -> str:
-    """The name of a CNI as one word."""
+    """The name of a CNI as one word, which is not that of a kind of device."""
+    if name == BRIDGE_PLUGIN:
+        return "bridge-plugin"
     return name.replace(" ", "_")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import are_only_taps, is_card
+from hostrouting.routes.uplink import OF_GUESTS, are_only_taps, is_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -71,6 +71,14 @@ class Devices:
     def is_bridge_of_pods(self, dev: str) -> bool:
         """Whether the device may be the bridge by which a CNI leads to the pods of this node."""
         return "bridge" in self.uses(dev)
+
+    def card_in(self, bridge: str) -> str | None:
+        """The first network card that is a port of this bridge, by name."""
+        for name, link in sorted(self.links.items()):
+            is_port = link.master == bridge and link.kind not in OF_GUESTS
+            if is_port and is_card(link, self.links):
+                return name
+        return None
 
     @cached_property
     def cnis_with_pods(self) -> list[tuple[str, Cni]]:

@@ -213,14 +213,19 @@ def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on these counts. It is at
-    least a doubt if TCP does not connect by the route.
+    """Packets may leave by each device of the route, so the worst of the opinions on them decides.
+    It is at least a doubt if TCP does not connect by the route.
+
+    Of several that are fine, one that is fine elsewhere than at the uplink decides, whatever the
+    order of the next hops.
+
+    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if _is_lost_to_tcp(judge, taken.route):
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
-    worst = max(opinions, key=lambda opinion: opinion.grade)
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_elsewhere))
     escaping: list[str] = []
     for opinion in opinions:
         escaping += opinion.devs
@@ -253,12 +258,14 @@ def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
     `suppress_prefixlength 0`. A rail with a connected /16 is the outage that the check is for, so
-    the connected routes of no other card are fine.
+    the connected routes of no other card are fine; nor are those of any card while the tunnel has
+    no default route, and only a part of the networks.
 
-    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
+    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
+    wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
-        return Opinion(Grade.FINE, "own-subnet", dev)
+        return Opinion(Grade.FINE, "own-subnet", f"{dev} (its own network)")
     return None
 
 
@@ -348,6 +355,19 @@ def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None
     if judge.is_allowed(dev):
         return Opinion(Grade.FINE, "allowed", f"{dev} (allowedDevs)")
     return None
+
+
+def bridge_with_a_card(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+    """A CNI's bridge has a network card as a port: packets may reach pods, or what the card leads
+    to.
+
+    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    """
+    card = judge.devices.card_in(dev)
+    if card is None or not _fitting_rows(judge, dev, taken):
+        return None
+    reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, "doubtful-route", reason)
 
 
 def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
@@ -457,6 +477,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
     bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,
+    bridge_with_a_card,
     inside_another_network,
     beside_another_cni,
     device_of_a_cni,

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import Prefix
 
-_FINE = Opinion(Grade.FINE)
-"""Without a name: of other packets, only doubts are shown, and not what makes them fine."""
+FINE = Opinion(Grade.FINE)
+"""Without a name: of packets that are not plain, only what is wrong is shown."""
 
 
 class OtherPackets(NamedTuple):
@@ -72,7 +72,7 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
     if judge.is_intended(other.outcome.rule):
-        return _FINE
+        return FINE
     return None
 
 
@@ -86,7 +86,7 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
-    return _FINE
+    return FINE
 
 
 def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -100,7 +100,7 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
     dev = other.met.get("iif")
     if dev is None or _brings_pods_packets(judge, dev):
         return None
-    return _FINE
+    return FINE
 
 
 def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -120,7 +120,7 @@ def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
     """
     if other.opinion_on_route(judge).grade is Grade.FINE:
-        return _FINE
+        return FINE
     return None
 
 
@@ -155,7 +155,7 @@ def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     block = other.source
     if block is None or _devs_with_a_source_in(judge, block):
         return None
-    return _FINE
+    return FINE
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -182,7 +182,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = _devs_with_a_source_in(judge, block)
     if len(owners) == 1 and owners == set(judge.possible_devs(other.outcome.decision)):
-        return _FINE
+        return FINE
     return None
 
 
@@ -206,20 +206,20 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     No field state needs it; policy routing for several uplinks is full of such rules.
     """
     if "oif" in other.met:
-        return _FINE
+        return FINE
     return None
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card whose route it hides.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    card = judge.uplinks.hidden_card
+    card = judge.uplinks.card_below_tunnel
     if card is None or other.met.keys() != {"fwmark"}:
         return None
     if judge.possible_devs(other.outcome.decision) == (card,):
-        return _FINE
+        return FINE
     return None
 
 

@@ -52,7 +52,7 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.way_out import find_way_out
 from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
-from hostrouting.model.prefix import IP, IPV6, Prefix, borders_of, is_reserved
+from hostrouting.model.prefix import Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, is_tunnel
 
@@ -80,8 +80,9 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     deletions = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
-        return _without_routes(judge.fib, parts, deletions, why)
+        named = tuple((dev, _repair_through(dev, judge, blocks)) for dev in way_out.devs)
+        why = _needing(way_out)
+        return _without_routes(judge.fib, parts, deletions, why)._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -91,25 +92,26 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
         )
         why = Why("too-many", cause)
         return _without_routes(judge.fib, parts, deletions, why)
-    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
-    gateway = _gateway_behind_itself(judge.fib, routes)
-    if gateway is not None:
-        why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
-        return _without_routes(judge.fib, parts, deletions, why)
-    return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
+    routes: list[Route] = []
+    for prefix in prefixes:
+        route = way_out.route_to(prefix)
+        if isinstance(route, Need):
+            return _without_routes(judge.fib, parts, deletions, _needing(route))
+        routes.append(route)
+    return prove(judge, Repair(tuple(routes), way_out.dev), blocks, parts, deletions)
 
 
-def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
-    """The IPv6 gateway of these routes, if the longest route to it would be one of them: then Linux
-    refuses the next one.
-    """
-    if fib.family != IPV6 or not added:
-        return None
-    main = fib.with_routes(added).tables[TABLE_MAIN]
-    for hop in added[0].next_hops:  # all have the same
-        if hop.gateway is not None and main.best(int(hop.gateway)) in added:
-            return hop.gateway
-    return None
+def _repair_through(dev: str, judge: Judge, blocks: Sequence[Prefix]) -> Repair:
+    """The repair if the configuration names this device."""
+    named = Judge(judge.fib, judge.config._replace(expected_devs=(dev,)))
+    parts: list[Part] = []
+    for block in blocks:
+        parts += find_parts(named, block.first, block.last)
+    return propose_repair(named, blocks, parts)
+
+
+def _needing(need: Need) -> Why:
+    return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
 
 
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
@@ -157,15 +159,17 @@ def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
     """The shortest prefix length at which a route of ours would decide for these addresses; or why
     no route of ours would.
 
-    Of two routes to one prefix, ours is used only if the other one has a higher metric. A throw is
-    used before a wider route, too.
+    Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
+    replaced, because it is ours, too. A throw is used before a wider route, as any other.
     """
     if not _may_use_main(fib, part, packet):
         return Why("earlier-rule", cause=_what_decides_before_main(part))
     present = fib.tables[TABLE_MAIN].best(part.first)
     if present is None:
         return 0
-    if present.metric > DEFAULT_METRIC[fib.family]:
+    metric = DEFAULT_METRIC[fib.family]
+    is_replaced = present.protocol == OURS and present.metric == metric
+    if present.metric > metric or is_replaced:
         return present.prefix.length
     if present.prefix.length == fib.width:
         return _host_route(present)

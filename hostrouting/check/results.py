@@ -126,8 +126,8 @@ class Part(NamedTuple):
 
     @property
     def allowance(self) -> str:
-        """What allows the device, if it is not expected; else empty."""
-        return self.opinion.reason if self.opinion.name == "allowed" else ""
+        """What makes a device fine that need not be expected; else empty."""
+        return self.opinion.reason if self.opinion.name in {"allowed", "own-subnet"} else ""
 
 
 class Escape(NamedTuple):
@@ -225,6 +225,8 @@ class Repair(NamedTuple):
     """The device that they name in a configuration."""
     unrepairable: tuple[Unrepairable, ...] = ()
     costs: tuple[Cost, ...] = ()
+    named: "tuple[tuple[str, Repair], ...]" = ()
+    """Where a device has to be named first: each candidate with its repair."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -262,6 +264,14 @@ class FamilyReport(NamedTuple):
         if not self.expected_devs and is_judged:
             return "no-default-route"
         return "undecided" if self.doubts else "ok"
+
+    @property
+    def is_one_escape(self) -> bool:
+        """Whether all of the only CIDR escapes in the same way."""
+        if len(self.cidrs) != 1 or len(self.escapes) != 1:
+            return False
+        [cidr], [escape] = self.cidrs, self.escapes
+        return (escape.first, escape.last) == (cidr.first, cidr.last)
 
     @property
     def decisive(self) -> Finding | None:
@@ -421,8 +431,13 @@ def _undecided_sentence(doubts: tuple[Finding, ...]) -> str:
 
 def _ok_sentence(report: FamilyReport) -> str:
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
-    ways = spoken(report.expected_devs, last="or")
+    fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)
     if allowed:
-        ways += f", or through {spoken(list(allowed), last='or')}"
-    return f"every address of {cidrs} leaves through {ways}, or is this host's own"
+        fates.append(f"through {spoken(list(allowed), last='or')}")
+    opinions = [part.opinion for part in report.parts]
+    blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == "pod-block")
+    if blocks:
+        fates.append(f"is refused as no pod's, in {spoken(list(blocks))}")
+    fates.append("is this host's own")
+    return f"every address of {cidrs} {', or '.join(fates)}"

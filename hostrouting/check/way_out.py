@@ -27,7 +27,12 @@ class WayOut(NamedTuple):
     dev: str | None
     """The device that the routes name in a configuration; None if they leave it out."""
     route: Route
-    """The default route with these next hops; a repair gives them to other prefixes."""
+    """A default route as a configuration would make it, with the next hops of all routes."""
+    uplink: Uplink
+
+    def route_to(self, prefix: Prefix) -> Route | Need:
+        """The route of a repair to this prefix; or what it needs before Linux accepts it."""
+        return self.uplink.route_to(prefix, dev=self.dev)
 
 
 def find_way_out(judge: Judge) -> WayOut | Need:
@@ -37,25 +42,25 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
-    need = _need_for_a_name(judge)
     if not devs or uplinks.doubtful:
-        return need
+        return _need_for_a_name(judge)
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    default = uplink.route_to(everywhere)
+    route = uplink.route_to(everywhere)
     # A tunnel among several expected devices is in doubt, unless the configuration names it.
-    if isinstance(default, Route) and uplinks.devs.issuperset(default.devs):
-        return WayOut(None, default)
+    if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
+        return WayOut(None, route, uplink)
+    # Any of the devices would do, so what is missing for the last one is enough to go on.
+    last_need: Need
     for dev in devs:
         if not _is_configurable(dev):
-            need = Need(f"a device whose name a configuration can have, not {dev!r}")
+            last_need = Need(f"a device whose name a configuration can have, not {dev!r}")
             continue
         route = uplink.route_to(everywhere, dev=dev)
         if isinstance(route, Route):
-            return WayOut(dev, route)
-        need = route
-    # Any of the devices would do, so what is missing for the last one is enough to go on.
-    return need
+            return WayOut(dev, route, uplink)
+        last_need = route
+    return last_need
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:

@@ -29,6 +29,24 @@ def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     return f"hostrouting repair{options} | {apply}"
 
 
+def with_typed_options(
+    findings: Iterable[Finding], options: str, managed: Managed | None = None
+) -> tuple[Finding, ...]:
+    """The findings; a command that repairs the host by a named device also gets these options."""
+    typed: list[Finding] = []
+    for finding in findings:
+        remedy: Remedy | None = None
+        ways: list[Remedy] = []
+        if options and finding.remedy is not None and "candidates" in finding.facts:
+            ways += finding.remedy.ways()
+        devs = [*map(shlex.quote, finding.facts.get("candidates", ())), "NAME"]
+        for dev, way in reversed([*zip(devs, ways, strict=False)]):
+            command = repair_pipeline(f"{options} --dev {dev}", managed)
+            remedy = way._replace(command=command, otherwise=remedy)
+        typed.append(finding if remedy is None else finding._replace(remedy=remedy))
+    return tuple(typed)
+
+
 def gate_options(units: Iterable[str]) -> str:
     """The options of `apply` that gate these units, too."""
     return "".join(f" --gate {shlex.quote(unit)}" for unit in units)

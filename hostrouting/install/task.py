@@ -65,7 +65,7 @@ from phases.execution import raise_together
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-_ALLOWED_BY = "--allow-removal, or allow_removal=True in Python"
+_ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({_ALLOWED_BY})")
 
 own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)

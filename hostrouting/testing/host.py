@@ -125,7 +125,7 @@ class FakeFiles:
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
-    fail to start.
+    fail to start, and so do those that are masked.
     """
 
     running: bool = True
@@ -164,6 +164,9 @@ class FakeManager:
         if self._properties_of(unit)["ActiveState"] == "active":
             return
         self.calls.append(f"start {unit}")
+        if self._properties_of(unit)["LoadState"] == "masked":
+            reason = f"Failed to start {unit}: Unit {unit} is masked."
+            raise unit_failed(unit, result="success", status="0", lines=[reason])
         if unit in self.failing:
             lines = self.failing[unit]
             if not isinstance(lines, list | tuple):

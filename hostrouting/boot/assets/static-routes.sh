@@ -1,7 +1,8 @@
 #!/bin/bash
-# Sets the static routes of this host, and deletes our other routes (those with our protocol).
-# All or nothing: if something fails, the routes are as before. Another program's route is never
-# changed; if one has the prefix and the metric of a wanted route, nothing is written.
+# Sets the static routes of this host in table main, and deletes our other routes there (those with
+# our protocol). All or nothing: if something fails, the routes are as before. The route of another
+# program, or of an administrator, is never changed. If one has the prefix and metric of a wanted
+# route, nothing is written.
 #
 # A configured route takes the device and the gateway that it does not name from a default route:
 #   1. With a device: from the best default route by that device, in any table.
@@ -26,6 +27,8 @@
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
 #   ROUTE-CONFLICT  another program has a route in its place
 # The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
+
+# shellcheck disable=SC2016 # programs of awk are texts
 
 # Data only: no line of it is executed.
 configuration=(
@@ -137,7 +140,7 @@ change_routes() {
 }
 
 write_and_read_back() {
-  local writes not_found='' not_found_before
+  local writes
   # How often it has written. The third plan only shows whether the second writing was enough.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
@@ -148,19 +151,9 @@ write_and_read_back() {
       reasons=("another program also changes these routes: ${changes[0]}")
       return
     fi
-    not_found_before=$not_found
-    not_found=''
-    if write_changes; then
-      continue
-    fi
-    if [[ ! $not_found ]]; then
+    if ! write_changes; then
       return
     fi
-    if [[ $not_found == "$not_found_before" ]]; then
-      say_foreign_next_hop "$not_found"
-      return
-    fi
-    take_back # it may have gone since it was listed: a new plan shows that
   done
 }
 
@@ -183,13 +176,14 @@ make_plan() {
     fi
   done
   reasons=('the routes changed while they were read')
+  advice=()
   is_hopeless=''
 }
 
 read_plan() {
   local kind text undo unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
-  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
+  settings_and_lists | run_planner | while IFS=$'\t' read -r kind text undo; do
     case $kind in
       change)
         changes+=("$text")
@@ -214,6 +208,10 @@ read_plan() {
   }
 }
 
+run_planner() {
+  exec "$awk" "$addresses$listed$planner"
+}
+
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
 # 7.1, `ip` writes its output in blocks, but errors at once: they are held back.
 settings_and_lists() {
@@ -228,42 +226,38 @@ settings_and_lists() {
 # --- Writing --------------------------------------------------------------------------------------
 
 write_changes() {
-  local said failed count=${#changes[@]}
+  local said failed succeeded=${#changes[@]}
   if said=$(batch -N "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
   # `ip` stops at the command that fails, and says its number. If it was killed, all may be done.
   if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
-    count=$((BASH_REMATCH[1] - 1))
+    succeeded=$((BASH_REMATCH[1] - 1))
   fi
-  written+=("${undos[@]:0:count}")
-  failed=${changes[count]-ip}
+  written+=("${undos[@]:0:succeeded}")
+  failed=ip
+  if ((succeeded < ${#changes[@]})); then
+    failed=${changes[succeeded]}
+  fi
   reasons=("$failed: ${said%%$'\n'*}")
   case ${reasons[0]} in
-    'route del '*:*' via '*'No such process') not_found=$failed ;;
     *'Operation not permitted') is_hopeless=1 ;;
+    'route del '*:*' via '*'No such process') say_foreign_next_hop "$failed" ;;
   esac
   return 1
 }
 
 # Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is
-# listed and cannot be deleted with our protocol is another program's.
-say_foreign_next_hop() { # route del PREFIX [WORDS] proto NUMBER metric NUMBER via ...
-  local hop=${1#route del } place
+# listed, and cannot be deleted with our protocol, is another program's; or it has just gone, which
+# the next attempt shows.
+say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
+  local hop=${1#route del }
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  place=${hop%% *}
-  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program")
-  advice=(
-    "$place: option A: write another \"metric\" for this route into staticRoutes.routes: the \
-lowest takes precedence; then, as root: $apply
-$place: option B: if nothing needs that next hop, delete it (its program may add it again), \
-as root: ip route del $hop; then: systemctl restart $unit
-"
-  )
-  is_hopeless=1
+  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete it \
+(its program may add it again), as root: ip route del $hop")
 }
 
 take_back() {
@@ -312,9 +306,8 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
 #   configured route; in IPv4 with its halves
 # expected DEVICE: one of routeOverlap.expectedDevs
-# kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
-# names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
-#   a type, proto, scope or table
+# guest KIND: such a port of a bridge leads only to a container or a virtual machine
+# names, kind, link-type: see "What `ip` lists"
 # sentence NAME WORDS: what is said, with {holes}
 #
 # The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
@@ -348,12 +341,14 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
 # or it cannot be deleted safely); one of ours without a fate is deleted.
 # No apostrophe can stand in the text of the program: it would end it.
-# shellcheck disable=SC2016 # a program of awk is a text
+
+# Here comes addresses.sh.
+# Here comes listed.sh.
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
-  read_device()
+  note_device()
   has_devices = 1
   next
 }
@@ -372,6 +367,7 @@ has_devices { next } # another line of an alias
   is_kept = matters()
   if (is_kept) line[++lines] = without_usual_words($0)
   if (is_on_link()) on_link_line[++on_link_lines] = $0
+  if ($2 in is_half && / table 254 / && !is_line_of_ours()) is_held[$2]
 }
 /^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
@@ -393,14 +389,13 @@ END {
 
 # --- Settings -----------------------------------------------------------------
 
-function read_setting(   i, text) {
+function read_setting(   text) {
   if ($1 == "protocol") ours = $2
   if ($1 == "unit") restart = "systemctl restart " $2
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_type[$2] = $3
-  if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
+  if ($1 == "guest") is_of_guests[$2]
+  read_listed_setting()
   if ($1 == "sentence") {
     text = $0
     sub(/^sentence [^ ]+ /, "", text)
@@ -421,8 +416,15 @@ function read_wanted(   name, i) {
   route[wanted, "metric"] = named[wanted, "metric"]
   is_wanted_key[key_of(wanted)]
   is_wanted_prefix[$2]
-  sub($2 ~ /:/ ? "/128$" : "/32$", "", $2) # as `ip` lists it
-  is_wanted_prefix[$2]
+  is_wanted_prefix[as_listed($2)]
+  is_half[as_listed(named[wanted, "left"])]
+  is_half[as_listed(named[wanted, "right"])]
+}
+
+# `ip` lists a single address without its length.
+function as_listed(prefix) {
+  sub(prefix ~ /:/ ? "/128$" : "/32$", "", prefix)
+  return prefix
 }
 
 function is_optional(w) {
@@ -441,43 +443,14 @@ function print_errors() {
 
 # --- Devices ------------------------------------------------------------------
 
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/[1] ...\    veth ...
-# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
-# name. With a link type that is not in the settings, a bridge, or a kind that is not in the
-# settings, is a tunnel.
-function read_device(   dev, piece, word, kind, of_type) {
-  dev = $2
-  sub(/(@[^@]*)?:$/, "", dev)
-  split($0, piece, /\\ +/)
-  split(piece[2], word, /[\/ ]/)
-  gsub(/[][]/, "", word[2])
-  of_type = class_of_type[word[2]]
-  split(piece[3], word, " ")
-  kind = word[1]
-  if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
-  class[dev] = class_of(kind, of_type)
-  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(piece[1])]
-}
-
-# A dead end, a tunnel, a tap or a line (which are tunnels, too), a bridge, or a card.
-function class_of(kind, of_type,   of_kind) {
-  of_kind = class_of_kind[kind]
-  if (of_type == "dead-end" || of_kind == "dead-end") return "dead-end"
-  if (of_kind == "tap") return of_type == "card" ? "tap" : "tunnel"
-  if (of_kind == "tunnel" || of_kind == "line") return of_kind
-  if (kind == "" || of_kind == "card") return "card"
-  if (of_type == "") return "tunnel"
-  return of_kind == "bridge" ? "bridge" : "card"
-}
-
-function master_in(text,   words, word, i) {
-  words = split(text, word, " ")
-  for (i = 4; i < words; i++) if (word[i] == "master") return word[i + 1]
+function note_device(   dev, i) {
+  dev = read_device()
+  if (kind_of[dev] in is_of_guests) return
+  for (i = 4; i < NF && $i !~ /^link\//; i++) if ($i == "master") has_card_port[$(i + 1)]
 }
 
 function leads_out(dev) {
-  return dev in class && class[dev] != "dead-end"
+  return dev in class && class[dev] !~ /^(dead-end|dummy)$/
 }
 
 function is_tunnel(dev) {
@@ -495,22 +468,30 @@ function is_card(dev) {
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
   if ($2 == "default" || name_for("type", $1) == "local") return 1
-  return $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+  return $2 in is_wanted_prefix || is_line_of_ours()
 }
 
-# `ip -d` prints the usual words, too: unicast, table main, proto boot and scope global.
+function is_line_of_ours() {
+  return index($0 " ", " proto " ours " ")
+}
+
+# `ip -d` prints the usual words, too: unicast, table main and scope global.
 function without_usual_words(text) {
   sub(/^1 /, "", text)
   sub(/ table 254 /, " ", text)
-  sub(/ proto 3 /, " ", text)
   sub(/ scope 0 /, " ", text)
   return text
 }
 
-# Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
+# Whether Linux can look for a gateway by it: in table main, and not ours, because ours may go. In
+# IPv4, Linux passes over routes that have a gateway themselves.
 function is_on_link() {
-  if (!/ table 254 / || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
-  return !index($0 " ", " proto " ours " ")
+  if (!/ table 254 / || !/ dev / || ($2 !~ /:/ && has_gateway($0))) return 0
+  return !is_line_of_ours()
+}
+
+function has_gateway(text) {
+  return text ~ / via (inet6 )?[0-9a-f.:]+( |$)/
 }
 
 function read_routes(   i) {
@@ -529,6 +510,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
   route[r, "family"] = family_of(word[at], text)
   route[r, "prefix"] = whole(word[at], route[r, "family"])
   route[r, "metric"] = h = 0
+  route[r, "words"] = "" # gawk 5.2.1 crashes if a function gets an element that was never set
   for (i = at + 1; i <= words; i++) {
     item = word[i]
     if (item == "nexthop" || (!h && (item == "via" || item == "dev"))) h = add_hop(r, "", "")
@@ -602,14 +584,14 @@ function make_parts(r,   h) {
 }
 
 # Of the next hops from the first to the last.
-function make_part(r, h, last) {
+function make_part(r, h, last_hop) {
   parts++
   part[parts, "route"] = r
-  part[parts, "hops"] = last - h + 1
-  part[parts, "to"] = hop_list(r, h, last)
+  part[parts, "hops"] = last_hop - h + 1
+  part[parts, "to"] = hop_list(r, h, last_hop)
   part[parts, "identity"] = part[parts, "to"] difference(r)
-  part[parts, "addition"] = addition(r, h, last)
-  part[parts, "deletion"] = deletion(r, h, last)
+  part[parts, "addition"] = addition(r, h, last_hop)
+  part[parts, "deletion"] = deletion(r, h, last_hop)
 }
 
 # Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
@@ -636,37 +618,39 @@ function has_object(r) {
 }
 
 # In IPv6, a single next hop can have a weight in a list only.
-function addition(r, h, last,   text) {
+function addition(r, h, last_hop,   text) {
   if (has_object(r)) return head_of(r)
-  if (h == last && hop[r, h, "weight"] == 1)
+  if (h == last_hop && hop[r, h, "weight"] == 1)
     return head_of(r) hop[r, h, "via"] " dev " hop[r, h, "dev"] hop[r, h, "onlink"]
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text " nexthop" hop[r, h, "via"] " dev " hop[r, h, "dev"] \
       " weight " hop[r, h, "weight"] hop[r, h, "onlink"]
   return head_of(r) text
 }
 
 # See "How Linux matches" above for the list and the gateway "::".
-function deletion(r, h, last,   text, is_list) {
+function deletion(r, h, last_hop,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
   if (has_object(r)) return text
-  if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
+  if (route[r, "family"] == 6 && h == last_hop && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
     text = text " via ::"
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text (is_list ? " nexthop" : "") hop[r, h, "via"] " dev " hop[r, h, "dev"]
   return text
 }
 
-function hop_list(r, h, last,   text) {
-  for (; h <= last; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
+function hop_list(r, h, last_hop,   text) {
+  for (; h <= last_hop; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
   return text
 }
 
-# What else tells parts with the same key apart: not `onlink`, and the weights only of several next
-# hops in IPv4.
+# What else tells parts with the same key apart: not `onlink`, how long it lasts and the preference
+# of its router, and the weights only of several next hops in IPv4.
 function difference(r,   h, text) {
   text = route[r, "type"] route[r, "words"]
+  sub(/ expires [1-9][^ ]*/, "", text)
+  sub(/ pref (low|high)/, "", text)
   if (route[r, "family"] == 6 || route[r, "hops"] < 2) return text
   for (h = 1; h <= route[r, "hops"]; h++) text = text " weight " hop[r, h, "weight"]
   return text
@@ -674,11 +658,32 @@ function difference(r,   h, text) {
 
 # --- Entries: the parts of listed routes ----------------------------------------
 
-function add_entries(r,   key, e) {
+# Linux uses the first of a key: not one that is passed over, if another is there; in IPv6, that of
+# the router with the highest preference; else that which is listed first.
+function add_entries(r,   key, e, i) {
   make_parts(r)
   entries = parts
   key = key_of(r)
-  for (e = first_part[r]; e <= last_part[r]; e++) at_key[key, ++count_at[key]] = e
+  for (e = first_part[r]; e <= last_part[r]; e++) {
+    for (i = ++count_at[key]; i > 1 && order_of_use(r) < order_at(key, i - 1); i--)
+      at_key[key, i] = at_key[key, i - 1]
+    at_key[key, i] = e
+  }
+}
+
+function order_at(key, i) {
+  return order_of_use(part[at_key[key, i], "route"])
+}
+
+function order_of_use(r) {
+  return is_passed_over(r) * 3 - preference(route[r, "words"])
+}
+
+# Whether Linux lists the route and does not use it: all its next hops are dead, or it has expired.
+function is_passed_over(r,   h) {
+  if (route[r, "words"] ~ / expires [-0]/) return 1
+  for (h = 1; h <= route[r, "hops"]; h++) if (!hop[r, h, "dead"]) return 0
+  return route[r, "hops"] > 0
 }
 
 function is_our_entry(e) {
@@ -686,16 +691,6 @@ function is_our_entry(e) {
 }
 
 # --- Which default route ------------------------------------------------------
-#
-# What a device is, by its kind and link type (class_of):
-#   dead-end  dummy, ifb, vrf, lo, InfiniBand   sends nothing to the network of this host
-#   tunnel    wireguard, vxlan, tun             its packets leave by another device: a VPN
-#   line      ppp                               a VPN, or the line of a provider
-#   tap       tun that looks like Ethernet      a VPN, or the network card of a virtual machine
-#   bridge    bridge                            a card, if a port leads to more than guests
-#   card      Ethernet, wwan                    leads to the network
-# And `guest`, a class of kinds only (veth): a port to containers.
-# InfiniBand is a dead end unless it is named: its fabric does not lead to the network.
 #
 # The best default route is in doubt if it leads through a tunnel, or an equal one leads through
 # another device. A line or taps alone are no doubt, because then nothing else leads out.
@@ -721,12 +716,12 @@ function is_better(r, than) {
     return route[r, "table"] + 0 < route[than, "table"] + 0 # 0 is table main
   if (route[r, "metric"] != route[than, "metric"])
     return route[r, "metric"] + 0 < route[than, "metric"] + 0
-  return preference(r) > preference(than)
+  return preference(route[r, "words"]) > preference(route[than, "words"])
 }
 
-function preference(r) {
-  if (route[r, "words"] ~ / pref high/) return 1
-  return route[r, "words"] ~ / pref low/ ? -1 : 0
+function preference(words) {
+  if (words ~ / pref high/) return 1
+  return words ~ / pref low/ ? -1 : 0
 }
 
 # Whether the default route can use this next hop; without a device, whether it leads out by it.
@@ -849,7 +844,9 @@ function missing_for_hop(r, h,   gateway, family) {
   value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
   if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
-  if (hop[r, h, "onlink"] || is_near(gateway, hop[r, h, "dev"], family)) return ""
+  if (hop[r, h, "onlink"]) {
+    if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
+  } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return filled("near")
 }
 
@@ -857,59 +854,80 @@ function is_own_address(address, family) {
   return address != "" && whole(address, family) in is_own
 }
 
-# Whether a route by the device that has no gateway leads to it.
-function is_near(gateway, dev, family,   i, word, to) {
-  if ((gateway, dev) in near) return near[gateway, dev]
-  near[gateway, dev] = 0
+# Whether Linux would find it on the link of the device.
+function is_near(gateway, dev, family,   best) {
+  best = best_line(gateway, dev, family)
+  return best && !has_gateway(on_link_line[best])
+}
+
+# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
+# is not a default route leads to it by another device.
+function is_elsewhere(gateway, dev,   best, word) {
+  best = best_line(gateway, "", 6)
+  if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
+  split(on_link_line[best], word, " ")
+  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  return word[2] != "default" && word[2] !~ /^::\//
+}
+
+# The number of the line of the best route to the gateway, by the device if one is given; 0 if there
+# is none.
+function best_line(gateway, dev, family,   i, word, to, metric, best, most, order) {
+  if ((gateway, dev) in best_by) return best_by[gateway, dev]
   for (i = 1; i <= on_link_lines; i++) {
-    if (!index(on_link_line[i] " ", " dev " dev " ")) continue
+    if (dev != "" && !index(on_link_line[i] " ", " dev " dev " ")) continue
     split(on_link_line[i], word, " ")
     to = word[2]
     if (family_of(to, on_link_line[i]) != family) continue
-    if (!is_within(gateway, whole(to, family))) continue
-    near[gateway, dev] = 1
-    break
+    to = whole(to, family)
+    if (!is_within(gateway, to)) continue
+    metric = 0
+    if (match(on_link_line[i], / metric [0-9]+/))
+      metric = substr(on_link_line[i], RSTART + 8, RLENGTH - 8)
+    order = precedence(to, metric, on_link_line[i])
+    if (best && order <= most) continue
+    best = i
+    most = order
   }
-  return near[gateway, dev]
+  most_by[gateway, dev] = most
+  return best_by[gateway, dev] = best + 0
 }
 
-function is_within(address, prefix,   piece, bits, i, b, size, of_prefix, of_address) {
-  split(prefix, piece, "/")
-  read_groups(piece[1], of_prefix)
-  read_groups(address, of_address)
-  bits = piece[2]
-  for (i = 1; bits > 0; i++) {
-    size = 1
-    for (b = bits; b < 16; b++) size *= 2 # some awks cannot raise to a power
-    if (int(of_prefix[i] / size) != int(of_address[i] / size)) return 0
-    bits -= 16
-  }
-  return 1
+# The higher, the earlier Linux uses a route: by the length of its prefix, its metric, and in IPv6
+# the preference of its router.
+function precedence(prefix, metric, words) {
+  sub(/.*\//, "", prefix)
+  return (prefix * 4294967296 - metric) * 3 + preference(words)
 }
 
-# The numbers of 16 bits of an address, in which "::" stands for zeros, and a tail can be IPv4.
-function read_groups(address, group,   piece, half, halves, i, left, right) {
-  split("", group)
-  if (match(address, /[0-9]+[.][0-9.]+$/)) {
-    split(substr(address, RSTART), piece, ".")
-    group[1] = piece[1] * 256 + piece[2]
-    group[2] = piece[3] * 256 + piece[4]
-    if (RSTART == 1) return
-    address = substr(address, 1, RSTART - 1) sprintf("%x:%x", group[1], group[2])
+# What is missing if Linux would look for a gateway by this IPv6 route itself: then it refuses
+# further routes by that gateway, also the default route of the host when that is added anew.
+function missing_if_it_hides(w,   h, i, r, missing) {
+  if (route[w, "family"] == 4 || hop[w, 1, "via"] == "") return ""
+  for (h = 1; h <= route[w, "hops"]; h++) if ((missing = hidden(w, w, h)) != "") return missing
+  for (i = 1; i <= defaults[6]; i++) {
+    r = default_route[6, i]
+    for (h = 1; h <= route[r, "hops"]; h++) if ((missing = hidden(w, r, h)) != "") return missing
   }
-  halves = split(address, half, "::")
-  left = split(half[1], piece, ":")
-  for (i = 1; i <= left; i++) group[i] = from_hex(piece[i])
-  if (halves < 2) return
-  right = split(half[2], piece, ":")
-  for (i = left + 1; i <= 8 - right; i++) group[i] = 0
-  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(piece[i])
+  return ""
 }
 
-function from_hex(digits,   i, number) {
-  for (i = 1; i <= length(digits); i++)
-    number = number * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
-  return number + 0
+function hidden(w, r, h,   gateway, dev, i) {
+  gateway = substr(hop[r, h, "via"], 6)
+  dev = hop[r, h, "dev"]
+  if (gateway == "" || hop[r, h, "dead"] || hop[r, h, "onlink"]) return ""
+  if (gateway ~ /^fe[89ab][0-9a-f]:/ || !is_within(gateway, route[w, "prefix"])) return ""
+  for (i = 1; i <= route[w, "hops"]; i++) if (hop[w, i, "dev"] == dev) break
+  if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
+  if (precedence(route[w, "prefix"], route[w, "metric"], "") < most_by[gateway, dev]) return ""
+  value["gateway"] = gateway
+  return filled("hides")
+}
+
+function is_within(address, prefix) {
+  read_block(prefix)
+  address = hex_of(address)
+  return first <= address && address <= last
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -918,7 +936,7 @@ function plan_wanted(   w) {
   for (w = 1; w <= wanted; w++) plan_route(w)
 }
 
-function plan_route(w,   missing, existing, held) {
+function plan_route(w,   missing, existing) {
   missing = complete(w)
   if (missing != "") {
     existing = existing_route(w)
@@ -933,16 +951,16 @@ function plan_route(w,   missing, existing, held) {
   }
   make_parts(w)
   mark_right_entries(w)
-  held = conflicting_route(w)
-  if (!held) add_missing(w)
+  if (!is_in_conflict(w)) add_missing(w)
   else if (is_optional(w)) keep_all(key_of(w))
-  else say_conflict(w, held)
+  else say_conflict(w)
 }
 
 # Gives the configured route its next hops; returns what is missing for that.
 function complete(w,   missing, h) {
   missing = take_hops(w)
   for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
+  if (missing == "") missing = missing_if_it_hides(w)
   if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
   if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
   return missing
@@ -1000,6 +1018,7 @@ function existing_route(w,   key, r, h, dev, family) {
   if (!count_at[key]) return 0
   r = part[at_key[key, 1], "route"]
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
+  if (is_passed_over(r)) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
   if (dev == "" && doubtful[family] != "") dev = only_expected_dev()
@@ -1048,23 +1067,22 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
   }
 }
 
-# The route of another program that is in the way: the first one that stays, if it is not as wanted.
-function conflicting_route(w,   key, i, e) {
+# Whether the first route that stays is of another program, and not as wanted.
+function is_in_conflict(w,   key, i, e) {
   key = key_of(w)
   for (i = 1; i <= count_at[key]; i++) {
     e = at_key[key, i]
     if (is_our_entry(e) && fate[e] != "right") continue
-    if (is_our_entry(e) || is_as_wanted(e, w)) return 0
-    return part[e, "route"]
+    return !is_our_entry(e) && !is_as_wanted(e, w)
   }
   return 0
 }
 
 # Whether all parts of the route that begins with this entry are right, and as many as are wanted.
-function is_as_wanted(e, w,   last) {
-  last = last_part[part[e, "route"]]
-  if (last - e != last_part[w] - first_part[w]) return 0
-  for (; e <= last; e++) if (fate[e] != "right") return 0
+function is_as_wanted(e, w,   final) {
+  final = last_part[part[e, "route"]]
+  if (final - e != last_part[w] - first_part[w]) return 0
+  for (; e <= final; e++) if (fate[e] != "right") return 0
   return 1
 }
 
@@ -1092,13 +1110,22 @@ function add_missing(w,   p, key, verb) {
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
-# and then the request for the first would have found nothing.
-function delete_others(   n, most, e) {
+# and then the request for the first would have found nothing. For the same reason, of those with as
+# many next hops, those with more attributes (src, mtu, advmss) go first.
+function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
-  for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
-    change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
-  }
+  for (n = 0; n <= most; n++)
+    for (attributes = 3; attributes >= 0; attributes--)
+      for (e = entries; e; e--) {
+        if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
+        if (attributes_of(part[e, "route"]) != attributes) continue
+        change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
+      }
+}
+
+function attributes_of(r,   words) {
+  words = route[r, "words"]
+  return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
 function step_of_deletion(e,   r, is_joined) {
@@ -1156,27 +1183,45 @@ function print_notes(   i, n, missing) {
 }
 
 # The fact, and what an operator can do: each becomes a line of the log.
-function say_conflict(w, held,   place, text, edit) {
+function say_conflict(w,   place, text, edit) {
   place = route[w, "prefix"]
   value["prefix"] = place
-  value["held"] = route[held, "text"]
-  value["delete"] = command_to_delete(held)
+  name_holders(key_of(w))
   value["reason"] = filled("held")
   text = "ROUTE-CONFLICT: " filled("conflict")
-  if (is_of_an_address(held)) {
-    value["dev"] = hop[held, 1, "dev"]
-    text = text "\t" place ": " filled("address")
-  }
+  if (value["dev"] != "") text = text "\t" place ": " filled("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
+  edit = ""
   if (route[w, "family"] == 6) edit = filled("metric")
-  else if (place !~ /\/32$/) edit = filled("halves")
-  if (edit == "")
-    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
-  else
+  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = filled("halves")
+  if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
       "\t" place ": option B: " filled("delete")
+  else if (place ~ /\/32$/)
+    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
+  else text = text "\t" place ": the only option: " filled("delete")
   print "refused\t" text "; then: " restart
+}
+
+# Sets all routes of other programs with this key, the commands that delete them, and the device if
+# one is of an address.
+function name_holders(key,   i, r, held, deletion_commands, last_one) {
+  value["dev"] = ""
+  for (i = 1; i <= count_at[key]; i++) {
+    r = part[at_key[key, i], "route"]
+    if (is_ours(r) || r == last_one) continue
+    held = held (held == "" ? "" : "], [") route[r, "text"]
+    deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
+    if (is_of_an_address(r)) value["dev"] = hop[r, 1, "dev"]
+    last_one = r
+  }
+  value["held"] = held
+  value["delete"] = deletion_commands
+}
+
+function can_be_added(half) {
+  return half != "" && !(half in is_wanted_prefix) && !(as_listed(half) in is_held)
 }
 
 # Whether Linux seems to have added the route with an address (proto kernel).
@@ -1184,9 +1229,8 @@ function is_of_an_address(r) {
   return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
 }
 
-# The command that deletes the route of another program. `ip` leaves out proto boot. Without a
-# metric, Linux deletes the first route that has the rest; nothing of another program comes before
-# this one. It does not find a route with a nexthop object by its device.
+# The command that deletes the route of another program. It does not find a route with a nexthop
+# object by its device. Without a metric, Linux deletes the first route that has the rest.
 function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
@@ -1195,7 +1239,7 @@ function command_to_delete(r,   text) {
     text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
-  return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
+  return text " proto " route[r, "protocol"]
 }
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
@@ -1222,10 +1266,6 @@ function with_names(text,   n, word, i, shown) {
     i++
   }
   return shown
-}
-
-function name_for(kind, number) {
-  return (kind, number) in name_of ? name_of[kind, number] : number
 }
 '
 

@@ -351,14 +351,12 @@ class TestWhenTheDefaultRouteGoes:
             line = Ran(namespace, [wish], tmp_path).said.strip().replace(" linkdown]", "]")
             plan = plan_static_routes(configured(wish), namespace.snapshot())
             (finding,) = plan.findings()
-            reason = "[default via 10.8.0.1 dev tun0] leads through a tunnel"
+            reason = "[default via 10.8.0.1 dev tun0 proto boot] leads through a tunnel"
             assert line.endswith(
                 f'needs a dev in the configuration: {reason}; write "dev": "tun0" or "eth0" into '
                 "the configured route, or name one device in routeOverlap.expectedDevs"
             )
-            assert finding.sentence.endswith(
-                f"needs a dev in the configuration: {reason.replace(']', ' proto boot]')}"
-            )
+            assert finding.sentence.endswith(f"needs a dev in the configuration: {reason}")
             assert str(finding.remedy) == (
                 'write "dev": "tun0" or "eth0" into the configured route, or name one device in '
                 "routeOverlap.expectedDevs"
@@ -526,6 +524,48 @@ class TestWhenTheDefaultRouteGoes:
         assert bool(plan.waiting) is not is_near
         assert Ran(namespace, [wish], tmp_path).status == (0 if is_near else 1)
 
+    @pytest.mark.parametrize(
+        ("changes", "wish", "is_complete"),
+        [
+            ([], static("fd55::/64", metric=100), False),
+            ([], static("fd55::/80"), False),
+            ([], static("fd55::/64"), True),
+            ([], static("fd55::/63", metric=100), True),
+            (["route add fd55::1 dev eth0"], static("fd55::/80"), True),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 100"], static("fd57::/64"), False),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 300"], static("fd57::/64"), True),
+            (
+                ["route append fd55::/64 via fe80::7 dev eth0 metric 256 pref high"],
+                static("fd57::/64"),
+                False,
+            ),
+            (["route add fd55::/80 via fe80::7 dev eth1"], static("fd57::/64"), True),
+            ([], static("fd55::/80", "fe80::5", "eth0"), False),
+            ([], static("fd55::/80", "fe80::5", "eth1"), True),
+        ],
+        ids=str,
+    )
+    def test_a_gateway_in_the_destination(
+        self,
+        namespace: Namespace,
+        tmp_path: Path,
+        changes: list[str],
+        wish: StaticRoute,
+        *,
+        is_complete: bool,
+    ) -> None:
+        """In IPv6, the best route to a gateway must not have one: neither another program's, nor
+        the wanted route.
+        """
+        gateway = ["address add fd55::4/64 dev eth0 nodad", "route add default via fd55::1"]
+        namespace.batch([*gateway, *changes], family=IPV6)
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+        assert (not plan.waiting, ran.status == 0) == (is_complete, is_complete)
+        if plan.waiting:
+            said = str(plan.waiting[0]).replace(f" metric {wish.metric}", "")
+            assert ran.lines == [f"<3>static-routes: ROUTE-WAITS: {said}"]
+
     @pytest.mark.parametrize("protocol", ["static", "213"])
     @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
     def test_on_link(
@@ -544,6 +584,66 @@ class TestWhenTheDefaultRouteGoes:
         before = listed(namespace)
         ran = Ran(namespace, HALVES[:1], tmp_path)
         assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+
+    @pytest.mark.parametrize(
+        ("there", "lost", "status"),
+        [
+            (["172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"], "eth0", 1),
+            (
+                [
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                ],
+                "eth0",
+                1,
+            ),
+            (
+                [
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+            (["fd00:16::/64 via fe80::1 dev eth0 pref high expires 600"], "eth1", 0),
+            (
+                [
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                    "fd00:16::/64 dev wg0 pref high proto 4",
+                ],
+                "eth1",
+                1,
+            ),
+            (
+                [
+                    "fd00:16::/64 dev wg0 pref low proto 4",
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+        ],
+        ids=str,
+    )
+    def test_the_route_that_linux_uses(
+        self, namespace: Namespace, tmp_path: Path, there: list[str], lost: str, status: int
+    ) -> None:
+        """It decides, wherever it stands in the list: one that is dead does not, and in IPv6 the
+        router's preference does.
+        """
+        for dev in ("eth0", "eth1"):
+            namespace.sysctl(f"ipv4/conf/{dev}/ignore_routes_with_linkdown", 1)
+        namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
+        namespace.batch(f"route append {route}" for route in there)
+        lose_carriers(namespace, [lost])
+        wish = PAIR[1] if ":" in there[0] else PAIR[0]._replace(dev="eth0")
+        before = listed(namespace)
+
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+
+        assert (not plan.waiting and not plan.conflicts) == (status == 0)
+        assert (ran.status, ran.changes, listed(namespace)) == (status, [], before)
 
 
 class TestWrites:
@@ -628,7 +728,7 @@ class TestConflicts:
             [edit, delete] = step.remedy.ways()
             place = step.route.prefix
             lines += [
-                f"ROUTE-CONFLICT: {step.finding.sentence}".replace(" proto boot", ""),
+                f"ROUTE-CONFLICT: {step.finding.sentence}",
                 f"{place}: option A: {edit}; then, as root: {apply}",
                 f"{place}: option B: {delete}; {THEN}",
             ]
@@ -640,6 +740,31 @@ class TestConflicts:
             *_, deletion = step.remedy.ways()
             namespace.batch([deletion.command.removeprefix("ip ")])
         assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
+
+    @pytest.mark.parametrize("half", ["10.7.0.0/17", "10.7.128.0/17"])
+    def test_a_half_that_is_held(self, namespace: Namespace, tmp_path: Path, half: str) -> None:
+        """Halves are proposed only if both can be installed: no option leads to the next conflict."""
+        namespace.batch([f"route add {place} dev ib0" for place in ("10.7.0.0/16", half)])
+        ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
+        _, options, _ = ran.lines
+        assert options.startswith(
+            "<3>static-routes: 10.7.0.0/16: the only option: if nothing needs that route, delete it"
+        )
+
+    def test_two_routes_in_one_place(self, namespace: Namespace, tmp_path: Path) -> None:
+        """All routes of other programs with the key of a configured one are named, with a command
+        for each: so one start tells all.
+        """
+        held = ["dev ib0 proto static scope link", "via 10.0.0.9 dev eth0 proto bird"]
+        namespace.batch([f"route append 10.7.0.0/16 {way}" for way in held])
+        ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
+        conflict, *_, option, _ = ran.lines
+        for way in held:
+            assert f"[10.7.0.0/16 {way}]" in conflict
+        commands = option.partition("as root: ")[2].partition("; then")[0].split(" && ")
+        assert len(commands) == 2
+        namespace.batch([command.removeprefix("ip ") for command in commands])
+        assert Ran(namespace, [static("10.7.0.0/16")], tmp_path).lines == []
 
     @pytest.mark.parametrize("family", [IPV4, IPV6])
     def test_a_single_address(self, namespace: Namespace, tmp_path: Path, family: int) -> None:
@@ -724,37 +849,26 @@ class TestConflicts:
         namespace.batch([ROUTER, *(f"route append fd00:16::/64 {hop}" for hop in held)])
         wanted = [static("fd00:16::/64", gateway, "eth0"), HALVES[0]]
         with events(namespace, tmp_path / "events") as seen:
-            ran = Ran(namespace, wanted, tmp_path, wait=60)
+            ran = Ran(namespace, wanted, tmp_path)
         hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
-        assert ran.lines == [
-            f"<3>static-routes: {line}"
-            for line in (
-                f"ROUTE-CONFLICT: {hop} is a next hop of another program",
-                (
-                    'fd00:16::/64: option A: write another "metric" for this route into '
-                    "staticRoutes.routes: the lowest takes precedence; then, as root: "
-                    "hostrouting apply --config /etc/hostrouting/config.json"
-                ),
-                (
-                    "fd00:16::/64: option B: if nothing needs that next hop, delete it (its program may "
-                    f"add it again), as root: ip route del {hop}; {THEN}"
-                ),
-                NOTHING_DONE,
-            )
-        ]
+        [line] = ran.lines
+        assert line == (
+            f"<3>static-routes: ROUTE-CONFLICT: {hop} is a next hop of another program; if nothing "
+            f"needs it, delete it (its program may add it again), as root: ip route del {hop}"
+        )
         assert ran.status == 1
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
     def test_a_next_hop_that_has_just_gone(self, namespace: Namespace, tmp_path: Path) -> None:
         """If Linux has deleted ours since it was listed, it is no other program's: a new plan shows
-        it, at once.
+        it, a second later.
         """
         ours_of_old = "fd00:16::/64 via fe80::4 dev eth0 proto 213"
         namespace.batch([ROUTER, f"route add {ours_of_old}"])
         once = f"{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done"
         gone = f'{once} && ip -6 route del {ours_of_old}\nexec ip "$@"'
-        ran = Ran(namespace, PAIR, tmp_path, tools={"ip": gone})
-        assert (ran.status, ran.lines, len(ours(namespace, IPV6))) == (0, [], 1)
+        ran = Ran(namespace, PAIR, tmp_path, wait=5, tools={"ip": gone, "sleep": ":"})
+        assert (ran.status, len(ours(namespace, IPV6))) == (0, 1), ran.said
 
     @pytest.mark.parametrize(
         "more",
@@ -889,6 +1003,16 @@ class TestAllOrNothing:
         assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
         assert ours(namespace) == [str(HALVES[1].destination)]
 
+    @pytest.mark.parametrize("more", ["src 10.0.0.4", "mtu 1400", "mtu 1400 advmss 1200"])
+    def test_ours_with_an_attribute(self, namespace: Namespace, tmp_path: Path, more: str) -> None:
+        """A request to delete one without an attribute also takes one that has it, so that goes
+        first.
+        """
+        ways = [f"{ETH0} {more}", ETH0, f"{ETH0} mtu 1300"]
+        namespace.batch(f"route append 10.7.0.0/16 proto 213 {way}" for way in ways)
+        assert Ran(namespace, HALVES[:1], tmp_path).lines == []
+        assert ours(namespace) == [str(HALVES[0].destination)]
+
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
         """A route that the kernel refuses is named, in its words; it is tried again; the others are
         not kept.
@@ -1022,6 +1146,13 @@ class TestAllOrNothing:
             assert Ran(namespace, HALVES, tmp_path, tools=tools).lines == lines
         tools = {"ip": torn.format(tmp_path / "readings", 3)}
         assert Ran(namespace, HALVES, tmp_path, wait=5, tools=tools).status == 0
+
+    def test_a_conflict_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What a torn reading has shown of a conflict is not told: it may not be so."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0"])
+        torn = 'ip "$@"; echo "Dump was interrupted and may be inconsistent." >&2'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": torn})
+        assert ran.lines == ["<3>static-routes: the routes changed while they were read"]
 
 
 class TestTwoAtOnce:

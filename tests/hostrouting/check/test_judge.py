@@ -253,7 +253,10 @@ def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
-@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
+@pytest.mark.parametrize(
+    "kind",
+    ["vxlan", "geneve", "gretap", "ip6gretap", "erspan", "ip6erspan", "batadv", "tun", "bond"],
+)
 def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     """A default route by one hides the card's: which is meant is in doubt."""
     host = node(Route.to("0.0.0.0/0", dev="dev0"), links=(Link(name="dev0", index=9, kind=kind),))
@@ -803,12 +806,12 @@ def test_each_cni_is_named_with_its_own_pattern(monkeypatch: pytest.MonkeyPatch)
     """Of several CNIs that may have made a device, each may know it by another pattern."""
     made_up = [
         Cni(name, (Device(pattern, ("dummy",), "network"),))
-        for name, pattern in (("Foo", "foo*"), ("Bar", "foo?"), ("Baz", "foo*"))
+        for name, pattern in (("Foo", "foo*"), ("Bar", "foo#"), ("Baz", "foo*"))
     ]
     monkeypatch.setattr("hostrouting.config.cni.CNIS", made_up)
     host = node(Route.to(CIDR, dev="foo1"), links=(Link(name="foo1", index=10, kind="dummy"),))
     parts = checked(host).families[0].parts
-    assert {part.allowance for part in parts} == {"foo* (Foo or Baz) or foo? (Bar)"}
+    assert {part.allowance for part in parts} == {"foo* (Foo or Baz) or foo# (Bar)"}
 
 
 def test_an_equal_copy_of_the_plain_packet() -> None:
@@ -905,3 +908,21 @@ def test_the_user_of_what_is_forwarded(users: str, verdict: str) -> None:
     rule = Rule(family=4, priority=100, table=100, others=(("uidrange", users),))
     host = node(ELSEWHERE, rules=(pods, rule))
     assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict
+
+
+def test_all_ways_that_are_fine_are_said() -> None:
+    """OK names what does not leave by an expected device: the neighbours on a card that a tunnel
+    hides, and what a CNI refuses or takes.
+    """
+    tunnel = Route.to("0.0.0.0/0", dev="wg1", metric=200)
+    report = checked(node(tunnel, links=(WG1,)), "10.0.0.0/24", expected_devs=["wg1"])
+    assert str(report) == (
+        "OK: every address of 10.0.0.0/24 leaves through wg1, or through eth0 (its own network), "
+        "or is this host's own"
+    )
+    block = Route.to("172.16.5.0/26", type="blackhole", protocol=80)
+    pod = Route.to("172.16.5.1/32", dev="cali1")
+    assert str(checked(node(block, pod, links=(CALI1,)))) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or is "
+        "refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
+    )
