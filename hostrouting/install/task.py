@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
+own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+"""Above each task: the error of a wrong call names the task, and not the class that all inherit."""
+
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask(ABC):
@@ -70,10 +73,6 @@ class InstallTask(ABC):
     """For an undo: what may be installed of its own part; all else is another run's, and stays.
     Empty for a task that replaces anything.
     """
-
-    def __init_subclass__(cls) -> None:
-        """Give each task a constructor of its own: the error of a wrong call names the task."""
-        attrs.define(cls, slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
 
     @abstractmethod
     def wanted(self) -> Wanted:
