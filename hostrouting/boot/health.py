@@ -141,18 +141,21 @@ def _of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Ite
     does not run it. If another release wrote it, only that it is empty, or not a file.
     """
     path = file.path
-    if stopped and path != HostLayout.gate_path:
-        why_not, remedy = why_not_run(files, path)
-        if why_not:
-            sentence = f"{why_not}, so the gate does not run it, and {stopped} cannot start"
-            if not _is_folder(files, path):
-                remedy = AGAIN
-            yield Finding("gate-shut", "error", sentence, path, remedy)
-            return
     if _is_folder(files, path):
         sentence = f"{path} is a directory, where a file of hostrouting has to be"
-        yield Finding("file", "error", sentence, path, Remedy("move it away"))
+        remedy = Remedy("move it away")
+        if stopped:
+            sentence += f", so {stopped} cannot start"
+            yield Finding("gate-shut", "error", sentence, path, remedy)
+        else:
+            yield Finding("file", "error", sentence, path, remedy)
         return
+    if stopped and path != HostLayout.gate_path:
+        why_not, _ = why_not_run(files, path)
+        if why_not:
+            sentence = f"{why_not}, so the gate does not run it, and {stopped} cannot start"
+            yield Finding("gate-shut", "error", sentence, path, AGAIN)
+            return
     is_wrong = files.read(path) == ""
     if is_current:
         is_wrong = file.differs(files)
