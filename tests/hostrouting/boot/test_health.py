@@ -117,7 +117,9 @@ class TestFiles:
             AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
         )
 
-    @pytest.mark.parametrize("path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.guard_path])
+    @pytest.mark.parametrize(
+        "path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.gate_path, LAYOUT.guard_path]
+    )
     @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
     def test_a_folder(self, path: str, writer: str) -> None:
         """A folder where a file of ours has to be is named, and hides nothing else."""
@@ -132,6 +134,7 @@ class TestFiles:
             "error",
             Remedy("move it away"),
         )
+        assert fault.name == ("file" if path == LAYOUT.guard_path else "gate-shut")
 
     def test_a_folder_in_the_place_of_the_drop_in(self, host: FakeHost) -> None:
         """The unit starts unchecked, and nothing else is hidden."""
