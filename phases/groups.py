@@ -197,14 +197,11 @@ def retry(
             except Exception as error:
                 if attempt == attempts or ctx.cancelled or not _worth_retrying(error, on):
                     raise
-                wait = longest_wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-                left = ctx.remaining()
-                if left is not None and left <= wait:
-                    took = ctx.clock.now() - began
-                    wait = left - took - _TO_SPARE
-                    if wait < 0.001:  # a difference of floats need not be 0
-                        _explain(ctx, "the deadline left no time for another attempt")
-                        raise
+                shorter = 1 - jitter * random.random()  # noqa: S311  it spreads load and protects nothing
+                wait = _in_time(longest_wait * shorter, ctx, took=ctx.clock.now() - began)
+                if wait is None:
+                    _explain(ctx, "the deadline left no time for another attempt")
+                    raise
                 ctx.log.warning(
                     "%s: attempt %s%s failed: %s; again in %s",
                     "/".join(ctx.path),
@@ -221,6 +218,19 @@ def retry(
             _explain(ctx, "")
 
     return wrapped(task, do)
+
+
+def _in_time(wait: float, ctx: Context, *, took: float) -> float | None:
+    """The wait after an attempt that took so long. If it would pass the deadline, it is shortened,
+    so that there is time for a last attempt; None if there is none.
+    """
+    left = ctx.remaining()
+    if left is None or wait < left:
+        return wait
+    wait = left - took - _TO_SPARE
+    if wait < 0.001:  # a difference of floats need not be 0
+        return None
+    return wait
 
 
 def _explain(ctx: Context, reason: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import OWN, SOME_POD, Grade, Opinion, Part
+from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
@@ -106,7 +106,7 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
         is_everywhere = bisect_right(everywhere, low) % 2 == 1
         for cell in judge.fib.cells(low, high, packet):
             if is_everywhere and cell.decision.devs:
-                yield Part(cell.first, cell.last, cell.decision, OWN, ())
+                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS, ())
             else:
                 yield _judged(judge, cell, packet)
 

@@ -81,7 +81,8 @@ def find_unconfigured(
     needed = [str(route.prefix) for route in deleted if _overlaps(route.prefix, lost)]
     if not needed:
         return
-    subject, pronoun = _subject(needed, "is not in the configuration, and gone after the next boot")
+    predicate = "is not in the configuration, and will be gone after the next boot"
+    subject, pronoun = _subject(needed, predicate)
     ranges = [extent(*each) for each in lost]
     escape = "escapes" if len(ranges) == 1 else "escape"
     sentence = f"{subject}; without {pronoun} {spoken(ranges)} {escape}"

@@ -101,7 +101,7 @@ def _need_for_a_name(judge: Judge) -> Need:
     if judge.uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
-    phrase = f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+    phrase = f"its device to be named in routeOverlap.expectedDevs: {names}"
     return Need(phrase, devs=tuple(devs))
 
 

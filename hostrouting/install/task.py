@@ -68,6 +68,9 @@ if TYPE_CHECKING:
 _ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({_ALLOWED_BY})")
 
+own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+"""Above each task: the error of a wrong call names the task, and not the class that all inherit."""
+
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask(ABC):
@@ -89,10 +92,6 @@ class InstallTask(ABC):
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
     """None until a run comes to its first change, and again after undo()."""
-
-    def __init_subclass__(cls) -> None:
-        """Give each task a constructor of its own: the error of a wrong call names the task."""
-        attrs.define(cls, slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
 
     @abstractmethod
     def wanted(self) -> Wanted:

@@ -219,6 +219,13 @@ def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert moments_of_attempts(5.5, delay=10, jitter=0.5)[0] == [0, 5]
 
 
+def test_no_wait_between_attempts() -> None:
+    """Without a wait, attempts are made until the deadline comes."""
+    moments, report = moments_of_attempts(3, each=1, delay=0)
+    assert moments == [0, 1, 2]
+    assert isinstance(report.error, phases.DeadlineExceeded)
+
+
 def test_the_time_for_another_attempt_is_what_is_left() -> None:
     """If the last attempt ends early, there may be time for another one."""
     lengths = iter([20, 0, 0])

@@ -926,3 +926,20 @@ def test_all_ways_that_are_fine_are_said() -> None:
         "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or is "
         "refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
     )
+    hops = Route(Prefix.parse(CIDR), (NextHop("wg1"), NextHop("cni0"), NextHop("eth0")), protocol=2)
+    report = checked(
+        node(hops, links=(WG1, Link("cni0", index=10, kind="bridge"))), allowed_devs=["wg1"]
+    )
+    assert str(report) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cni0 (bridge) or wg1 "
+        "(allowedDevs), or is this host's own"
+    )
+
+
+def test_one_default_route_beside_two_halves_and_a_goto() -> None:
+    """The default route that plain packets may miss is a card's, and nothing calls it a tunnel."""
+    halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    first = Rule(family=4, priority=49, table=TABLE_MAIN, suppress_prefixlength=1)
+    jump = Rule(family=4, priority=50, action="goto", target=32766)
+    report = checked(node(*halves, rules=(first, jump), links=(WG1,)), "10.0.0.0/24")
+    assert "eth0, a tunnel" not in "".join(map(str, check_findings(report)))
