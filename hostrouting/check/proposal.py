@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from hostrouting.check.results import CheckReport, FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.plan import RoutePlan, Step
@@ -148,19 +147,15 @@ def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
     next hops of a default route, as ours would.
     """
     listed = report.snapshot.routes
-    defaults = [_hops(route) for route in listed if route.prefix == Prefix(report.family, 0, 0)]
+    ways = {route.way for route in listed if route.prefix == Prefix(report.family, 0, 0)}
     for route in listed:
         is_in_main = route.table == TABLE_MAIN and route.protocol == PROTOCOL_BOOT
         if not is_in_main or route.type != "unicast" or route.prefix.length == 0:
             continue
         is_expected = set(report.expected_devs).issuperset(route.devs)
         is_inside = any(route.prefix in cidr for cidr in report.cidrs)
-        if is_expected and is_inside and _hops(route) in defaults:
+        if is_expected and is_inside and route.way in ways:
             yield route
-
-
-def _hops(route: Route) -> list[tuple[str | None, IP | None]]:
-    return [(hop.dev, hop.gateway) for hop in route.next_hops]
 
 
 # What escapes on a changed host.

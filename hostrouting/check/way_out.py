@@ -69,20 +69,15 @@ def attributes_lost(judge: Judge, route: Route) -> str:
     """What the default route with these next hops says about packets, in the words of `ip`, and a
     static route cannot say. A `src` is lost only if Linux would choose another one without it.
     """
-    words: list[str] = []
     for default in judge.uplinks.defaults:
         hops = {bare_hop(hop) for hop in default.next_hops}
         if not hops.issuperset(route.next_hops):
             continue
-        chosen = sources_of(judge, Decision("unicast", route))[:1]
-        if default.prefsrc is not None and chosen != (default.prefsrc,):
-            words.append(f"src {default.prefsrc}")
-        if default.mtu is not None:
-            words.append(f"mtu {default.mtu}")
-        if default.advmss is not None:
-            words.append(f"advmss {default.advmss}")
-        break
-    return " ".join(words)
+        lost = {"src": default.prefsrc, "mtu": default.mtu, "advmss": default.advmss}
+        if sources_of(judge, Decision("unicast", route))[:1] == (default.prefsrc,):
+            lost["src"] = None
+        return " ".join(f"{name} {value}" for name, value in lost.items() if value is not None)
+    return ""
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:

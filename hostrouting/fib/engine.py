@@ -46,7 +46,7 @@ lookup ends there. Whether a decision is right is the question of `hostrouting.c
 
 Where to change what: which packets meet a selector is in `_is_met` and `_plain_meets`; what a rule
 does with the packets that it selects, in `effect_of`; which routes of a table are used, and which
-comes first, in `_is_usable` and `_rank`. The pass itself is `Fib.outcomes`.
+comes first, in `Table` and `_rank`. The pass itself is `Fib.outcomes`.
 """
 
 from bisect import bisect_right
@@ -56,7 +56,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import PREFERENCES, REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 
@@ -140,7 +140,7 @@ class Table:
         """By the length and the first address of a prefix: the routes to it, the preferred first.
         """
         for route in routes:
-            if _is_usable(route):
+            if not route.tos and not route.is_passed_over:
                 _, first, length = route.prefix
                 self._by_prefix.setdefault(length, {}).setdefault(first, []).append(route)
         for by_first in self._by_prefix.values():
@@ -170,17 +170,6 @@ class Table:
         return [route for route in routes if route.source is None]
 
 
-def _is_usable(route: Route) -> bool:
-    """Whether Linux may use the route for plain packets. It uses no route for a tos, none that has
-    expired, and none whose next hops are all dead; one next hop that is not dead is enough.
-    """
-    if route.tos or route.expired:
-        return False
-    if not route.next_hops:
-        return True
-    return any(not hop.dead for hop in route.next_hops)
-
-
 def _rank(route: Route) -> tuple[bool, int, int]:
     """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
     the first.
@@ -189,7 +178,7 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     from all packets: for those from other sources, Linux goes on with a wider prefix.
     """
     is_for_all = route.source is None
-    return is_for_all, route.metric, -PREFERENCES.index(route.preference)
+    return is_for_all, *route.rank
 
 
 # Which packets a rule selects.
@@ -495,11 +484,13 @@ class Fib:
     def equal_default_routes(self, route: Route) -> list[Route]:
         """The route, and those that Linux may use instead: of several equal default routes, any."""
         routes = [route]
-        if route.prefix.length == 0 and route.table in self.tables:
-            for other in self.tables[route.table].routes_to(route.prefix):
-                is_equal = (other.metric, other.preference) == (route.metric, route.preference)
-                if is_equal and other.type == "unicast" and other != route:
-                    routes.append(other)
+        if route.prefix.length or route.table not in self.tables:
+            return routes
+        for other in self.tables[route.table].routes_to(route.prefix):
+            if other == route or other.type != "unicast":
+                continue
+            if other.rank == route.rank:
+                routes.append(other)
         return routes
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":

@@ -208,6 +208,20 @@ class Route(NamedTuple):
         return tuple(devs)
 
     @property
+    def is_passed_over(self) -> bool:
+        """Whether Linux lists the route and does not use it: it has expired, or all its next hops
+        are dead; one that is not is enough.
+        """
+        if self.expired:
+            return True
+        return bool(self.next_hops) and all(hop.dead for hop in self.next_hops)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The order among routes of a table to one prefix: Linux uses the lowest."""
+        return self.metric, -PREFERENCES.index(self.preference)
+
+    @property
     def has_gateway(self) -> bool:
         """Whether packets can go to a router; if not, the destination is on the link or is this
         host.

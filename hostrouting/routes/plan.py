@@ -356,7 +356,7 @@ def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: U
     if not present:
         return False
     used = _in_order_of_use(present)[0]
-    if used.protocol != OURS or _is_passed_over(used):
+    if used.protocol != OURS or used.is_passed_over:
         return False
     return uplink.can_stay(used, dev=static.dev, gateway=static.gateway)
 
@@ -466,15 +466,7 @@ def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
 
 
 def _order_of_use(route: Route) -> tuple[bool, int]:
-    return (_is_passed_over(route), -PREFERENCES.index(route.preference))
-
-
-def _is_passed_over(route: Route) -> bool:
-    """Whether Linux lists the route and does not use it: all its next hops are dead, or it has
-    expired.
-    """
-    is_dead = bool(route.next_hops) and all(hop.dead for hop in route.next_hops)
-    return is_dead or bool(route.expired)
+    return (route.is_passed_over, -PREFERENCES.index(route.preference))
 
 
 def _compared(route: Route) -> Route:

@@ -548,8 +548,7 @@ def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:
 
 def _rank(route: Route) -> tuple[bool, int, int, int]:
     """The order among default routes; the lowest is the best."""
-    preference = PREFERENCES.index(route.preference)
-    return (route.table != TABLE_MAIN, route.table, route.metric, -preference)
+    return (route.table != TABLE_MAIN, route.table, *route.rank)
 
 
 def _precedence(route: Route) -> tuple[int, int, int]:
