@@ -88,10 +88,8 @@ class InstallTask(ABC):
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
     names it, or a RequirementError the routes that somebody has typed.
     """
-    _before: Before | None = attrs.field(
-        default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
-    )
-    """None until a run comes to its first change, and again after undo()."""
+    _before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    """By the id of a run: what there was before its first change. Undone runs are taken out."""
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -129,17 +127,19 @@ class InstallTask(ABC):
         return attrs.evolve(plan, findings=(*plan.findings, *needed))
 
     def undo(self, ctx: phases.Context) -> object:
-        """Install what was there before the task first changed anything, or remove everything if
-        nothing was. A task about one section restores that section.
+        """Install what was there before the run that is undone, or before the first one if none is
+        named; remove everything if nothing was there. A task about one section restores that
+        section.
 
         Routes that somebody had typed, and the run has deleted, are back, too. HostError if what
         was there could not be read, or another run has installed something else since.
         """
-        before = self._before
-        if before is None:
+        undone = self._runs_to_undo(ctx)
+        if not undone:
             return phases.Skip(
                 "this object has not run, or has changed nothing; to remove everything, run Remove"
             )
+        before = self._before[undone[0]]
         if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -156,8 +156,15 @@ class InstallTask(ABC):
             result = former.do(_without_skips(ctx))
         finally:
             restore_routes(ctx, self.host, before.typed)
-        self._before = None
+        for run in undone:
+            del self._before[run]
         return result
+
+    def _runs_to_undo(self, ctx: phases.Context) -> list[str]:
+        """The ids of the runs that changed something: of the one that is undone, or all of them."""
+        if ctx.ran is None or ctx.root is None:
+            return list(self._before)
+        return [run for run in self._before if run == ctx.root.run]
 
     def install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted, Plan] | None:
         """Fail if the run must fail; then change the files, as a step of the run.
@@ -175,12 +182,12 @@ class InstallTask(ABC):
         def install(inner: phases.Context) -> Effects | phases.Skip:
             nonlocal wanted, plan
             if not plan.files and not plan.for_systemd("stop", "reload"):
-                self._remember(wanted, plan)
+                self._remember(ctx, wanted, plan)
                 return phases.Skip("the files are as they should be")
             with self.host.locked(inner):
                 wanted = self.wanted()
                 plan = self._plan_or_fail(ctx, wanted)
-                self._remember(wanted, plan)
+                self._remember(ctx, wanted, plan)
                 return write_files(self.host, plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
@@ -206,10 +213,10 @@ class InstallTask(ABC):
             errors.append(error)
         raise_together(errors)
 
-    def _remember(self, wanted: Wanted, plan: Plan) -> None:
+    def _remember(self, ctx: phases.Context, wanted: Wanted, plan: Plan) -> None:
         """Keep what undo() needs, before the first change."""
-        if self._before is None and not plan.is_empty:
-            self._before = before_of(wanted, plan)
+        if ctx.run_id not in self._before and not plan.is_empty:
+            self._before[ctx.run_id] = before_of(wanted, plan)
 
     def _parts_with_work(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out; none for an image, which has no kernel."""
