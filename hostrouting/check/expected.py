@@ -43,7 +43,7 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     doubtful: frozenset[str]
-    """Those of them that may not be the intended ones."""
+    """Those of them that may not be the intended ones: several that compete, or a tunnel alone."""
     card_below_tunnel: str | None
     """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None
@@ -210,7 +210,7 @@ def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: De
     """
     if is_line(devs, devices.links):
         return True
-    return devs == leading.devs and devices.are_only_taps(devs)
+    return devs == leading.devs and devices.are_taps_without_a_card(devs)
 
 
 def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
@@ -219,8 +219,9 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     They may miss the first default route then, and take another one. No field state is decided by
     it alone: goto-over-another-default is also not judged.
     """
-    if leading.used is None or len(leading.devs) < 2:
+    devs = leading.devs & devs_of(leading.routes)
+    if leading.used is None or len(devs) < 2:
         return _NONE
     if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
-        return leading.devs & devs_of(leading.routes)
+        return devs
     return _NONE

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.rule import Rule
 
 FINE = Opinion(Grade.FINE)
 """Without a name: of packets that are not plain, only what is wrong is shown."""
@@ -54,9 +55,11 @@ class OtherPackets(NamedTuple):
     def opinion_on_route(self, judge: Judge) -> Opinion:
         """What the judge says of their route."""
         packets = Packets.PLAIN
+        # A mark says whose packets these are only if the rule selects by nothing else. What a CNI's
+        # device brings is from pods in any case; what other devices bring is fine before that.
         if self.met.keys() == {"fwmark"}:
             packets = Packets.MARKED
-        elif "iif" in self.met:  # a CNI's device: nothing is expected of what others bring
+        elif "iif" in self.met:
             packets = Packets.OF_PODS
         return judge.opinion(self.outcome.decision, packets)
 
@@ -82,11 +85,15 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
-    if conditions_of(other.outcome.rule) != FORWARDED.unmet:
+    if not _selects_all_forwarded(other.outcome.rule):
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
     return FINE
+
+
+def _selects_all_forwarded(rule: Rule) -> bool:
+    return rule.invert and conditions_of(rule) == FORWARDED.unmet
 
 
 def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -104,14 +111,14 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
 
 
 def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Plain packets leave by a CNI's device, but by another one once Linux looks up with their
-    source. It does not help that the other one is expected: these are packets for pods.
+    """Plain packets belong at a CNI's device, and leave by another one once Linux looks up with
+    their source. It does not help that the other one is expected: these are packets for pods.
 
     Field state: policy-routing-hides-pods.
     """
-    if _leads_plain_packets_elsewhere(judge, other) and judge.opinion(other.plain).is_elsewhere:
-        return opaque(judge, other)
-    return None
+    if not judge.opinion(other.plain).belongs_elsewhere:
+        return None
+    return captures_a_plain_source(judge, other)
 
 
 def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -124,27 +131,20 @@ def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
     return None
 
 
-def leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that Linux may choose for plain packets leads to another device than these take.
+def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """A source that Linux may choose for plain packets leads to another device than these take. So
+    it is not enough that this is the device of the source.
 
-    So it is not enough that this is the device of the source. No field state needs the rule, since
-    the route of two-uplinks-by-source is fine.
-    """
-    if _leads_plain_packets_elsewhere(judge, other):
-        return opaque(judge, other)
-    return None
-
-
-def _leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> bool:
-    """Whether plain packets may leave by another device once Linux looks up with their source.
-
-    IPv4 does so at once for a connected socket; if the source is certain, `parts` judges these
-    connections. IPv6 keeps the first route, and looks up again as soon as any route changes.
+    IPv4 looks up with the source at once for a connected socket; if the source is certain, `parts`
+    judges these connections. IPv6 keeps the first route, and looks up again as soon as any route
+    changes. No field state needs the rule, since the route of two-uplinks-by-source is fine.
     """
     block = other.source
     if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
-        return False
-    return any(source in block for source in sources_of(judge, other.plain))
+        return None
+    if any(source in block for source in sources_of(judge, other.plain)):
+        return opaque(judge, other)
+    return None
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -163,7 +163,7 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     The later rules only know that its device is right.
     """
-    if other.outcome.decision.kind != "unicast":
+    if other.outcome.decision.kind != "unicast":  # the type of the route
         return opaque(judge, other)
     if other.opinion_on_route(judge).name == "doubtful-route":
         return opaque(judge, other)
@@ -238,7 +238,7 @@ RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     forwarded_from_a_device,
     hides_pods_from_plain_packets,
     fine_by_its_route,
-    leads_plain_packets_elsewhere,
+    captures_a_plain_source,
     from_a_foreign_source,
     wrong_by_any_device,
     by_the_device_of_the_source,

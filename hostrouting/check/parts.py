@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.other_packets import FINE, judge_outcome
-from hostrouting.check.results import OWN, SOME_POD, Grade, Opinion, Part
+from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
@@ -106,7 +106,7 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
         is_everywhere = bisect_right(everywhere, low) % 2 == 1
         for cell in judge.fib.cells(low, high, packet):
             if is_everywhere and cell.decision.devs:
-                yield Part(cell.first, cell.last, cell.decision, OWN, ())
+                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS, ())
             else:
                 yield _judged(judge, cell, packet)
 
@@ -134,7 +134,8 @@ def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | Non
     if judge.fib.family != IPV6:
         return None
     for outcome in others:
-        is_right = judge.opinion(outcome.decision).grade is not Grade.ESCAPE
+        decision = outcome.decision
+        is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
         if is_right and _is_by_own_source(judge, outcome):
             reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
             return Opinion(Grade.DOUBT, "doubtful-route", reason)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan
+    from hostrouting.routes.plan import RoutePlan, Step
 
 _Range: TypeAlias = tuple[int, int, int]
 """A family, and the first and the last address."""
@@ -54,7 +54,9 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
-    conflicts = plan.conflicts if report.escapes else ()
+    conflicts: tuple[Step, ...] = ()
+    if report.escapes:
+        conflicts = plan.conflicts
     replaced = {route.key for route in report.routes}
     replaced |= {step.route.key for step in conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
@@ -79,7 +81,8 @@ def find_unconfigured(
     needed = [str(route.prefix) for route in deleted if _overlaps(route.prefix, lost)]
     if not needed:
         return
-    subject, pronoun = _subject(needed, "is not in the configuration, and gone after the next boot")
+    predicate = "is not in the configuration, and will be gone after the next boot"
+    subject, pronoun = _subject(needed, predicate)
     ranges = [extent(*each) for each in lost]
     escape = "escapes" if len(ranges) == 1 else "escape"
     sentence = f"{subject}; without {pronoun} {spoken(ranges)} {escape}"

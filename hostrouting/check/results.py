@@ -1,7 +1,7 @@
 """What a check returns: plain data, each part of which says itself in one sentence.
 
-A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the expected CIDRs with
-an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
+A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the cluster's CIDRs
+with an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
 verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
 is expected, unless something is not judged; undecided if anything is in doubt; else ok.
 
@@ -76,8 +76,10 @@ class Opinion(NamedTuple):
     """The devices that may be the intended one, if that is in doubt and they are known."""
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether packets are fine, or may be, without leaving by an expected device."""
+    def belongs_elsewhere(self) -> bool:
+        """Whether packets are fine, or may be, without leaving by an expected device: at a CNI, on
+        the network of a hidden card, or refused as no pod's.
+        """
         if self.grade is Grade.FINE:
             return self.name not in {"expected", "own"}
         return self.name == "two-cnis"
@@ -92,7 +94,7 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise LookupError(subject)
 
 
-OWN = Opinion(Grade.FINE, "own")
+OWN_ADDRESS = Opinion(Grade.FINE, "own")
 """The addresses of this host itself, and those of every host."""
 
 
@@ -122,7 +124,7 @@ class Part(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the addresses are this host's own."""
-        return self.opinion.name == OWN.name
+        return self.opinion.name == OWN_ADDRESS.name
 
     @property
     def allowance(self) -> str:
@@ -131,7 +133,7 @@ class Part(NamedTuple):
 
 
 class Escape(NamedTuple):
-    """A range of an expected CIDR that does not leave through an expected device."""
+    """A range of a CIDR of the cluster that does not leave through an expected device."""
 
     cidr: Prefix
     first: int
@@ -193,11 +195,9 @@ def phrase_of(packet: Packet) -> str:
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
 
 
-class Unrepairable(NamedTuple):
-    """A range that no route can repair."""
+class Why(NamedTuple):
+    """Why no route repairs an address."""
 
-    first: int
-    last: int
     reason: str
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
@@ -208,12 +208,24 @@ class Unrepairable(NamedTuple):
     """The devices of which one has to be named first."""
 
 
+class Unrepairable(NamedTuple):
+    """A range that no route can repair."""
+
+    first: int
+    last: int
+    why: Why
+
+
 class Cost(NamedTuple):
-    """A network that is reached through a device, and from which the repair takes addresses."""
+    """A network that is reached through a device, and from which the repair takes addresses; or
+    what packets that the repair leads out by a device lose.
+    """
 
     dev: str
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
+    lost: str = ""
+    """What the default route has and the routes of the repair lack, in the words of `ip`."""
 
 
 class Repair(NamedTuple):

@@ -21,7 +21,7 @@ from hostrouting.check.results import (
     FamilyReport,
     Opinion,
     Repair,
-    Unrepairable,
+    Why,
     default_route_sentence,
     grouped,
 )
@@ -101,7 +101,7 @@ def check_findings(
     catching: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
-            catching += unrepairable.catching
+            catching += unrepairable.why.catching
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -249,7 +249,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     if rule is None:
         return None
     for lost in family.repair.unrepairable:
-        if lost.reason == "earlier-rule" and lost.first == escape.first:
+        if lost.why.reason == "earlier-rule" and lost.first == escape.first:
             words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
@@ -318,45 +318,42 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
-    causes = (
-        (lost._replace(first=0, last=0), lost.first, lost.last)
-        for lost in family.repair.unrepairable
-    )
-    for cause, ranges in _extents(family.family, causes).items():
+    lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
+    for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
         claim = "no route repairs"
-        if cause.devs:
+        if why.devs:
             claim = "it is not known which routes repair"
-        elif cause.reason == "not-proven":
+        elif why.reason == "not-proven":
             claim = "it is not proven that routes repair"
-        facts: dict[str, Any] = {"reason": cause.reason, "ranges": ranges}
-        if cause.devs:
-            facts["candidates"] = list(cause.devs)
+        facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
+        if why.devs:
+            facts["candidates"] = list(why.devs)
         yield Finding(
             "unsafe",
             severity,
-            f"{claim} {where}: {cause.cause}",
+            f"{claim} {where}: {why.cause}",
             where,
-            _remedy_of_unrepairable(cause, family),
+            _remedy_of_unrepairable(why, family),
             facts,
         )
 
 
-def _remedy_of_unrepairable(unrepairable: Unrepairable, family: FamilyReport) -> Remedy | None:
+def _remedy_of_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """How to name the device; or what to do about routes that catch packets: an address brings its
     network's route back.
     """
-    if unrepairable.devs:
+    if why.devs:
         costs: dict[str, str] = {}
         for dev, repair in family.repair.named:
             lost = [_cost_in_words(cost, repair) for cost in repair.costs]
             costs[dev] = f" (then {spoken(lost)})" if lost else ""
-        return _remedy_by_name(unrepairable.devs, family.cidrs, costs)
-    if not unrepairable.catching:
+        return _remedy_by_name(why.devs, family.cidrs, costs)
+    if not why.catching:
         return None
-    commands = " && ".join(map(deletion_command, unrepairable.catching))
+    commands = " && ".join(map(deletion_command, why.catching))
     connected: dict[str, None] = {}
-    for route in unrepairable.catching:
+    for route in why.catching:
         if route.protocol == PROTOCOL_KERNEL:
             connected |= dict.fromkeys(route.devs)
     if not connected:
@@ -377,15 +374,25 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
 
 
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
-    """What the repair costs: the networks of other devices that it takes addresses from."""
+    """What the repair costs: attributes of the default route, and the networks of other devices
+    that it takes addresses from.
+    """
     for cost in family.repair.costs:
         sentence = f"with the repair, {_cost_in_words(cost, family.repair)}"
+        remedy = None
+        if cost.lost:
+            remedy = Remedy(
+                "if they need it, have the program that sets the default route set these routes, "
+                "too, and not hostrouting"
+            )
         facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), remedy, facts)
 
 
 def _cost_in_words(cost: Cost, repair: Repair) -> str:
     where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
+    if cost.lost:
+        return f'packets to {where} leave without "{cost.lost}", which the default route has'
     return f"hosts in {where} can no longer be reached through {cost.dev} over IP"
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.check.sources import sources_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
+from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
+from hostrouting.routes.uplink import Need, Uplink, bare_hop, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -63,6 +65,26 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     return last_need
 
 
+def attributes_lost(judge: Judge, route: Route) -> str:
+    """What the default route with these next hops says about packets, in the words of `ip`, and a
+    static route cannot say. A `src` is lost only if Linux would choose another one without it.
+    """
+    words: list[str] = []
+    for default in judge.uplinks.defaults:
+        hops = {bare_hop(hop) for hop in default.next_hops}
+        if not hops.issuperset(route.next_hops):
+            continue
+        chosen = sources_of(judge, Decision("unicast", route))[:1]
+        if default.prefsrc is not None and chosen != (default.prefsrc,):
+            words.append(f"src {default.prefsrc}")
+        if default.mtu is not None:
+            words.append(f"mtu {default.mtu}")
+        if default.advmss is not None:
+            words.append(f"advmss {default.advmss}")
+        break
+    return " ".join(words)
+
+
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device.
 
@@ -79,7 +101,7 @@ def _need_for_a_name(judge: Judge) -> Need:
     if judge.uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
-    phrase = f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+    phrase = f"its device to be named in routeOverlap.expectedDevs: {names}"
     return Need(phrase, devs=tuple(devs))
 
 

@@ -163,7 +163,7 @@ def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     return all(links[dev].kind in LINES for dev in devs)
 
 
-def are_only_taps(
+def are_taps_without_a_card(
     devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
 ) -> bool:
     """Whether these devices are taps, and no card is among those that have an address.
@@ -432,7 +432,7 @@ class Uplink:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
-        return are_only_taps(devs, self._devs_with_address, self._links)
+        return are_taps_without_a_card(devs, self._devs_with_address, self._links)
 
     @cached_property
     def _devs_with_address(self) -> frozenset[str]:

@@ -47,34 +47,50 @@
 
 # The settings, one in a line. They are data: no line is executed.
 #
-# mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
-# cidr CIDR FIRST LAST: an expected CIDR, and its ends
-# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
-# own FIRST LAST: every host has these
-# device NAME: it is expected (routeOverlap.expectedDevs)
-# allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
-# intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
-# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
-#   types but no-route.
-# selector WORD: it comes before a value that selects packets, in a rule
-# keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
-# names, kind, link-type: see "What `ip` lists"
-# cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
-#   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
-#   In PATTERN, # is a digit. For example, "cni Antrea network wireguard antrea-wg0".
-# serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
-#   "bridge-plugin" the one that makes a plain bridge
-# pods DEVICE: like the device of a pod, it shows that its CNI has pods
-# refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
-#   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
-#   (device), a pod or address by one of these inside (inside), or such an address at its beginning
-#   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
-#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
-# pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
-# sentence NAME WORDS: what is said, with {holes}
+# What to do:
+#   mode STRICT|WARN
+#   state FOLDER             for the marker
+#   families FAMILY...       of the expected CIDRs
+#   cidr CIDR FIRST LAST     an expected CIDR, and its ends
+#   service CIDR FIRST LAST  one of them, from which services have their addresses
+#   device NAME              it is expected (routeOverlap.expectedDevs)
+#   allowed PATTERN          such devices are allowed (routeOverlap.allowedDevs)
+#   intended SELECTORS       a rule with these may treat packets differently (intendedRules)
+#
+# What `ip` prints:
+#   names, kind, link-type   see "What `ip` lists"
+#   own FIRST LAST           addresses that every host has
+#   error TYPE WORDS         how it says that packets are refused, or have no route
+#   selector WORD            in a rule, this comes before a value that selects packets
+#   keeps-destination encap WORD
+#                            packets leave by the device of a route with this encapsulation
+#
+# What is known of CNIs:
+#   cni CNI USE KIND PATTERN
+#     Such devices are of this CNI. USE is what they lead to: other nodes (network), all pods of
+#     this node (bridge), or one (pod); or they are for marked packets (marked). In PATTERN, # is a
+#     digit. For example, "cni Antrea network wireguard antrea-wg0".
+#   serves CNI OTHER
+#     The first CNI's devices can lead to pods of the other; "any" is each, and "bridge-plugin" the
+#     one that makes a plain bridge.
+#   pods DEVICE
+#     Like the device of a pod, it shows that its CNI has pods.
+#   refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST
+#     With such a route, whose prefix has one of these lengths, the CNI refuses packets. For
+#     example, "refuses 4 blackhole bird Calico inside protocol 20 32".
+#     PROOF: it is the CNI's if there is a device of it (device), a pod or an address by one inside
+#       the range (inside), or such an address at its beginning (first).
+#     TRACE: it may be the CNI's if there is a device of it (device), or also if other routes have
+#       the protocol (protocol).
+#   pod-block FAMILY LENGTH
+#     A prefix shorter than this is not a block of pods.
+#
+# What is said:
+#   sentence NAME WORDS      with {holes}
 configuration=(
 )
 set -fuo pipefail
+shopt -s lastpipe # the last function of a pipeline needs no process of its own
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
@@ -833,10 +849,10 @@ BEGIN {
   TUNNELS = "tunnel|line|tap"
   LEADING = CARDS "|" TUNNELS
   expected = NONE
-  # For example, tun0 has the default route and hides that of eth0, which is "via 10.0.0.1".
+  # For example, where the default route of tun0 hides that of eth0, "via 10.0.0.1 dev eth0":
   doubtful = NONE      # /tun0/eth0/: it is unclear which of these is right
-  beside_tunnel = NONE # cards that may be right, too: eth1, if eth0 has no default route
-  behind_router = NONE # /eth0/: by these, a default route has a gateway
+  beside_tunnel = NONE # cards that may be right, too, such as eth0 if it has no default route
+  behind_router = NONE # /eth0/: these have a default route with a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
@@ -911,16 +927,23 @@ function doubt_equal_routes(used,   all) {
   all = union(route_devices[used], equal_devices[rank_of(used)])
   if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
-# What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
-# or without one, any card.
+# What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:
+#   eth0 has a worse one         tun0 or eth0 is right
+#   eth0 has an address          tun0 is in doubt, and so is eth0 (beside_tunnel)
+# Where it is tap0, and no card has an address, tap0 may be the network card of a virtual machine;
+# where it is ppp0, it may be the line of a provider.
 function doubt_tunnel(   hidden, cards) {
   hidden = hidden_cards()
+  if (hidden != NONE) {
+    doubtful = union(doubtful, union(uplink, hidden))
+    return
+  }
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
-  if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
-  else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
-  else if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
-  if (hidden == NONE && of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
+  if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
 }
+# The cards of the best default route that has some, though it may be passed over.
 function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
 function devices_with_addresses(   i, list) {
   list = NONE

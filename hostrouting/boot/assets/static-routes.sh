@@ -5,7 +5,8 @@
 # route, nothing is written.
 #
 # A configured route takes the device and the gateway that it does not name from a default route:
-#   1. With a device: from the best default route by that device, in any table.
+#   1. With a device: from the best default route by that device. It may be in another table than
+#      main, where cloud-init and others put that of a second card.
 #   2. Without a device: from the best default route of table main.
 #   3. Without a device, if it is unclear whether that default route leads to the network of this
 #      host: from that of the only device of expectedDevs that can have one.
@@ -30,7 +31,14 @@
 
 # shellcheck disable=SC2016 # programs of awk are texts
 
-# Data only: no line of it is executed.
+# The settings, one in a line. They are data: no line is executed.
+#   protocol NUMBER          that of our routes
+#   route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]
+#                            a configured route; in IPv4 with its halves
+#   expected DEVICE          one of routeOverlap.expectedDevs
+#   guest KIND               such a port of a bridge leads only to a container or virtual machine
+#   names, kind, link-type   see "What `ip` lists"
+#   sentence NAME WORDS      what is said, with {holes}
 configuration=(
 )
 set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -44,20 +52,20 @@ unit=${1:-UNIT}
 apply='hostrouting apply --config /etc/hostrouting/config.json'
 
 main() { # SECONDS
-  local wait=$1 waited=0 stopped='' next=0 now=0 began
+  local seconds_to_wait=$1 waited=0 stopped='' say_again_at=0 now=0 began
   read_clock
   began=$now
   trap 'stopped=143' TERM INT HUP
   until attempt; do
     read_clock
     waited=$(((now - began) / 100))
-    if [[ $is_hopeless || $stopped ]] || ((waited >= wait)); then
+    if [[ $is_hopeless || $stopped ]] || ((waited >= seconds_to_wait)); then
       say_why
       exit "${stopped:-1}"
     fi
-    if ((waited >= next)); then
-      say 6 "waiting ($waited of $wait s): ${reasons[0]}"
-      next=$((waited + 10))
+    if ((waited >= say_again_at)); then
+      say 6 "waiting ($waited of $seconds_to_wait s): ${reasons[0]}"
+      say_again_at=$((waited + 10))
     fi
     sleep 1
   done
@@ -75,7 +83,8 @@ say_why() {
   if [[ $stopped ]]; then # the variable of main
     end="; told to stop after $waited s"
   fi
-  if [[ $is_hopeless ]] || ((wait == 0)); then # the guard logs what is new, and would log a time
+  # The guard logs what is new: a time would be new each time.
+  if [[ $is_hopeless ]] || ((seconds_to_wait == 0)); then
     end=''
   fi
   for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
@@ -109,6 +118,12 @@ attempt() {
   say_notes
 }
 
+# What a plan has said until then counts no more.
+fail_because() { # REASON
+  reasons=("$1")
+  advice=()
+}
+
 # One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
@@ -116,9 +131,9 @@ change_routes() {
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
     flock -w 5 7 || status=$?
     if ((status)); then
-      reasons=("cannot lock $lock: flock failed (exit status $status)")
+      fail_because "cannot lock $lock: flock failed (exit status $status)"
       if ((status == 1)); then
-        reasons=("cannot lock $lock: another run has held it for 5 s")
+        fail_because "cannot lock $lock: another run has held it for 5 s"
       fi
       exec 7<&-
       return 1
@@ -148,7 +163,7 @@ write_and_read_back() {
       return
     fi
     if ((writes == 2)); then
-      reasons=("another program also changes these routes: ${changes[0]}")
+      fail_because "another program also changes these routes: ${changes[0]}"
       return
     fi
     if ! write_changes; then
@@ -175,24 +190,24 @@ make_plan() {
       return
     fi
   done
-  reasons=('the routes changed while they were read')
-  advice=()
+  fail_because 'the routes changed while they were read'
   is_hopeless=''
 }
 
+# `read` puts all that is left of a line into its last variable: of "refused", all options.
 read_plan() {
-  local kind text undo unread='ip or awk was killed, or is missing'
+  local kind text rest unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
-  settings_and_lists | run_planner | while IFS=$'\t' read -r kind text undo; do
+  settings_and_lists | run_planner | while IFS=$'\t' read -r kind text rest; do
     case $kind in
       change)
         changes+=("$text")
-        undos+=("$undo")
+        undos+=("$rest")
         ;;
       optional) optional+=("$text") ;;
       missing) reasons+=("$text") ;;
       refused)
-        advice[${#reasons[@]}]=${undo//$'\t'/$'\n'}$'\n'
+        advice[${#reasons[@]}]=${rest//$'\t'/$'\n'}$'\n'
         reasons+=("$text")
         is_hopeless=1
         ;;
@@ -201,7 +216,7 @@ read_plan() {
       unread) unread=$text ;;
     esac
   done || { # a program of the pipeline failed (pipefail)
-    reasons=("the routes cannot be read: $unread")
+    fail_because "the routes cannot be read: $unread"
     if [[ ! $stopped ]]; then # by the signal that `ip` and awk got, too
       is_hopeless=1
     fi
@@ -227,7 +242,7 @@ settings_and_lists() {
 
 write_changes() {
   local said failed succeeded=${#changes[@]}
-  if said=$(batch -N "${changes[@]}"); then
+  if said=$(batch '' "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
@@ -240,7 +255,7 @@ write_changes() {
   if ((succeeded < ${#changes[@]})); then
     failed=${changes[succeeded]}
   fi
-  reasons=("$failed: ${said%%$'\n'*}")
+  fail_because "$failed: ${said%%$'\n'*}"
   case ${reasons[0]} in
     *'Operation not permitted') is_hopeless=1 ;;
     'route del '*:*' via '*'No such process') say_foreign_next_hop "$failed" ;;
@@ -256,8 +271,8 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete it \
-(its program may add it again), as root: ip route del $hop")
+  fail_because "ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete \
+it (its program may add it again), as root: ip route del $hop"
 }
 
 take_back() {
@@ -273,15 +288,13 @@ take_back() {
 
 # Runs all commands, also after one that fails, and logs each that failed.
 batch_all() { # LEVEL TEXT COMMAND...
-  local level=$1 text=$2 said line number reason='' is_named=''
-  shift 2
-  if said=$(batch -force "$@"); then
+  local level=$1 text=$2 commands=("${@:3}") said line reason='' is_named=''
+  if said=$(batch -force "${commands[@]}"); then
     return
   fi
   while IFS= read -r line; do
     if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
-      number=${BASH_REMATCH[1]}
-      say "$level" "$text: ${!number}: $reason"
+      say "$level" "$text: ${commands[BASH_REMATCH[1] - 1]}: $reason"
       reason='' is_named=1
     elif [[ ! $reason ]]; then
       reason=$line
@@ -292,26 +305,17 @@ batch_all() { # LEVEL TEXT COMMAND...
   fi
 }
 
-# A signal does not cut it short.
-batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
+# Runs these commands; a signal does not cut that short.
+batch() { # OPTION COMMAND...; the option of `ip` is -force, to go on after an error, or ''
   (
     trap '' TERM INT HUP
-    printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
+    printf '%s\n' "${@:2}" | ip ${1:+"$1"} -batch - 2>&1
   )
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# The settings:
-# protocol NUMBER: that of our routes
-# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
-#   configured route; in IPv4 with its halves
-# expected DEVICE: one of routeOverlap.expectedDevs
-# guest KIND: such a port of a bridge leads only to a container or a virtual machine
-# names, kind, link-type: see "What `ip` lists"
-# sentence NAME WORDS: what is said, with {holes}
-#
-# The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
-# between their fields:
+# The planner reads the settings up to an empty line, then the lists of `ip`. It prints lines, with
+# tabs between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
 #
@@ -374,7 +378,7 @@ has_devices { next } # another line of an alias
 }
 END {
   print_errors()
-  if (!ours) {
+  if (!ours) { # what is deleted are routes with our protocol
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
   }
@@ -594,10 +598,16 @@ function make_part(r, h, last_hop) {
   part[parts, "deletion"] = deletion(r, h, last_hop)
 }
 
-# Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
+# Routes exclude each other if their keys are the same. The key of one that is only for some packets
+# (from, tos) has all of its words. A tos in decimal is that of an encapsulation.
 function key_of(r,   key) {
   key = route[r, "prefix"] " metric " route[r, "metric"]
-  return route[r, "words"] ~ / (from |tos 0x)/ ? key lasting_words(r) : key
+  if (is_for_some_packets(r)) key = key lasting_words(r)
+  return key
+}
+
+function is_for_some_packets(r) {
+  return route[r, "words"] ~ / (from |tos 0x)/
 }
 
 function lasting_words(r,   words) {
@@ -698,7 +708,8 @@ function is_our_entry(e) {
 # Whether it is for all packets, and not one of ours, which may go.
 function is_default(r) {
   if (route[r, "prefix"] !~ /\/0$/ || route[r, "type"] != "" || is_ours(r)) return 0
-  return route[r, "words"] !~ / (from |tos 0x|expires [-0])/
+  if (is_for_some_packets(r)) return 0
+  return route[r, "words"] !~ / expires [-0]/ # its time is over
 }
 
 # Inserts it into the default routes, the best first.
@@ -799,8 +810,15 @@ function is_vpn(family, dev) {
 }
 
 # Sets `doubtful` if the best default route may not be the one to the network of this host: the
-# devices among which an operator can choose, as in "eth0/tun0", or "". Then it also sets `choice`,
-# what a route without a device needs, and `remedy`, what an operator can do for it.
+# devices among which an operator can choose, or "". Then it also sets `choice`, what a route
+# without a device needs, and `remedy`, what an operator can do for it. For example, if these have
+# default routes:
+#                                   devs   equals     behind     doubtful
+#   eth0                            eth0   eth0       eth0
+#   eth0, eth1 with a worse metric  eth0   eth0       eth0
+#   eth0, eth1 with the same one    eth0   eth0/eth1  eth0       eth0/eth1
+#   tun0, eth0 with a worse metric  tun0   tun0       tun0/eth0  tun0/eth0
+#   tun0                            tun0   tun0       tun0       tun0, if a card has an address
 function find_doubt(family,   used, devs, equals, behind) {
   doubtful[family] = ""
   used = best_default(family, "")
@@ -941,7 +959,7 @@ function plan_route(w,   missing, existing) {
   if (missing != "") {
     existing = existing_route(w)
     if (existing) {
-      mark_right_entries(existing) # as a listed route, it is as itself
+      mark_right_entries(existing) # its own entries are right, so they are not deleted
       note_existing(w, missing)
       return
     }
@@ -1038,8 +1056,9 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   return leads_out(dev) && (dev == only_expected_dev() || !is_vpn(route[r, "family"], dev))
 }
 
-# Gives the fate "right" to each entry that is as a part of this route. Afterwards, `is_needed` is 1
-# for the parts that no entry is.
+# Compares the parts of this route with the entries that have its key. An entry that is the same as
+# a part has the fate "right", whoever added it. Parts without such an entry are still needed
+# (is_needed).
 function mark_right_entries(r,   key, p, i, e) {
   split("", is_needed)
   for (p = first_part[r]; p <= last_part[r]; p++) is_needed[part[p, "identity"]] = 1
@@ -1067,7 +1086,8 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
   }
 }
 
-# Whether the first route that stays is of another program, and not as wanted.
+# Whether another program has a route in the place of this one. What counts is the route that Linux
+# will use: the first one that stays. If that is not ours, it has to be the same as the wanted one.
 function is_in_conflict(w,   key, i, e) {
   key = key_of(w)
   for (i = 1; i <= count_at[key]; i++) {
@@ -1097,7 +1117,8 @@ function add_missing(w,   p, key, verb) {
   for (p = first_part[w]; p <= last_part[w]; p++) {
     if (!is_needed[part[p, "identity"]]) continue
     is_added[key] = is_added[key] "|" part[p, "to"]
-    verb = count_at[key] || p > first_part[w] ? "append " : "add "
+    verb = "add " # which fails if another program has taken the place meanwhile
+    if (count_at[key] || p > first_part[w]) verb = "append "
     change(is_optional(w) ? "optional" : "add", verb part[p, "addition"], part[p, "deletion"])
   }
 }
@@ -1128,11 +1149,13 @@ function attributes_of(r,   words) {
   return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
+# Before or after the additions; or "optional", if it may fail.
 function step_of_deletion(e,   r, is_joined) {
   r = part[e, "route"]
   is_joined = last_part[r] > first_part[r]
-  # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
-  # it has to be known first.
+  # Of several IPv6 next hops, those behind the first may be of another program, and then Linux does
+  # not delete them. Where nothing is wanted in their place, that is fine; else it is a conflict,
+  # which has to be known before anything is added.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
   if (is_joined && e > first_part[r]) return "before"
   # A request to delete the new one, to take it back, could hit this one.
@@ -1154,7 +1177,7 @@ function print_changes(   n, i, step) {
   for (i = 1; i <= count["optional"]; i++) print "optional\t" command_of["optional", i]
 }
 
-# For a default route, what was seen; in doubt, the devices that can be named.
+# Behind what is missing: the default routes that were seen, or the devices that can be named.
 function say_missing(w, missing) {
   value["route"] = route[w, "text"]
   value["missing"] = missing

@@ -50,9 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = None if plan.report is None else HostCheck.of(plan.report, config)
     who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
-    openings: tuple[Finding, ...] = ()
-    if arguments.snapshot is None:
-        openings = find_lasting_openings(host, config)
+    openings = _openings(arguments, config, host)
     told = attrs.evolve(plan, findings=(*plan.findings, *openings))
     first = f"{answer.upper()}: {_rest(arguments, plan, answer, who)}"
     if answer == "nothing to do" and openings:
@@ -70,10 +68,18 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "check": check and check.document(),
     }
     code = _CODES[answer]
-    counted = [finding for finding in openings if finding.name not in arguments.ignore]
-    if code == FINE and starts_unchecked(config, counted):
+    if answer == "nothing to do" and starts_unchecked(config, openings, arguments.ignore):
         code = PROBLEM
     return Answer(code_with(arguments, code, findings), document, lines)
+
+
+def _openings(
+    arguments: argparse.Namespace, config: HostRoutingConfig, host: Host
+) -> tuple[Finding, ...]:
+    """What lets units start unchecked, also after apply; a snapshot does not have it."""
+    if arguments.snapshot is not None:
+        return ()
+    return find_lasting_openings(host, config)
 
 
 def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:

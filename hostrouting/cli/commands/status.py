@@ -99,26 +99,18 @@ def _document(status: Status) -> dict[str, object]:
 
 def _lines(status: Status, unit: str | None) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
-    findings = list(status.findings)
     in_headline = _headline_finding(status)
     yield _headline(status)
     yield from _protection_lines(status)
-    if in_headline is not None:
-        findings.remove(in_headline)
-        if not status.command:
-            yield from way_lines(in_headline.remedy)
+    if in_headline is not None and not status.command:
+        yield from way_lines(in_headline.remedy)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
-    if status.command == AGAIN.command:
-        findings = [_without_again(finding) for finding in findings]
-    choices = _choices_of_a_dev(status)
-    for at, finding in enumerate(findings):
-        if finding.remedy in choices:
-            findings[at] = finding._replace(remedy=Remedy("the commands below name the device"))
-    yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
+    others = [finding for finding in _findings_with_one_remedy(status) if finding != in_headline]
+    yield from plan_lines(attrs.evolve(status.plan, findings=tuple(others)))
     yield from _verdict_lines(status)
-    if status.state == "broken" or status.command not in {"", AGAIN.command}:
+    if status.state == "broken" or (status.state in _TO and status.command):
         yield LOOK_FIRST
 
 
@@ -168,9 +160,19 @@ def _escapes(status: Status) -> bool:
     return status.check is not None and bool(status.check.report.escapes)
 
 
-def _without_again(finding: Finding) -> Finding:
-    """The finding without what the command of the headline does."""
-    return finding._replace(remedy=None) if finding.remedy in {AGAIN, RELOAD} else finding
+def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
+    """The findings without a remedy that is another command of the page."""
+    done_by_headline: set[Remedy] = set()
+    if status.command == AGAIN.command:
+        done_by_headline = {AGAIN, RELOAD}
+    choices = _choices_of_a_dev(status)
+    for finding in status.findings:
+        if finding.remedy in done_by_headline:
+            yield finding._replace(remedy=None)
+        elif finding.remedy in choices:
+            yield finding._replace(remedy=Remedy("the commands below name the device"))
+        else:
+            yield finding
 
 
 def _choices_of_a_dev(status: Status) -> set[Remedy]:

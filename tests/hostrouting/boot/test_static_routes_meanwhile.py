@@ -756,11 +756,11 @@ class TestConflicts:
         for each: so one start tells all.
         """
         held = ["dev ib0 proto static scope link", "via 10.0.0.9 dev eth0 proto bird"]
-        namespace.batch([f"route append 10.7.0.0/16 {way}" for way in held])
+        namespace.batch([f"route append 10.7.0.0/16 {route}" for route in held])
         ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
         conflict, *_, option, _ = ran.lines
-        for way in held:
-            assert f"[10.7.0.0/16 {way}]" in conflict
+        for route in held:
+            assert f"[10.7.0.0/16 {route}]" in conflict
         commands = option.partition("as root: ")[2].partition("; then")[0].split(" && ")
         assert len(commands) == 2
         namespace.batch([command.removeprefix("ip ") for command in commands])
@@ -851,11 +851,11 @@ class TestConflicts:
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path)
         hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
-        [line] = ran.lines
-        assert line == (
-            f"<3>static-routes: ROUTE-CONFLICT: {hop} is a next hop of another program; if nothing "
-            f"needs it, delete it (its program may add it again), as root: ip route del {hop}"
-        )
+        conflict = f"ROUTE-CONFLICT: {hop} is a next hop of another program"
+        remedy = "if nothing needs it, delete it (its program may add it again)"
+        assert ran.lines == [
+            f"<3>static-routes: {conflict}; {remedy}, as root: ip route del {hop}",
+        ]
         assert ran.status == 1
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
@@ -1107,18 +1107,21 @@ class TestAllOrNothing:
             "<3>static-routes: another program also changes these routes: route add 172.16."
         )
 
-    @pytest.mark.parametrize("failed", ["ip", "awk"])
+    @pytest.mark.parametrize("failed", ["ip", "awk", "awk after a conflict"])
     def test_a_reading_that_fails(self, namespace: Namespace, tmp_path: Path, failed: str) -> None:
         """Without all routes, or a whole plan, nothing is written, and the words of the program are
-        the reason.
+        the only reason.
         """
         cut = {
             "ip": 'ip "$@"; printf "%s\\n" "Dump terminated" "Command failed -:1" >&2; exit 1',
             "awk": "printf 'change\\troute flush table main\\troute flush table main\n'; kill -9 $$",
+            "awk after a conflict": "printf 'refused\\tX\\toption A\n'; kill -9 $$",
         }
-        ran = Ran(namespace, HALVES, tmp_path, tools={failed: cut[failed]})
-        reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[failed]
-        assert ran.lines[-1] == f"<3>static-routes: the routes cannot be read: {reason}"
+        program = failed.split(maxsplit=1)[0]
+        ran = Ran(namespace, HALVES, tmp_path, tools={program: cut[failed]})
+        reason = {"ip": "Dump terminated", "awk": "ip or awk was killed, or is missing"}[program]
+        lines = [line for line in ran.lines if line.startswith("<3>")]
+        assert lines == [f"<3>static-routes: the routes cannot be read: {reason}"]
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_without_settings(self, namespace: Namespace, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_a_route_that_is_found_with_a_source(failing: str) -> None:
     [
         "from fd00::4 lookup 101",  # leads to ib0
         "from fd77::/64 lookup 100",  # this host has no such source
+        "from fd00::4 prohibit",
         "from fd00::4 fwmark 1 lookup 100",
         "from fd00::4 iif ib0 lookup 100",
     ],

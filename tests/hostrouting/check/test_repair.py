@@ -45,7 +45,7 @@ def destinations(report: CheckReport) -> list[str]:
 def reasons(report: CheckReport) -> list[tuple[str, str]]:
     """Why ranges cannot be repaired: the reason and the words."""
     [family] = report.families
-    return [(unsafe.reason, unsafe.cause) for unsafe in family.repair.unrepairable]
+    return [(unsafe.why.reason, unsafe.why.cause) for unsafe in family.repair.unrepairable]
 
 
 def test_a_later_rule_for_table_main_takes_a_wide_route() -> None:
@@ -150,7 +150,7 @@ def test_what_no_route_can_repair_keeps_its_reason_without_routes(captures: int)
     by_route = {reason for reason, _ in reasons(report)}
     general = "too-many" if captures else "no-gateway"
     [family] = report.families
-    said = {unsafe.first: unsafe.reason for unsafe in family.repair.unrepairable}
+    said = {unsafe.first: unsafe.why.reason for unsafe in family.repair.unrepairable}
     assert said[int(as_ip("172.16.0.0"))] == "earlier-rule"
     assert said[int(as_ip("172.17.0.0"))] == "earlier-rule"
     assert said[int(as_ip("172.20.1.1"))] == "host-route"
@@ -195,7 +195,7 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     parts = list(find_parts(judge, block.first, block.last))
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
     [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
-    assert unsafe.cause == "with these routes, packets there would still escape"
+    assert unsafe.why.cause == "with these routes, packets there would still escape"
 
 
 @pytest.mark.parametrize(
@@ -247,3 +247,26 @@ def test_ipv6_gateways_that_linux_refuses(*, is_on_link: bool) -> None:
     report = checked(node(*routes), "fd44::/16")
     cause = "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
     assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
+
+
+@pytest.mark.parametrize(
+    ("source", "mtu", "lost"),
+    [
+        ("10.0.0.4", None, []),  # as of a DHCP client: Linux would choose it anyway
+        ("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"]),
+        (None, 9000, ["mtu 9000"]),
+    ],
+)
+def test_what_the_default_route_has_and_a_static_route_cannot_have(
+    source: str | None, mtu: int | None, lost: list[str]
+) -> None:
+    """With BGP to the host, only the address of lo is known to others: without it, nothing comes
+    back. So this is a cost of the repair.
+    """
+    host = node(Route.to(CIDR, dev="ib0"))
+    prefsrc = None if source is None else as_ip(source)
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    others = (route for route in host.routes if route.prefix.length)
+    routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
+    [family] = checked(host._replace(routes=routes)).families
+    assert [cost.lost for cost in family.repair.costs] == lost
