@@ -37,7 +37,7 @@ _GET_IT_BACK = (
     "PyInstaller includes the scripts of an installed hostrouting"
 )
 _LETTERS = frozenset(
-    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" '
+    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?#=@:;,!{}" '
 )
 
 

@@ -24,7 +24,7 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import Action, RoutePlan, by_key, could_take, steps_for_key
+from hostrouting.routes.plan import Action, RoutePlan, bare, by_key, could_take, steps_for_key
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -215,7 +215,7 @@ class _Transaction:
 
     def _with_wanted_keys(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         present = by_key(snapshot, self._wanted)
-        return {key: present[key] for key in self._wanted}
+        return {key: [*map(bare, present[key])] for key in self._wanted}
 
 
 def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:

@@ -25,6 +25,7 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
+    PREFERENCES,
     PROTOCOL_KERNEL,
     NextHop,
     Route,
@@ -337,16 +338,14 @@ def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
 
 
 def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The present routes with these keys, and our other routes, made `bare`; the kernel uses the
-    first of a key.
-    """
+    """The present routes with these keys, and our other routes, in the order of the kernel."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     firsts = {key.prefix.first for key in present}
     for route in snapshot.routes:
         if route.protocol == OURS:
-            present.setdefault(route.key, []).append(bare(route))
+            present.setdefault(route.key, []).append(route)
         elif route.prefix.first in firsts and route.key in present:
-            present[route.key].append(bare(route))
+            present[route.key].append(route)
     return present
 
 
@@ -354,15 +353,19 @@ def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: U
     """Whether Linux uses a route of ours for this key that is right although the configured one
     cannot be completed.
     """
-    if not present or present[0].protocol != OURS:
+    if not present:
         return False
-    return uplink.can_stay(present[0], dev=static.dev, gateway=static.gateway)
+    used = _in_order_of_use(present)[0]
+    if used.protocol != OURS or _is_passed_over(used):
+        return False
+    return uplink.can_stay(used, dev=static.dev, gateway=static.gateway)
 
 
 def _steps_that_stay(present: Sequence[Route], missing: Need) -> list[Step]:
-    """The steps for one key if its first present route is the wanted one."""
+    """The steps for one key if the route that Linux uses is the wanted one."""
     reason = f"exists, and stays; a new one would need {missing}"
-    steps = steps_for_key(as_stored(present[0]), present)
+    used = _in_order_of_use(present)[0]
+    steps = steps_for_key(as_stored(bare(used)), present)
     return [step._replace(reason=reason) if step.action == "keep" else step for step in steps]
 
 
@@ -373,7 +376,7 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
     holders: dict[Route, Route] = {}
     """The first present entry of each kind: whose it is makes no difference."""
     for route in present:
-        for entry in as_stored(route):
+        for entry in as_stored(bare(route)):
             holders.setdefault(_compared(entry), entry)
     needed = {_compared(entry): entry for entry in wanted}
     stale = _stale_entries(needed, present)
@@ -392,30 +395,36 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(holder.protocol)
             steps.append(Step("keep", holder, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+    return steps + [Step("delete", entry, "not configured") for entry in stale]
 
 
 def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
-    back. But those with several next hops go last: a request to delete one also takes a route with
-    the first of them. For the same reason, one that such a request could mistake for a needed one
-    stays behind that, where Linux does not use it.
+    back. But a request to delete one must not take another (`could_take`): so those with fewer next
+    hops go first, and of these, those with more attributes. For the same reason, one that such a
+    request could mistake for a needed one stays behind that, where Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
     for route in present:
         if route.protocol != OURS:
             continue
-        for entry in as_stored(route):
+        for entry in as_stored(bare(route)):
             if _compared(entry) in needed:
                 kept.append(entry)
             elif not any(could_take(entry, before) for before in kept):
                 stale.append(entry)
     stale.reverse()
-    stale.sort(key=lambda entry: len(entry.next_hops))
+    stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
     return stale
+
+
+def _optional_attributes(route: Route) -> dict[str, object]:
+    """What a request to delete a route need not say: then it also takes one that has this."""
+    attributes = {"src": route.prefsrc, "mtu": route.mtu, "advmss": route.advmss}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def could_take(request: Route, other: Route) -> bool:
@@ -427,9 +436,9 @@ def could_take(request: Route, other: Route) -> bool:
     """
     if (request.type, request.scope) != (other.type, other.scope):
         return False
-    for name in ("prefsrc", "mtu", "advmss"):
-        if getattr(request, name) not in {None, getattr(other, name)}:
-            return False
+    of_request, of_other = _optional_attributes(request), _optional_attributes(other)
+    if not of_request.items() <= of_other.items():
+        return False
     next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
     first_ones = [(hop.dev, hop.gateway) for hop in request.next_hops[: len(next_hops)]]
     return bool(next_hops) and next_hops == first_ones
@@ -438,8 +447,8 @@ def could_take(request: Route, other: Route) -> bool:
 def _conflict(
     wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
 ) -> Step | None:
-    """The conflict, if the first route that stays is another program's, and is not as wanted."""
-    for route in present:
+    """The conflict, if Linux would use a route of another program that is not as wanted."""
+    for route in map(bare, _in_order_of_use(present)):
         if set(as_stored(route)) <= set(stale):
             continue
         whole = as_listed(wanted)[0]
@@ -449,13 +458,36 @@ def _conflict(
     return None
 
 
-def _compared(route: Route) -> Route:
-    """The route without what changes nothing about where packets go: whose it is, `onlink`, and in
-    IPv6 the weights, because there each next hop is an entry of its own.
-
-    `onlink` only says that Linux did not check the gateway when the route was added.
+def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
+    """The routes of one key, the one that Linux uses first: one that is not passed over, and in
+    IPv6 the one whose router has the highest preference.
     """
-    plain = bare(route)._replace(protocol=OURS)
+    return sorted(present, key=_order_of_use)
+
+
+def _order_of_use(route: Route) -> tuple[bool, int]:
+    return (_is_passed_over(route), -PREFERENCES.index(route.preference))
+
+
+def _is_passed_over(route: Route) -> bool:
+    """Whether Linux lists the route and does not use it: all its next hops are dead, or it has
+    expired.
+    """
+    is_dead = bool(route.next_hops) and all(hop.dead for hop in route.next_hops)
+    return is_dead or bool(route.expired)
+
+
+def _compared(route: Route) -> Route:
+    """The route without what changes nothing about where packets go: whose it is, `onlink`, how
+    long it lasts, its router's preference, and in IPv6 the weights, because there each next hop is
+    an entry of its own.
+
+    `onlink` only says that Linux did not check the gateway when the route was added. A preference
+    only says which route of a key Linux uses (`_in_order_of_use`).
+    """
+    plain = bare(route)._replace(protocol=OURS, preference="medium")
+    if not plain.expired:
+        plain = plain._replace(expired=None)
     next_hops = [hop._replace(onlink=False) for hop in plain.next_hops]
     if route.prefix.family != IPV4:
         next_hops = [hop._replace(weight=1) for hop in next_hops]

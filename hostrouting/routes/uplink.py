@@ -35,6 +35,7 @@ from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_RA,
+    REFUSING,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
@@ -59,8 +60,12 @@ table.
 """
 TAP = "tun"
 """The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
-"""Kinds of tunnels that can look like Ethernet."""
+LIKE_ETHERNET = frozenset(
+    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
+)
+"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
+geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
+"""
 NO_TUNNELS = frozenset({"", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
@@ -81,6 +86,8 @@ NEEDS = {
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
+    "hides": "a destination without the gateway {gateway}, which Linux would no longer reach "
+    "directly",
 }
 """What a route can lack that static-routes.sh says, too."""
 REMEDY = Remedy("add it, or correct the configuration")
@@ -156,7 +163,7 @@ def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     return all(links[dev].kind in LINES for dev in devs)
 
 
-def are_only_taps(
+def are_taps_without_a_card(
     devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
 ) -> bool:
     """Whether these devices are taps, and no card is among those that have an address.
@@ -239,6 +246,7 @@ class Uplink:
         """The default routes of all tables, the best first: by table (main, then the lowest),
         metric and preference.
         """
+        self._others = others
         self._direct = [route for route in others if not route.has_gateway]
         """The routes without any gateway, which say what is on a link, and what is this host's own.
         """
@@ -268,13 +276,17 @@ class Uplink:
         scope = SCOPE_UNIVERSE
         if self._family == IPV4 and not any(hop.gateway for hop in next_hops):
             scope = SCOPE_LINK
-        return Route(
+        route = Route(
             destination,
             next_hops,
             metric=metric or DEFAULT_METRIC[self._family],
             scope=scope,
             protocol=OURS,
         )
+        hidden = self._gateway_hidden_by(route)
+        if hidden is not None:
+            return Need(NEEDS["hides"].format(gateway=hidden))
+        return route
 
     def can_stay(self, route: Route, *, dev: str | None, gateway: IP | None) -> bool:
         """Whether a route of ours with the wanted key is right while the wanted one cannot be
@@ -420,7 +432,7 @@ class Uplink:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
-        return are_only_taps(devs, self._devs_with_address, self._links)
+        return are_taps_without_a_card(devs, self._devs_with_address, self._links)
 
     @cached_property
     def _devs_with_address(self) -> frozenset[str]:
@@ -448,17 +460,70 @@ class Uplink:
         # Linux would accept this host's own address, and lose the packets.
         if self._is_own_address(gateway):
             return NEEDS["own"].format(gateway=gateway)
-        if hop.onlink or self._is_near(gateway, hop.dev):
+        is_there = self._is_near(gateway, hop.dev)
+        if hop.onlink:
+            is_there = not self._is_elsewhere(gateway, hop.dev)
+        if is_there:
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
     def _is_near(self, gateway: IP, dev: str | None) -> bool:
-        """Whether a route of table main without a gateway leads to it by the device."""
+        """Whether Linux would find the gateway on the link of the device."""
+        best = self._best_route_to(gateway, dev)
+        return best is not None and not best.has_gateway
+
+    def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
+        """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
+        because a route that is not a default route leads to it by another device.
+        """
+        if self._family == IPV4:
+            return False
+        best = self._best_route_to(gateway)
+        if best is None or best.prefix.first == 0 or best.type in REFUSING:
+            return False
+        return dev not in best.devs
+
+    def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
+        """The route of table main by which Linux looks for a gateway on this device, or on any.
+
+        In IPv4, Linux passes over routes that have a gateway themselves. In IPv6, it takes the best
+        route by the device, and refuses the gateway if that route has one.
+        """
+        candidates = self._direct if self._family == IPV4 else self._others
         there = Prefix.of(gateway)
-        for route in self._direct:
-            if route.table == TABLE_MAIN and dev in route.devs and there in route.prefix:
-                return True
-        return False
+        best: Route | None = None
+        for route in candidates:
+            if route.table != TABLE_MAIN or there not in route.prefix:
+                continue
+            if dev is not None and dev not in route.devs:
+                continue
+            if best is None or _precedence(route) > _precedence(best):
+                best = route
+        return best
+
+    def _gateway_hidden_by(self, route: Route) -> IP | None:
+        """The gateway that Linux would look for by this IPv6 route itself, and no longer find.
+
+        Then it refuses further routes by that gateway: ours, and the default route of the host when
+        that is added anew.
+        """
+        if self._family == IPV4 or not route.has_gateway:
+            return None
+        hops = [*route.next_hops]
+        for default in self._defaults:
+            hops += default.next_hops
+        for hop in hops:
+            gateway = hop.gateway
+            if gateway is None or hop.onlink or gateway in LINK_LOCAL:
+                continue
+            if hop.dev not in route.devs or Prefix.of(gateway) not in route.prefix:
+                continue
+            best = self._best_route_to(gateway, hop.dev)
+            if best is None or best.has_gateway:
+                continue
+            if _precedence(route) >= _precedence(best):
+                return gateway
+        return None
 
     def _is_own_address(self, gateway: IP | None) -> bool:
         """Whether the gateway is this host."""
@@ -485,6 +550,11 @@ def _rank(route: Route) -> tuple[bool, int, int, int]:
     """The order among default routes; the lowest is the best."""
     preference = PREFERENCES.index(route.preference)
     return (route.table != TABLE_MAIN, route.table, route.metric, -preference)
+
+
+def _precedence(route: Route) -> tuple[int, int, int]:
+    """The order among routes to an address; the highest is used."""
+    return (route.prefix.length, -route.metric, PREFERENCES.index(route.preference))
 
 
 def _first_hops(routes: Iterable[Route], dev: str) -> tuple[NextHop, ...]:

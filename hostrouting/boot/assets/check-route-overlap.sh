@@ -68,8 +68,8 @@
 # What is known of CNIs:
 #   cni CNI USE KIND PATTERN
 #     Such devices are of this CNI. USE is what they lead to: other nodes (network), all pods of
-#     this node (bridge), or one (pod); or they are for marked packets (marked). For example,
-#     "cni Antrea network wireguard antrea-wg0".
+#     this node (bridge), or one (pod); or they are for marked packets (marked). In PATTERN, # is a
+#     digit. For example, "cni Antrea network wireguard antrea-wg0".
 #   serves CNI OTHER
 #     The first CNI's devices can lead to pods of the other; "any" is each, and "bridge-plugin" the
 #     one that makes a plain bridge.
@@ -398,6 +398,7 @@ function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
   gsub(/[*]/, ".*", pattern)
   gsub(/[?]/, ".", pattern)
+  gsub(/[#]/, "[0-9]", pattern)
   return "^" pattern "$"
 }
 function listed(list, separator, item) { return list (list == "" ? "" : separator) item }

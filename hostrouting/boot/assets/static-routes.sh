@@ -487,10 +487,15 @@ function without_usual_words(text) {
   return text
 }
 
-# Whether it says what is near: in table main, without a gateway, and not ours, because ours may go.
+# Whether Linux can look for a gateway by it: in table main, and not ours, because ours may go. In
+# IPv4, Linux passes over routes that have a gateway themselves.
 function is_on_link() {
-  if (!/ table 254 / || / via (inet6 )?[0-9a-f.:]+( |$)/ || !/ dev /) return 0
+  if (!/ table 254 / || !/ dev / || ($2 !~ /:/ && has_gateway($0))) return 0
   return !is_line_of_ours()
+}
+
+function has_gateway(text) {
+  return text ~ / via (inet6 )?[0-9a-f.:]+( |$)/
 }
 
 function read_routes(   i) {
@@ -509,6 +514,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
   route[r, "family"] = family_of(word[at], text)
   route[r, "prefix"] = whole(word[at], route[r, "family"])
   route[r, "metric"] = h = 0
+  route[r, "words"] = "" # gawk 5.2.1 crashes if a function gets an element that was never set
   for (i = at + 1; i <= words; i++) {
     item = word[i]
     if (item == "nexthop" || (!h && (item == "via" || item == "dev"))) h = add_hop(r, "", "")
@@ -649,10 +655,12 @@ function hop_list(r, h, last_hop,   text) {
   return text
 }
 
-# What else tells parts with the same key apart: not `onlink`, and the weights only of several next
-# hops in IPv4.
+# What else tells parts with the same key apart: not `onlink`, how long it lasts and the preference
+# of its router, and the weights only of several next hops in IPv4.
 function difference(r,   h, text) {
   text = route[r, "type"] route[r, "words"]
+  sub(/ expires [1-9][^ ]*/, "", text)
+  sub(/ pref (low|high)/, "", text)
   if (route[r, "family"] == 6 || route[r, "hops"] < 2) return text
   for (h = 1; h <= route[r, "hops"]; h++) text = text " weight " hop[r, h, "weight"]
   return text
@@ -660,11 +668,32 @@ function difference(r,   h, text) {
 
 # --- Entries: the parts of listed routes ----------------------------------------
 
-function add_entries(r,   key, e) {
+# Linux uses the first of a key: not one that is passed over, if another is there; in IPv6, that of
+# the router with the highest preference; else that which is listed first.
+function add_entries(r,   key, e, i) {
   make_parts(r)
   entries = parts
   key = key_of(r)
-  for (e = first_part[r]; e <= last_part[r]; e++) at_key[key, ++count_at[key]] = e
+  for (e = first_part[r]; e <= last_part[r]; e++) {
+    for (i = ++count_at[key]; i > 1 && order_of_use(r) < order_at(key, i - 1); i--)
+      at_key[key, i] = at_key[key, i - 1]
+    at_key[key, i] = e
+  }
+}
+
+function order_at(key, i) {
+  return order_of_use(part[at_key[key, i], "route"])
+}
+
+function order_of_use(r) {
+  return is_passed_over(r) * 3 - preference(route[r, "words"])
+}
+
+# Whether Linux lists the route and does not use it: all its next hops are dead, or it has expired.
+function is_passed_over(r,   h) {
+  if (route[r, "words"] ~ / expires [-0]/) return 1
+  for (h = 1; h <= route[r, "hops"]; h++) if (!hop[r, h, "dead"]) return 0
+  return route[r, "hops"] > 0
 }
 
 function is_our_entry(e) {
@@ -698,12 +727,12 @@ function is_better(r, than) {
     return route[r, "table"] + 0 < route[than, "table"] + 0 # 0 is table main
   if (route[r, "metric"] != route[than, "metric"])
     return route[r, "metric"] + 0 < route[than, "metric"] + 0
-  return preference(r) > preference(than)
+  return preference(route[r, "words"]) > preference(route[than, "words"])
 }
 
-function preference(r) {
-  if (route[r, "words"] ~ / pref high/) return 1
-  return route[r, "words"] ~ / pref low/ ? -1 : 0
+function preference(words) {
+  if (words ~ / pref high/) return 1
+  return words ~ / pref low/ ? -1 : 0
 }
 
 # Whether the default route can use this next hop; without a device, whether it leads out by it.
@@ -833,7 +862,9 @@ function missing_for_hop(r, h,   gateway, family) {
   value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
   if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
-  if (hop[r, h, "onlink"] || is_near(gateway, hop[r, h, "dev"], family)) return ""
+  if (hop[r, h, "onlink"]) {
+    if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
+  } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return filled("near")
 }
 
@@ -841,20 +872,74 @@ function is_own_address(address, family) {
   return address != "" && whole(address, family) in is_own
 }
 
-# Whether a route by the device that has no gateway leads to it.
-function is_near(gateway, dev, family,   i, word, to) {
-  if ((gateway, dev) in near) return near[gateway, dev]
-  near[gateway, dev] = 0
+# Whether Linux would find it on the link of the device.
+function is_near(gateway, dev, family,   best) {
+  best = best_line(gateway, dev, family)
+  return best && !has_gateway(on_link_line[best])
+}
+
+# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
+# is not a default route leads to it by another device.
+function is_elsewhere(gateway, dev,   best, word) {
+  best = best_line(gateway, "", 6)
+  if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
+  split(on_link_line[best], word, " ")
+  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  return word[2] != "default" && word[2] !~ /^::\//
+}
+
+# The number of the line of the best route to the gateway, by the device if one is given; 0 if there
+# is none.
+function best_line(gateway, dev, family,   i, word, to, metric, best, most, order) {
+  if ((gateway, dev) in best_by) return best_by[gateway, dev]
   for (i = 1; i <= on_link_lines; i++) {
-    if (!index(on_link_line[i] " ", " dev " dev " ")) continue
+    if (dev != "" && !index(on_link_line[i] " ", " dev " dev " ")) continue
     split(on_link_line[i], word, " ")
     to = word[2]
     if (family_of(to, on_link_line[i]) != family) continue
-    if (!is_within(gateway, whole(to, family))) continue
-    near[gateway, dev] = 1
-    break
+    to = whole(to, family)
+    if (!is_within(gateway, to)) continue
+    metric = 0
+    if (match(on_link_line[i], / metric [0-9]+/))
+      metric = substr(on_link_line[i], RSTART + 8, RLENGTH - 8)
+    order = precedence(to, metric, on_link_line[i])
+    if (best && order <= most) continue
+    best = i
+    most = order
   }
-  return near[gateway, dev]
+  most_by[gateway, dev] = most
+  return best_by[gateway, dev] = best + 0
+}
+
+# The higher, the earlier Linux uses a route: by the length of its prefix, its metric, and in IPv6
+# the preference of its router.
+function precedence(prefix, metric, words) {
+  sub(/.*\//, "", prefix)
+  return (prefix * 4294967296 - metric) * 3 + preference(words)
+}
+
+# What is missing if Linux would look for a gateway by this IPv6 route itself: then it refuses
+# further routes by that gateway, also the default route of the host when that is added anew.
+function missing_if_it_hides(w,   h, i, r, missing) {
+  if (route[w, "family"] == 4 || hop[w, 1, "via"] == "") return ""
+  for (h = 1; h <= route[w, "hops"]; h++) if ((missing = hidden(w, w, h)) != "") return missing
+  for (i = 1; i <= defaults[6]; i++) {
+    r = default_route[6, i]
+    for (h = 1; h <= route[r, "hops"]; h++) if ((missing = hidden(w, r, h)) != "") return missing
+  }
+  return ""
+}
+
+function hidden(w, r, h,   gateway, dev, i) {
+  gateway = substr(hop[r, h, "via"], 6)
+  dev = hop[r, h, "dev"]
+  if (gateway == "" || hop[r, h, "dead"] || hop[r, h, "onlink"]) return ""
+  if (gateway ~ /^fe[89ab][0-9a-f]:/ || !is_within(gateway, route[w, "prefix"])) return ""
+  for (i = 1; i <= route[w, "hops"]; i++) if (hop[w, i, "dev"] == dev) break
+  if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
+  if (precedence(route[w, "prefix"], route[w, "metric"], "") < most_by[gateway, dev]) return ""
+  value["gateway"] = gateway
+  return filled("hides")
 }
 
 function is_within(address, prefix) {
@@ -893,6 +978,7 @@ function plan_route(w,   missing, existing) {
 function complete(w,   missing, h) {
   missing = take_hops(w)
   for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
+  if (missing == "") missing = missing_if_it_hides(w)
   if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
   if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
   return missing
@@ -950,6 +1036,7 @@ function existing_route(w,   key, r, h, dev, family) {
   if (!count_at[key]) return 0
   r = part[at_key[key, 1], "route"]
   if (!is_ours(r) || route[r, "type"] != "" || !route[r, "hops"]) return 0
+  if (is_passed_over(r)) return 0
   family = route[w, "family"]
   dev = named[w, "dev"]
   if (dev == "" && doubtful[family] != "") dev = only_expected_dev()
@@ -1044,13 +1131,22 @@ function add_missing(w,   p, key, verb) {
 #   10.1.0.0/16 via A
 #   10.1.0.0/16 nexthop via A nexthop via B
 # "via A" goes first, although it is in use. A request for the second would have deleted it instead,
-# and then the request for the first would have found nothing.
-function delete_others(   n, most, e) {
+# and then the request for the first would have found nothing. For the same reason, of those with as
+# many next hops, those with more attributes (src, mtu, advmss) go first.
+function delete_others(   n, most, attributes, e) {
   for (e = 1; e <= entries; e++) if (part[e, "hops"] > most) most = part[e, "hops"]
-  for (n = 0; n <= most; n++) for (e = entries; e; e--) {
-    if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
-    change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
-  }
+  for (n = 0; n <= most; n++)
+    for (attributes = 3; attributes >= 0; attributes--)
+      for (e = entries; e; e--) {
+        if (!is_our_entry(e) || fate[e] != "" || part[e, "hops"] != n) continue
+        if (attributes_of(part[e, "route"]) != attributes) continue
+        change(step_of_deletion(e), part[e, "deletion"], "append " part[e, "addition"])
+      }
+}
+
+function attributes_of(r,   words) {
+  words = route[r, "words"]
+  return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
 # Before or after the additions; or "optional", if it may fail.

@@ -524,6 +524,48 @@ class TestWhenTheDefaultRouteGoes:
         assert bool(plan.waiting) is not is_near
         assert Ran(namespace, [wish], tmp_path).status == (0 if is_near else 1)
 
+    @pytest.mark.parametrize(
+        ("changes", "wish", "is_complete"),
+        [
+            ([], static("fd55::/64", metric=100), False),
+            ([], static("fd55::/80"), False),
+            ([], static("fd55::/64"), True),
+            ([], static("fd55::/63", metric=100), True),
+            (["route add fd55::1 dev eth0"], static("fd55::/80"), True),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 100"], static("fd57::/64"), False),
+            (["route add fd55::/64 via fe80::7 dev eth0 metric 300"], static("fd57::/64"), True),
+            (
+                ["route append fd55::/64 via fe80::7 dev eth0 metric 256 pref high"],
+                static("fd57::/64"),
+                False,
+            ),
+            (["route add fd55::/80 via fe80::7 dev eth1"], static("fd57::/64"), True),
+            ([], static("fd55::/80", "fe80::5", "eth0"), False),
+            ([], static("fd55::/80", "fe80::5", "eth1"), True),
+        ],
+        ids=str,
+    )
+    def test_a_gateway_in_the_destination(
+        self,
+        namespace: Namespace,
+        tmp_path: Path,
+        changes: list[str],
+        wish: StaticRoute,
+        *,
+        is_complete: bool,
+    ) -> None:
+        """In IPv6, the best route to a gateway must not have one: neither another program's, nor
+        the wanted route.
+        """
+        gateway = ["address add fd55::4/64 dev eth0 nodad", "route add default via fd55::1"]
+        namespace.batch([*gateway, *changes], family=IPV6)
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+        assert (not plan.waiting, ran.status == 0) == (is_complete, is_complete)
+        if plan.waiting:
+            said = str(plan.waiting[0]).replace(f" metric {wish.metric}", "")
+            assert ran.lines == [f"<3>static-routes: ROUTE-WAITS: {said}"]
+
     @pytest.mark.parametrize("protocol", ["static", "213"])
     @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
     def test_on_link(
@@ -542,6 +584,66 @@ class TestWhenTheDefaultRouteGoes:
         before = listed(namespace)
         ran = Ran(namespace, HALVES[:1], tmp_path)
         assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
+
+    @pytest.mark.parametrize(
+        ("there", "lost", "status"),
+        [
+            (["172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"], "eth0", 1),
+            (
+                [
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                ],
+                "eth0",
+                1,
+            ),
+            (
+                [
+                    "172.16.0.0/17 via 10.1.0.1 dev eth1 proto 4",
+                    "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+            (["fd00:16::/64 via fe80::1 dev eth0 pref high expires 600"], "eth1", 0),
+            (
+                [
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                    "fd00:16::/64 dev wg0 pref high proto 4",
+                ],
+                "eth1",
+                1,
+            ),
+            (
+                [
+                    "fd00:16::/64 dev wg0 pref low proto 4",
+                    "fd00:16::/64 via fe80::1 dev eth0 proto 213",
+                ],
+                "eth1",
+                0,
+            ),
+        ],
+        ids=str,
+    )
+    def test_the_route_that_linux_uses(
+        self, namespace: Namespace, tmp_path: Path, there: list[str], lost: str, status: int
+    ) -> None:
+        """It decides, wherever it stands in the list: one that is dead does not, and in IPv6 the
+        router's preference does.
+        """
+        for dev in ("eth0", "eth1"):
+            namespace.sysctl(f"ipv4/conf/{dev}/ignore_routes_with_linkdown", 1)
+        namespace.batch([ROUTER, "address add 10.1.0.4/24 dev eth1"])
+        namespace.batch(f"route append {route}" for route in there)
+        lose_carriers(namespace, [lost])
+        wish = PAIR[1] if ":" in there[0] else PAIR[0]._replace(dev="eth0")
+        before = listed(namespace)
+
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+
+        assert (not plan.waiting and not plan.conflicts) == (status == 0)
+        assert (ran.status, ran.changes, listed(namespace)) == (status, [], before)
 
 
 class TestWrites:
@@ -900,6 +1002,16 @@ class TestAllOrNothing:
         assert (ran.status, ran.lines, ran.changes, listed(namespace)) == (0, [], [], before)
         assert Ran(namespace, HALVES[1:], tmp_path).changes == [3]
         assert ours(namespace) == [str(HALVES[1].destination)]
+
+    @pytest.mark.parametrize("more", ["src 10.0.0.4", "mtu 1400", "mtu 1400 advmss 1200"])
+    def test_ours_with_an_attribute(self, namespace: Namespace, tmp_path: Path, more: str) -> None:
+        """A request to delete one without an attribute also takes one that has it, so that goes
+        first.
+        """
+        ways = [f"{ETH0} {more}", ETH0, f"{ETH0} mtu 1300"]
+        namespace.batch(f"route append 10.7.0.0/16 proto 213 {way}" for way in ways)
+        assert Ran(namespace, HALVES[:1], tmp_path).lines == []
+        assert ours(namespace) == [str(HALVES[0].destination)]
 
     def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
         """A route that the kernel refuses is named, in its words; it is tried again; the others are

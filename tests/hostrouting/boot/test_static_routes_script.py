@@ -363,10 +363,7 @@ NEARLY = {
         f"{{}} scope link {_TWICE} weight 2",
         "{} dev wg0",
     ],
-    _ETH0_6: [
-        *(f"{_ETH0_6} {more}" for more in ("mtu 1400", "pref high", "expires 600")),
-        *_OTHER_TYPES,
-    ],
+    _ETH0_6: [f"{_ETH0_6} mtu 1400", *_OTHER_TYPES],
     f"{{}} {_JOINED}": [f"{{}} mtu 1400 {_JOINED}", "{} via fe80::1 dev wg0"],
 }
 """By a route like the default route of its device: routes that differ from it in one attribute."""

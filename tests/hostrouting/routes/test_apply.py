@@ -6,6 +6,7 @@ import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
@@ -95,6 +96,35 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
     if after.startswith("every change could be rolled back is not known"):
         return True
     return after.startswith("not every change could be rolled back") and table(now) != table(before)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"mtu": 1400},
+        {"advmss": 1200},
+        {"mtu": 1400, "advmss": 1200},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_ours_that_a_request_without_an_attribute_could_take(
+    linux: NetlinkBackend, more: dict[str, Any], *, is_first: bool
+) -> None:
+    """Of routes of ours that somebody typed, those with an attribute are deleted first: a request
+    without it also takes one that has it.
+    """
+    plain = entry(FIRST, ONE)
+    there = [plain, plain._replace(**more), plain._replace(mtu=1300)]
+    put(linux, sorted(there, key=lambda route: (route == plain) is is_first))
+    plan, before = planned(linux, [])
+
+    apply_plan(plan, linux, before=before)
+
+    assert len(plan.changes) == 3
+    assert not table(linux.snapshot())
 
 
 @pytest.mark.linux

@@ -11,9 +11,9 @@ from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, S
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
+from hostrouting.model.route import DEFAULT_METRIC, OURS, PROTOCOL_RA, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
+from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes, reply_routes
 from hostrouting.routes.uplink import REMEDIES
 from hostrouting.testing import h200, plain_vm
 from tests.support.examples import scaled
@@ -259,6 +259,45 @@ def host_with(*routes: Route, links: tuple[Link, ...] = ()) -> Snapshot:
     return there._replace(routes=(*routes, *there.routes))
 
 
+def dead(route: Route) -> Route:
+    """The route on a device without a carrier where Linux passes over such routes."""
+    [hop] = route.next_hops
+    return route._replace(next_hops=(hop._replace(dead=True, linkdown=True),))
+
+
+ONE_LEG_DEAD = BY_A._replace(next_hops=(*dead(BY_A).next_hops, *BY_B.next_hops))
+SIX = PREFIXES[IPV6][0]
+SIX_BY_A, SIX_BY_B = (entry(SIX, HOPS[IPV6][number]) for number in (0, 1))
+OTHERS, OTHERS_SIX = (route._replace(protocol=FOREIGN) for route in (BY_B, SIX_BY_B))
+HIGH, LOW = (OTHERS_SIX._replace(preference=preference) for preference in ("high", "low"))
+ADVERTISED = SIX_BY_A._replace(protocol=PROTOCOL_RA, expired=False)
+
+
+@pytest.mark.parametrize(
+    ("there", "actions"),
+    [
+        ([dead(BY_A)], ["keep"]),
+        ([dead(BY_A), OTHERS], ["conflict"]),
+        ([dead(OTHERS), BY_A], ["keep"]),
+        ([dead(BY_A), dead(OTHERS)], ["keep"]),
+        ([SIX_BY_A, HIGH], ["conflict"]),
+        ([LOW, SIX_BY_A], ["keep"]),
+        ([LOW], ["conflict"]),
+        ([ADVERTISED], ["keep"]),
+        ([ADVERTISED._replace(preference="high")], ["keep"]),
+        ([ADVERTISED._replace(expired=True)], ["conflict"]),
+        ([OTHERS_SIX._replace(expired=True), SIX_BY_A], ["keep"]),
+    ],
+    ids=str,
+)
+def test_which_route_of_a_key_linux_uses(there: list[Route], actions: list[str]) -> None:
+    """Not one that is dead or has expired; in IPv6, the one that its router prefers."""
+    default = Route.to("::/0", dev="eth0", gateway="fd00:99::1", metric=1024, protocol=9)
+    wish = static(str(there[0].prefix))
+    plan = plan_static_routes(configured(wish), host_with(DEFAULT, default, *there))
+    assert [step.action for step in plan.steps] == actions
+
+
 class TestWhatStays:
     """While the default route is missing or in doubt, routes of ours that are there and usable are
     right.
@@ -295,6 +334,9 @@ class TestWhatStays:
         ("there", "wish", "stays"),
         [
             ([BY_A], static(str(PLACE)), True),
+            ([dead(BY_A)], static(str(PLACE)), False),
+            ([dead(BY_A)], static(str(PLACE), dev="eth0"), False),
+            ([ONE_LEG_DEAD], static(str(PLACE)), True),
             ([BY_A], static(str(PLACE), dev="eth0"), True),
             ([BY_A], static(str(PLACE), dev="eth1"), False),
             ([BY_A], static(str(PLACE), "10.0.0.1"), True),
@@ -325,7 +367,8 @@ class TestWhatStays:
             Link(name="tap0", index=13, kind="tun"),
         )
         plan = plan_static_routes(configured(wish), host_with(*there, links=more))
-        assert [step.route for step in plan.steps if step.action == "keep"] == there[:1] * stays
+        kept = [bare(route) for route in there[:1]] if stays else []
+        assert [step.route for step in plan.steps if step.action == "keep"] == kept
         assert len(plan.waiting) == (not stays)
         assert not [step for step in plan.steps if step.action in {"add", "conflict"}]
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, reject, settings, strategies as st
 
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
@@ -119,6 +119,104 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
             assert all(outcome.ok for outcome in backend.change(requests))
         finally:
             backend.change(RouteRequest("delete", route) for route in made)
+
+
+IPV6_GATEWAY = as_ip("fd00:99::1")
+AROUND_THE_GATEWAY = ("fd00:98::/31", "fd00:99::/64", "fd00:99::/80", "fd00:99::1/128")
+
+
+REFUSED = Route(Prefix.parse("fd00:98::/64"), type="unreachable", metric=1024, protocol=4)
+
+
+def routes_around_the_gateway() -> st.SearchStrategy[list[Route]]:
+    """Another program's IPv6 routes to networks that have a gateway of the host's link inside."""
+    route = st.builds(
+        lambda prefix, gateway, dev, metric: Route.to(
+            prefix, dev=dev, gateway=gateway, metric=metric, protocol=4
+        ),
+        st.sampled_from(AROUND_THE_GATEWAY),
+        st.sampled_from([None, "fe80::7"]),
+        st.sampled_from(["eth0", "eth0", "eth1"]),
+        st.sampled_from([100, 300, 2000]),
+    )
+    return st.lists(route, max_size=3, unique_by=lambda route: route.key)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@settings(max_examples=scaled(100), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    routes_around_the_gateway(),
+    st.sampled_from([*AROUND_THE_GATEWAY, "2001:db8::/32"]).map(Prefix.parse),
+    st.sampled_from([None, as_ip("fd00:99::3"), as_ip("fe80::5")]),
+    st.sampled_from([7, 200, 5000]),
+)
+def test_gateways_that_linux_accepts_in_ipv6(
+    namespace: Namespace, others: list[Route], destination: Prefix, gateway: IP | None, metric: int
+) -> None:
+    """A route is complete exactly if Linux accepts it, and still accepts routes by its gateway and
+    by the gateway of the default route afterwards.
+    """
+    default = Route.to("::/0", dev="eth0", gateway=IPV6_GATEWAY, metric=1024, protocol=9)
+    with namespace.inside(), NetlinkBackend() as backend:
+
+        def accepts(route: Route) -> bool:
+            [outcome] = backend.change([RouteRequest("append", route)])
+            made.append(route)
+            return outcome.ok
+
+        made: list[Route] = []
+        try:
+            assert accepts(default)
+            assert all(accepts(route) for route in others)
+            by_default = entry(Prefix.parse("2001:db8:1::/48"), default.next_hops[0])
+            followers = [NextHop("eth0", gateway=gateway or IPV6_GATEWAY)]
+            if accepts(by_default):
+                followers.append(default.next_hops[0])
+
+            route = Uplink(backend.snapshot(), IPV6).route_to(
+                destination, dev="eth0", gateway=gateway, metric=metric
+            )
+
+            wanted = entry(destination, followers[0], metric)
+            is_accepted = accepts(wanted)
+            for number, following in enumerate(followers):
+                prefix = Prefix.parse(f"2001:db8:{number + 2}::/48")
+                is_accepted = is_accepted and accepts(entry(prefix, following))
+            assert isinstance(route, Route) == is_accepted, route
+            if is_accepted:
+                assert route == wanted
+        finally:
+            backend.change(RouteRequest("delete", route) for route in reversed(made))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(routes_around_the_gateway(), st.sampled_from([[], [REFUSED]]))
+def test_gateways_on_link_that_linux_accepts_in_ipv6(
+    namespace: Namespace, others: list[Route], refused: list[Route]
+) -> None:
+    """A route whose gateway is said to be on the link is complete exactly if Linux accepts it."""
+    gateway = as_ip("fd00:98::1")
+    hop = NextHop("eth0", gateway=gateway, onlink=True)
+    default = Route(Prefix.parse("::/0"), (hop,), metric=1024, protocol=9)
+    wanted = default._replace(prefix=Prefix.parse("2001:db8::/32"), protocol=OURS)
+    with namespace.inside(), NetlinkBackend() as backend:
+        made: list[Route] = []
+
+        def accepts(route: Route) -> bool:
+            [outcome] = backend.change([RouteRequest("append", route)])
+            made.append(route)
+            return outcome.ok
+
+        try:
+            assert accepts(default)
+            assert all(accepts(route) for route in (*others, *refused))
+            route = Uplink(backend.snapshot(), IPV6).route_to(wanted.prefix)
+            assert isinstance(route, Route) == accepts(wanted), route
+        finally:
+            backend.change(RouteRequest("delete", route) for route in reversed(made))
 
 
 class TestOpenRoute:
