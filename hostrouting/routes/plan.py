@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
@@ -60,6 +60,8 @@ SENTENCES = {
 }
 """What static-routes.sh says, too."""
 
+_LOWEST_METRIC = {IPV4: 0, IPV6: 1}
+
 _PLAIN = NextHop()[2:]  # the fields of a next hop except its device and gateway
 
 
@@ -94,9 +96,9 @@ class Step(NamedTuple):
     def _edit(self) -> str:
         """What to configure instead of a route whose key is held; empty if nothing would do."""
         prefix = self.route.prefix
-        if prefix.family != IPV4:
+        if self.route.metric > _LOWEST_METRIC[prefix.family]:
             return SENTENCES["metric"].format(prefix=prefix)
-        if prefix.length == width_of(IPV4):
+        if prefix.length == width_of(prefix.family):
             return ""
         left, right = prefix.halves()
         return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
