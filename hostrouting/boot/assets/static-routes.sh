@@ -310,7 +310,7 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # The settings:
 # protocol NUMBER: that of our routes
 # route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
-#   configured route; in IPv4 with its halves
+#   configured route, with its halves if it has any
 # expected DEVICE: one of routeOverlap.expectedDevs
 # kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
 # names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
@@ -1239,7 +1239,7 @@ function print_notes(   i, n, missing) {
 }
 
 # The fact, and what an operator can do: each becomes a line of the log.
-function say_conflict(w, held,   place, text, edit) {
+function say_conflict(w, held,   place, text, lowest, edit) {
   place = route[w, "prefix"]
   value["prefix"] = place
   value["held"] = route[held, "text"]
@@ -1252,8 +1252,9 @@ function say_conflict(w, held,   place, text, edit) {
   }
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
-  if (route[w, "family"] == 6) edit = filled("metric")
-  else if (place !~ /\/32$/) edit = filled("halves")
+  lowest = route[w, "family"] == 6 ? 1 : 0
+  if (route[w, "metric"] > lowest) edit = filled("metric")
+  else if (value["left"] != "") edit = filled("halves")
   if (edit == "")
     text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
   else

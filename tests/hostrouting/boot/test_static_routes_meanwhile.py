@@ -743,23 +743,35 @@ class TestConflicts:
             namespace.batch([deletion.command.removeprefix("ip ")])
         assert Ran(namespace, wanted, tmp_path, awk=awk).lines == []
 
-    @pytest.mark.parametrize("family", [IPV4, IPV6])
-    def test_a_single_address(self, namespace: Namespace, tmp_path: Path, family: int) -> None:
-        """Nothing can be more specific in IPv4: the only way is to delete, and to start again."""
-        place = "172.16.0.9/32" if family == IPV4 else "fd00:16::9/128"
-        namespace.batch([ROUTER, f"route add {place} dev ib0 metric 5"])
-        ran = Ran(namespace, [static(place, metric=5)], tmp_path, wait=60)
+    @pytest.mark.parametrize(
+        ("place", "metric", "edit"),
+        [
+            ("172.16.0.9/32", 0, ""),
+            ("172.16.0.9/32", 5, "another"),
+            ("172.16.0.0/17", 5, "another"),
+            ("fd00:16::9/128", 5, "another"),
+            ("fd00:16::/64", 1, "fd00:16::/65 and fd00:16:0:0:8000::/65"),
+            ("fd00:16::9/128", 1, ""),
+        ],
+    )
+    def test_what_takes_precedence(
+        self, namespace: Namespace, tmp_path: Path, place: str, metric: int, edit: str
+    ) -> None:
+        """A lower metric if there is one, else halves; of a single address, the only way is to
+        delete the other route, and to start again.
+        """
+        namespace.batch([ROUTER, f"route add {place} dev ib0 metric {metric}"])
+        wish = static(place, metric=metric)
+        ran = Ran(namespace, [wish], tmp_path, wait=60)
         options = [line for line in ran.lines if "option" in line]
-        assert [line.split(": ")[1:3] for line in options] == (
-            [[place, "the only option"]]
-            if family == IPV4
-            else [[place, "option A"], [place, "option B"]]
-        )
+        if edit:
+            assert f"option A: write {edit} " in options[0]
+        assert len(options) == (2 if edit else 1)
         _, _, command = options[-1].partition(": ip ")
         command, _, then = command.partition("; ")
         assert then == THEN
         namespace.batch([command.removeprefix("-6 ")])
-        assert Ran(namespace, [static(place, metric=5)], tmp_path).lines == []
+        assert Ran(namespace, [wish], tmp_path).lines == []
 
     @pytest.mark.parametrize("place", ["10.0.0.0/24", "fd00:99::/64"])
     def test_the_network_of_an_address(
