@@ -333,7 +333,14 @@ class Uplink:
         hops = self._hops_of_default_route()
         if isinstance(hops, Need):
             return hops
-        return _taken_over(hops, gateway) or (NextHop(hops[0].dev, gateway=gateway),)
+        taken = _taken_over(hops, gateway)
+        if gateway is None or taken:
+            return taken
+        by_device = [NextHop(hop.dev, gateway=gateway) for hop in hops]
+        for hop in by_device:
+            if self._is_near(gateway, hop.dev):
+                return (hop,)
+        return (by_device[0],)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
         """As in the best default route through the device, in any table."""
