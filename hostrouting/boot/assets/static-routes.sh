@@ -1050,12 +1050,16 @@ function take_hops(w,   dev, gateway, family, from, h) {
   if (route[w, "hops"]) return ""
   # A named gateway need not be that of a default route: the device is enough.
   if (gateway == "" || (dev == "" && !from)) return missing_default(family, dev)
-  if (dev == "") {
-    dev = devs_out(from, "")
-    sub(/\/.*/, "", dev)
-  }
+  if (dev == "") dev = device_of(gateway, family, devs_out(from, ""))
   add_hop(w, " via " gateway, dev)
   return ""
+}
+
+# The first of these devices ("eth0/eth1") that reaches the gateway; if none does, the first of all.
+function device_of(gateway, family, devs,   n, i, dev) {
+  n = split(devs, dev, "/")
+  for (i = 1; i <= n; i++) if (is_near(gateway, dev[i], family)) return dev[i]
+  return dev[1]
 }
 
 function missing_default(family, dev,   missing) {

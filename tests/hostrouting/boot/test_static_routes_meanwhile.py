@@ -233,6 +233,11 @@ class TestWhichDefaultRoute:
                 static("172.16.0.0/17", "10.0.0.1"),
                 f"{ETH0} onlink",
             ),
+            (
+                ["10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"],
+                static("172.16.0.0/17", "10.1.0.7"),
+                "via 10.1.0.7 dev eth1",
+            ),
         ],
     )
     def test_which_default_route(
