@@ -169,10 +169,12 @@ class RoutePlan(NamedTuple):
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def require_possible(self) -> None:
-        """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
-        conflicts = self.conflicts
-        if conflicts:
-            raise RouteConflict(findings=(step.finding for step in conflicts))
+        """Raise RouteConflict if a route that is not ours holds the key of a wanted one; it also
+        says what other routes wait for.
+        """
+        if self.conflicts:
+            conflicts = [step.finding for step in self.conflicts]
+            raise RouteConflict(findings=[*conflicts, *self.route_waits])
 
     @property
     def route_waits(self) -> tuple[Finding, ...]:

@@ -96,6 +96,7 @@ def _await_plan(
 
     def attempt() -> tuple[RoutePlan | None, str]:
         plan = plan_static_routes(config, backend.snapshot())
+        plan.require_possible()  # no wait would end a conflict
         missing[:] = [finding._replace(severity="error") for finding in plan.route_waits]
         if plan.waiting:
             return None, "; ".join(finding.sentence for finding in missing)

@@ -45,6 +45,19 @@ class TestConflict:
         assert str(error).endswith(HELD)
         assert (ours(host), installed(host)) == ([], True)
 
+    def test_while_another_route_waits(self) -> None:
+        """The conflict is named at once, beside what is missing: waiting would not end it."""
+        host, waits = FakeHost(kernel=h200()), list[str]()
+        host.kernel.later(lambda: waits.append("a wait"))
+        task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
+        error = failure_of(run, task, of=RouteConflict, match=self.WAY_OUT)
+        assert waits == []
+        assert [(finding.name, finding.target) for finding in error.findings] == [
+            ("route-conflict", "172.16.0.0/16"),
+            ("route-waits", "fd77::/48"),
+        ]
+        assert "fd77::/48 needs an IPv6 default route" in str(error)
+
     def test_where_something_is_installed(self) -> None:
         """Nothing is changed: what is installed works."""
         host = configured(config(*REPAIR))
