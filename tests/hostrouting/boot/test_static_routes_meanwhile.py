@@ -331,7 +331,7 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch(gone)
         plan = plan_static_routes(configured(*wanted), namespace.snapshot())
         has_default = "route del default" not in gone or any(ETH0 in change for change in gone)
-        assert len(plan.route_stays) == (named is None or not has_default)
+        assert len(plan.warnings) == (named is None or not has_default)
         assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [
             ("delete", ETH0)
         ]
@@ -339,7 +339,7 @@ class TestWhenTheDefaultRouteGoes:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
             said = [re.sub(" linkdown| proto boot", "", line) for line in ran.stays]
-            planned = [re.sub(" proto boot", "", str(finding)) for finding in plan.route_stays]
+            planned = [re.sub(" proto boot", "", str(finding)) for finding in plan.warnings]
             assert said == planned
         namespace.batch(["link del tun0"])
         assert (
@@ -812,8 +812,8 @@ class TestConflicts:
         held = f"route add {place} nhid 5 proto bird"
         namespace.batch([ROUTER, *(f"nexthop add {each}" for each in objects), held])
         [step] = plan_static_routes(configured(static(place)), namespace.snapshot()).conflicts
-        assert step.held is not None
-        command = deletion_command(step.held)
+        assert step.rival is not None
+        command = deletion_command(step.rival)
         ran = Ran(namespace, [static(place)], tmp_path)
         family = " -6" if ":" in place else ""
         assert f"ip{family} route del" in command

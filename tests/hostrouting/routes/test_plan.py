@@ -322,7 +322,7 @@ class TestWhatStays:
             ("delete", stale),
         ]
         assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
-        [finding] = plan.route_stays
+        [finding] = plan.warnings
         assert (finding.name, finding.severity, finding.target) == (
             "route-stays",
             "warning",
