@@ -77,7 +77,7 @@ NEEDS = {
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
     "equal": "a dev in the configuration: [{route}] is one of several equal default routes",
-    "absent": "the device {dev}, which this host does not have",
+    "absent": "the device {dev}, which this host does not have (an altname does not count)",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",

@@ -288,7 +288,7 @@ class TestWhichDefaultRoute:
             )
         ran = Ran(namespace, [HALVES[0], static("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
-            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have"
+            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have (an altname does not count)"
         ]
         assert Ran(namespace, HALVES, tmp_path).status == 0
 

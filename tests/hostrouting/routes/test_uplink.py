@@ -436,8 +436,16 @@ class TestWhatIsMissing:
         [
             ("10.0.0.9", "eth0", "via 10.0.0.9 dev eth0 proto hostrouting"),
             ("10.0.0.1", None, NO_DEFAULT),
-            ("10.0.0.9", "eth9", "the device eth9, which this host does not have"),
-            (None, "eth9", "the device eth9, which this host does not have"),
+            (
+                "10.0.0.9",
+                "eth9",
+                "the device eth9, which this host does not have (an altname does not count)",
+            ),
+            (
+                None,
+                "eth9",
+                "the device eth9, which this host does not have (an altname does not count)",
+            ),
             (
                 "10.1.0.9",
                 "eth0",

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import phases
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
@@ -164,3 +165,16 @@ class TestTransaction:
         host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert effects_of(result).log_fields() == {"files": 6}
+
+
+def test_only_the_reply_route_is_left_out() -> None:
+    """The result says so, and not that nothing is configured."""
+    rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
+    host = FakeHost(kernel=h200())
+    report = phases.run(
+        Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
+    )
+    [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
+    assert step.reason == (
+        "the routes are as they should be, except for the route for replies to probes"
+    )
