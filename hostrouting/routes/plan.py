@@ -27,7 +27,6 @@ from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_KERNEL,
-    NextHop,
     Route,
     RouteKey,
     as_listed,
@@ -473,19 +472,23 @@ def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
     """The routes of one key, the one that Linux uses first: one that is not passed over, and in
     IPv6 the one whose router has the highest preference.
     """
-    return sorted(present, key=_order_of_use)
 
+    def order(route: Route) -> tuple[bool, int]:
+        return (_is_passed_over(route), -PREFERENCES.index(route.preference))
 
-def _order_of_use(route: Route) -> tuple[bool, int]:
-    return (_is_passed_over(route), -PREFERENCES.index(route.preference))
+    return sorted(present, key=order)
 
 
 def _is_passed_over(route: Route) -> bool:
     """Whether Linux lists the route and does not use it: all its next hops are dead, or it has
     expired.
     """
-    is_dead = bool(route.next_hops) and all(hop.dead for hop in route.next_hops)
-    return is_dead or bool(route.expired)
+    if route.expired:
+        return True
+    for hop in route.next_hops:
+        if not hop.dead:
+            return False
+    return bool(route.next_hops)
 
 
 def _in_effect(route: Route) -> Route:
@@ -496,13 +499,15 @@ def _in_effect(route: Route) -> Route:
     `onlink` only says that Linux did not check the gateway when the route was added. A preference
     only says which route of a key Linux uses (`_in_order_of_use`).
     """
-    plain = bare(route)._replace(protocol=OURS, preference="medium")
-    if not plain.expired:
-        plain = plain._replace(expired=None)
-    next_hops = [hop._replace(onlink=False) for hop in plain.next_hops]
+    next_hops = [hop._replace(onlink=False) for hop in bare(route).next_hops]
     if route.prefix.family != IPV4:
         next_hops = [hop._replace(weight=1) for hop in next_hops]
-    return plain._replace(next_hops=tuple(next_hops))
+    return route._replace(
+        next_hops=tuple(next_hops),
+        protocol=OURS,
+        preference="medium",
+        expired=route.expired or None,
+    )
 
 
 def bare(route: Route) -> Route:
@@ -512,7 +517,7 @@ def bare(route: Route) -> Route:
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
-        if hop == NextHop(hop.dev, hop.gateway):
+        if not hop.linkdown and not hop.dead:
             return route  # most routes: a plan of 10,000 takes half the time
     next_hops = [bare_hop(hop) for hop in route.next_hops]
     if route.prefix.family != IPV4:
