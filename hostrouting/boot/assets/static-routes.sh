@@ -371,7 +371,10 @@ has_devices { next } # another line of an alias
 /^[0-9]+ (default|[0-9a-f.:]+(\/[0-9]+)?) / {
   is_kept = matters()
   if (is_kept) line[++lines] = without_usual_words($0)
-  if (is_on_link()) on_link_line[++on_link_lines] = $0
+  if (is_on_link()) {
+    on_link_line[++on_link_lines] = $0
+    on_link_to[on_link_lines] = $2
+  }
 }
 /^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
@@ -893,13 +896,12 @@ function is_near(gateway, dev, family,   best) {
 }
 
 # The number of the line of the best route to the gateway by the device; 0 if there is none.
-function best_line(gateway, dev, family,   i, word, to, metric, best, most, order) {
+function best_line(gateway, dev, family,   i, to, metric, best, most, order) {
   if ((gateway, dev) in best_by) return best_by[gateway, dev]
   for (i = 1; i <= on_link_lines; i++) {
+    to = on_link_to[i]
+    if (is_elsewhere(gateway, to) || family_of(to, on_link_line[i]) != family) continue
     if (!index(on_link_line[i] " ", " dev " dev " ")) continue
-    split(on_link_line[i], word, " ")
-    to = word[2]
-    if (family_of(to, on_link_line[i]) != family) continue
     to = whole(to, family)
     if (!is_within(gateway, to)) continue
     metric = 0
@@ -912,6 +914,12 @@ function best_line(gateway, dev, family,   i, word, to, metric, best, most, orde
   }
   most_by[gateway, dev] = most
   return best_by[gateway, dev] = best + 0
+}
+
+# Whether the first 16 bits of an IPv6 prefix already differ. With 100,000 routes, that is quick.
+function is_elsewhere(gateway, prefix) {
+  if (gateway !~ /^[1-9a-f].*:/ || prefix !~ /:/ || prefix ~ /\/([0-9]|1[0-5])$/) return 0
+  return substr(gateway, 1, index(gateway, ":")) != substr(prefix, 1, index(prefix, ":"))
 }
 
 # The higher, the earlier Linux uses a route: by the length of its prefix, its metric, and in IPv6
