@@ -1,9 +1,11 @@
 """A whole node agent: it downloads files side by side, configures the routing, tells kubelet the
-node's address, starts kubelet, and waits until it runs. If that fails, all of it is undone.
+node's address, starts kubelet, and waits until it runs. If that fails, what this run did is undone,
+and what an earlier run did stays.
 
-The run is a part of an asyncio program, which cancels it on SIGINT and SIGTERM. The report is JSON.
-With `--here`, the agent configures this computer, as root. Without it, the host is a fake one: an
-H200 node whose InfiniBand devices capture 172.16.0.0/16. FILE is the agent's own configuration:
+The run is a part of an asyncio program, which SIGINT and SIGTERM cancel, or whoever cancels its
+coroutine. The report is JSON. `--plan` only prints what would be done. With `--here`, the agent
+configures this computer, as root. Without it, the host is a fake one: an H200 node whose InfiniBand
+devices capture 172.16.0.0/16. FILE is the agent's own configuration:
 
     {"downloads": {"/opt/kubelet": "https://…"}, "hostRouting": {"gate": …, "routeOverlap": …}}
 """
@@ -18,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 import phases
-from hostrouting import CheckResult, Configure, Host, HostRoutingConfig, exit_code
+from hostrouting import CheckResult, Configure, Host, HostRoutingConfig, Plan, exit_code
 from hostrouting.testing import FakeHost, h200
 
 UNIT = "kubelet.service"
@@ -30,7 +32,7 @@ class Download:
 
     def __init__(self, path: str, url: str) -> None:
         self.path, self.url = Path(path), url
-        self.part = self.path.with_suffix(".part")
+        self.part = self.path.with_name(f"{self.path.name}.part")
         self.name = f"download-{self.path.name}"
 
     def do(self, ctx: phases.Context) -> phases.Skip | None:
@@ -47,10 +49,30 @@ class Download:
         self.part.rename(self.path)
         return None
 
+    def plan(self, _ctx: phases.Context) -> str | phases.Skip:
+        """The text for the dry run."""
+        if self.path.exists():
+            return phases.Skip("it is there")
+        return f"would download {self.url}"
+
     def undo(self, _ctx: phases.Context) -> None:
         """Remove it, and what is left of a download that failed."""
         self.path.unlink(missing_ok=True)
         self.part.unlink(missing_ok=True)
+
+
+def drop_in_with_address(ctx: phases.Context) -> str | None:
+    """The drop-in with kubelet's option; None without exactly one address: kubelet then chooses.
+
+    In a dry run, the result of the earlier task is its Plan, which has the check as it would be.
+    """
+    result = ctx.find(Configure.name).result
+    if not isinstance(result, CheckResult | Plan) or result.report is None:
+        return None
+    address = result.report.node_ips.get(4)
+    if address is None:
+        return None
+    return f'[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--node-ip={address}"\n'
 
 
 class StartKubelet:
@@ -59,30 +81,50 @@ class StartKubelet:
     name = "start-kubelet"
 
     def __init__(self, host: Host) -> None:
-        if host.manager is None:
-            raise ValueError("an image has no service manager")
-        self.files, self.manager = host.files, host.manager
+        if host.running_manager is None:
+            raise ValueError("systemd does not run on this host")
+        self.files, self.manager = host.files, host.running_manager
+        self.former: tuple[str | None, bool] = (None, False)
+        """The drop-in before do(), and whether kubelet ran. This is what undo() restores."""
 
-    def do(self, ctx: phases.Context) -> None:
-        """A drop-in has the option. Without exactly one address, kubelet chooses.
+    def do(self, ctx: phases.Context) -> phases.Skip | None:
+        """A kubelet that runs is left alone, unless its option changes.
 
-        A kubelet that runs is left alone, unless its option changes.
+        After a Skip, there is nothing to undo.
         """
-        result = ctx.find(Configure.name).result
-        if isinstance(result, CheckResult) and 4 in result.node_ips:
-            option = f"KUBELET_EXTRA_ARGS=--node-ip={result.node_ips[4]}"
-            drop_in = f'[Service]\nEnvironment="{option}"\n'
-            if self.files.read(DROP_IN) != drop_in:
-                self.files.write(DROP_IN, drop_in)
-                self.manager.reload()
-                self.manager.stop(UNIT)
-        self.manager.start(UNIT, timeout=60)  # does nothing if it runs
+        drop_in = drop_in_with_address(ctx)
+        self.former = self._find()
+        if self.former == (drop_in, True):
+            return phases.Skip("it runs with this address")
+        self._stop_and_set(drop_in)
+        self.manager.start(UNIT, timeout=60)
+        return None
+
+    def plan(self, ctx: phases.Context) -> str | phases.Skip:
+        """The text for the dry run."""
+        drop_in = drop_in_with_address(ctx)
+        if self._find() == (drop_in, True):
+            return phases.Skip("it runs with this address")
+        return f"would start {UNIT} with this drop-in:\n{drop_in}"
 
     def undo(self, _ctx: phases.Context) -> None:
-        """Stop it, and remove the drop-in."""
+        """Stop it and restore the drop-in; a kubelet that ran before runs again."""
+        drop_in, ran = self.former
+        self._stop_and_set(drop_in)
+        if ran:
+            self.manager.start(UNIT, timeout=60)
+
+    def _find(self) -> tuple[str | None, bool]:
+        [state] = self.manager.show(("ActiveState",), UNIT)
+        return self.files.read(DROP_IN), state["ActiveState"] == "active"
+
+    def _stop_and_set(self, drop_in: str | None) -> None:
         self.manager.stop(UNIT)
-        if self.files.remove(DROP_IN):
-            self.manager.reload()
+        if drop_in is None:
+            self.files.remove(DROP_IN)
+        else:
+            self.files.write(DROP_IN, drop_in)
+        self.manager.reload()
 
 
 def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
@@ -90,7 +132,7 @@ def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
     downloads = [Download(path, url) for path, url in document.get("downloads", {}).items()]
     start = StartKubelet(host)
 
-    @phases.task("wait-until-it-runs")
+    @phases.task("wait-until-it-runs", plan=lambda _ctx: f"would wait until {UNIT} runs")
     def require_running(_ctx: phases.Context) -> None:
         [state] = start.manager.show(("ActiveState",), UNIT)
         if state["ActiveState"] != "active":
@@ -106,12 +148,20 @@ def agent(document: dict[str, dict[str, str]], host: Host) -> phases.AnyTask:
 
 
 async def run(bootstrap: phases.AnyTask) -> phases.Step:
-    """The report of a run that this program can cancel."""
+    """The report of a run that a signal cancels, or whoever cancels this coroutine."""
     ctx = phases.Context()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ctx.cancel, number.name)
-    return await asyncio.to_thread(phases.run, bootstrap, ctx=ctx, undo_on_failure=True)
+        loop.add_signal_handler(number, ctx.cancel, number)
+    in_thread = asyncio.to_thread(phases.run, bootstrap, ctx=ctx, undo_on_failure=True)
+    running = asyncio.ensure_future(in_thread)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        ctx.cancel("the agent was cancelled")
+        await asyncio.wait([running])  # until what it did is undone
+        print(running.result().to_json())
+        raise
 
 
 if __name__ == "__main__":
@@ -119,8 +169,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="prepare this node, and start kubelet")
     parser.add_argument("config", metavar="FILE", type=Path, help="the agent's configuration")
     parser.add_argument("--here", action="store_true", help="on this computer, not on a fake host")
+    parser.add_argument("--plan", action="store_true", help="only print what would be done")
     given = parser.parse_args()
     host = Host.local() if given.here else FakeHost(kernel=h200())
-    report = asyncio.run(run(agent(json.loads(given.config.read_text()), host)))
+    bootstrap = agent(json.loads(given.config.read_text()), host)
+    if given.plan:
+        dry_run = phases.plan(bootstrap)
+        print(dry_run)
+        sys.exit(dry_run.exit_code)
+    report = asyncio.run(run(bootstrap))
     print(report.to_json())
     sys.exit(exit_code(report))

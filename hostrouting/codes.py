@@ -13,8 +13,8 @@ def exit_code(report: "phases.Step") -> int:
     """The exit code for the report of a run with tasks of hostrouting, as docs/findings.md lists
     them: of several failures, the worst.
 
-    A failure of a task that is not hostrouting's counts as a problem. After a signal, the code is
-    128 plus its number.
+    An error that is not hostrouting's counts as a problem, whatever its `can_retry` says. After a
+    signal, the code is 128 plus its number.
     """
     codes: list[int] = []
     for step in report.failures:

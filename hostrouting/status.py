@@ -15,7 +15,7 @@ from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
-from hostrouting.codes import PROBLEM, code_of, worst_code
+from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, worst_first
@@ -25,6 +25,7 @@ from hostrouting.install.host_check import HostCheck, check_host, find_typed, re
 from hostrouting.install.installed import read_installed
 from hostrouting.install.pipeline import repair_pipeline, with_gate_command
 from hostrouting.install.plan import Plan
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class Status:
     enforced: HostRoutingConfig = attrs.field(factory=HostRoutingConfig)
     """What the installed scripts do, whatever config.json says since."""
     plan: Plan = attrs.field(factory=Plan)
-    """What apply would do."""
+    """What apply would do; where config.json cannot be used, how the routes of the installed script
+    come back.
+    """
     check: HostCheck | None = None
     faults: tuple[Finding, ...] = ()
     """What is wrong with the gate."""
@@ -102,7 +105,20 @@ class Status:
             return repair_pipeline() if has_repair else ""
         if self.state in {"not-configured", "escaping"}:
             return repair_pipeline()
+        if self.state == "failing":
+            return self._command_before_apply()
         return AGAIN.command if self.state == "different" else ""
+
+    def _command_before_apply(self) -> str:
+        """What to type first where one command ends what apply would fail of, and then apply."""
+        first, *others = self.plan.errors
+        remedy = first.remedy
+        if others or remedy is None or remedy.words or remedy.otherwise is not None:
+            return ""
+        last = AGAIN.command
+        if self.plan.report is not None and self.plan.report.routes:
+            last = repair_pipeline()
+        return f"{remedy.command} && {last}"
 
     @property
     def to_start(self) -> tuple[str, ...]:
@@ -115,8 +131,12 @@ class Status:
 
     @property
     def code(self) -> int:
-        """The exit code: the worst of what differs, of the verdict, and of what did not answer."""
+        """The exit code: the worst of what differs, of the verdict, and of what did not answer; but
+        that of a config.json that cannot be used comes before all of them.
+        """
         codes = [code_of(error) for error in self.unanswered]
+        if BAD_INPUT in codes:
+            return BAD_INPUT
         if self.to_start:
             codes.append(PROBLEM)
         findings = (*self.faults, *self.plan.findings)
@@ -166,6 +186,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     if config is None:
         state: State = "broken"
         gated = gated_on_disk(host.files)
+        plan = ask(lambda: _restoring(host, enforced), None)
         faults = ask(lambda: find_openings(host, gated), no_faults)
     else:
         plan = ask(lambda: _plan_of(host, config), None)
@@ -227,6 +248,18 @@ def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
     if writer_of(host.files) == WRITER:
         return plan
     return attrs.evolve(plan, files=FileChanges())  # another release writes other texts
+
+
+def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
+    """The routes of the installed script that are missing; nothing if it would also delete some, or
+    would fail.
+    """
+    if host.backend is None:
+        return Plan()
+    routes = plan_static_routes(enforced, read_host(host))
+    if any(step.action not in {"add", "keep"} for step in routes.steps):
+        return Plan()
+    return Plan(routes=RoutePlan(routes.changes))
 
 
 def _state_of(plan: Plan | None) -> State:

@@ -18,7 +18,7 @@ def counted(count: int, noun: str) -> str:
 def in_plural(predicate: str) -> str:
     """The predicate of several things: `leave through eth0` for `leaves through eth0`."""
     verb, _, rest = predicate.partition(" ")
-    plural = {"is": "are", "has": "have"}.get(verb, verb.removesuffix("s"))
+    plural = {"is": "are", "was": "were", "has": "have"}.get(verb, verb.removesuffix("s"))
     return f"{plural} {rest}"
 
 

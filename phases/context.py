@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import threading
 import time
 from contextlib import AbstractContextManager, contextmanager
@@ -68,12 +69,14 @@ class Clock:
 
 
 class Stop(NamedTuple):
-    """When a scope stops, and why. It is replaced as a whole, so that threads see both or
-    neither.
+    """When a scope stops, and why. It is replaced as a whole, so that threads see all of it, or
+    nothing.
     """
 
     moment: float
     reason: str
+    signal: int | None = None
+    """The number of the signal that stops it, if it is one."""
 
 
 class Scope:
@@ -83,12 +86,22 @@ class Scope:
         self.clock = clock
         self.stop = Stop(math.inf, "")
 
-    def cancel(self, reason: str) -> None:
-        """Stop now, unless the scope has stopped already."""
+    def cancel(self, reason: str, number: int | None = None) -> None:
+        """Stop now, unless the scope has stopped already; with the number of the signal, if that is
+        the reason.
+        """
         now = self.clock.now()
         if now < self.stop.moment:
-            self.stop = Stop(now, reason)
+            self.stop = Stop(now, reason, number)
         self.clock.wake()
+
+
+def name_of_signal(number: int) -> str:
+    """Its name, such as SIGTERM."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals have none
+        return f"signal {number}"
 
 
 def in_range(
@@ -200,11 +213,18 @@ class Context:
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: str = "cancelled") -> None:
+    def cancel(self, reason: str | int = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
         reason is kept.
+
+        The reason is a text or, if a signal asks for it, that signal: `ctx.cancel(signal.SIGTERM)`.
+        The report then has the signal, and its exit code is that of a program which it has stopped:
+        143.
         """
-        self.run_scope.cancel(reason)
+        if isinstance(reason, int):
+            self.run_scope.cancel(name_of_signal(reason), reason)
+        else:
+            self.run_scope.cancel(reason)
 
     @contextmanager
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:

@@ -134,7 +134,7 @@ def record(step: Step, method: Method, ctx: Context) -> object:
         return result
     finally:
         step.seconds = ctx.clock.now() - began
-        ctx.notify(step)
+        _notify_of_end(step, ctx)
 
 
 def reject_coroutine(result: object, function: str) -> None:
@@ -197,8 +197,15 @@ def record_unstarted(
     """Record that the task of this step is not called: the step has an end and no start."""
     step.status = status
     step.reason = reason
-    ctx.notify(step)
+    _notify_of_end(step, ctx)
     return Skip(reason)
+
+
+def _notify_of_end(step: Step, ctx: Context) -> None:
+    """Call the observers. The root has the signal that has cancelled the run."""
+    if ctx.step is None and step.signal is None:
+        step.signal = ctx.run_scope.stop.signal
+    ctx.notify(step)
 
 
 def raise_together(errors: Sequence[BaseException]) -> None:

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
+_TO_SPARE = 1.0  # seconds that the last attempt before a deadline has more than the one before it
+
 
 def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, ...]]:
     """The tasks in order, each once the one before it has succeeded. The result is the tuple of
@@ -163,10 +165,12 @@ def retry(
     but at most `longest`. A random part of up to `jitter` is taken off each wait, so that a
     thousand nodes do not all try again at the same moment.
 
+    If a wait would pass the deadline, it is shortened: the last attempt has as much time as the one
+    before it took, and a second more. Without time for another attempt, or after the run was
+    cancelled, the failure is raised at once.
+
     Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is
-    false. If a group failed, all of its failures must qualify. Cancelled is never retried. If the
-    run has been stopped meanwhile, or the deadline comes before the next attempt, the failure is
-    raised at once instead of after a useless wait.
+    false. If a group failed, all of its failures must qualify. Cancelled is never retried.
     """
     limit = ""
     if attempts is not None:
@@ -187,14 +191,16 @@ def retry(
         longest_wait = min(delay, longest)
         attempt = 1
         while True:
+            began = ctx.clock.now()
             try:
                 return task.do(ctx)
             except Exception as error:
-                if attempt == attempts or not _worth_retrying(error, on):
+                if attempt == attempts or ctx.cancelled or not _worth_retrying(error, on):
                     raise
-                wait = longest_wait * (1 - jitter * random.random())  # noqa: S311  it spreads load and protects nothing
-                left = ctx.remaining()
-                if left is not None and left <= wait:
+                shorter = 1 - jitter * random.random()  # noqa: S311  it spreads load and protects nothing
+                wait = _in_time(longest_wait * shorter, ctx, took=ctx.clock.now() - began)
+                if wait is None:
+                    _explain(ctx, "the deadline left no time for another attempt")
                     raise
                 ctx.log.warning(
                     "%s: attempt %s%s failed: %s; again in %s",
@@ -209,8 +215,28 @@ def retry(
             attempt += 1
             if ctx.step is not None:
                 ctx.step.attempts += 1
+            _explain(ctx, "")
 
     return wrapped(task, do)
+
+
+def _in_time(wait: float, ctx: Context, *, took: float) -> float | None:
+    """The wait after an attempt that took so long. If it would pass the deadline, it is shortened,
+    so that there is time for a last attempt; None if there is none.
+    """
+    left = ctx.remaining()
+    if left is None or wait < left:
+        return wait
+    wait = left - took - _TO_SPARE
+    if wait < 0.001:  # a difference of floats need not be 0
+        return None
+    return wait
+
+
+def _explain(ctx: Context, reason: str) -> None:
+    """Say in the report why the task was not tried again."""
+    if ctx.step is not None:
+        ctx.step.reason = reason
 
 
 def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:

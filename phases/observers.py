@@ -14,7 +14,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 from phases.step import Status, Step
-from phases.values import describe_error, seconds_in_words
+from phases.values import seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,15 +87,12 @@ def _event(step: Step) -> tuple[int, str]:
     if step.status is Status.RUNNING:
         return logging.INFO, "started"
 
-    why = step.reason
-    if step.failed_with is not None:
-        why = describe_error(step.failed_with)
     if step.start is None:
-        return logging.DEBUG, f"not started: {why}"
+        return logging.DEBUG, f"not started: {step.why}"
 
     words = f"{step.status} after {seconds_in_words(step.seconds)}"
-    if why:
-        words += f": {why}"
+    if step.why:
+        words += f": {step.why}"
     if step.ok:
         return logging.INFO, words
     if step.failed_with is not None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from phases.context import Clock, Context
+from phases.context import Clock, Context, name_of_signal
 from phases.execution import new_step, record_error, run_step
 from phases.observers import LOGGER, live_tree
 from phases.step import Observer, Status, Step
@@ -204,10 +204,9 @@ def _cancel_on_signals(work: Callable[[], None], root: Step, ctx: Context) -> No
     with _handling_signals(on_signal):
         thread.start()
         for number in iter(lambda: _next(events), _END):
-            name = _name_of(number)
-            ctx.cancel(name)
+            ctx.cancel(number)
             with suppress(BaseException):  # a log that cannot be written stops nothing
-                _log_what_is_awaited(name, root, ctx)
+                _log_what_is_awaited(name_of_signal(number), root, ctx)
         thread.join()
 
 
@@ -218,13 +217,6 @@ def _next(events: SimpleQueue[int]) -> int:
     while True:
         with suppress(Empty):
             return events.get(timeout=0.25)
-
-
-def _name_of(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most of the real-time signals have none
-        return f"signal {number}"
 
 
 def _log_what_is_awaited(name: str, root: Step, ctx: Context) -> None:

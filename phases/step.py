@@ -71,13 +71,17 @@ class Step:
     error.
     """
     reason: str = ""
-    """Why the step was cancelled or skipped; in a plan, the condition under which it runs."""
+    """Why the step was cancelled or skipped, or why its task was not tried again; in a plan, the
+    condition under which it runs.
+    """
     attempts: int = 1
     """How often the task was tried."""
     attempt: int = 1
     """In which of the attempts of the step around it this one was made."""
     signal: int | None = None
-    """The first signal that came during the run; on the root only."""
+    """The first signal that came during the run, or for which the program cancelled it; on the root
+    only.
+    """
     children: list[Step] = attrs.field(factory=list)
     """The steps inside this one, in the order in which their tasks are listed."""
 
@@ -108,6 +112,16 @@ class Step:
         if isinstance(self.error, Cancelled):
             return None
         return self.error
+
+    @property
+    def why(self) -> str:
+        """Why it ended as it did, in words: its error, then its reason."""
+        if self.failed_with is None:
+            return self.reason
+        words = describe_error(self.failed_with)
+        if self.reason:
+            words += f"; {self.reason}"
+        return words
 
     @property
     def result_fields(self) -> Mapping[str, object]:
@@ -262,8 +276,8 @@ def last_named(name: str, steps: Sequence[Step]) -> Step:
 
 def _failure_in_words(step: Step) -> str:
     words = f"{step.name} failed"
-    if step.error is not None:
-        words += f": {describe_error(step.error)}"
+    if step.why:
+        words += f": {step.why}"
     return f"{words} (in {'/'.join(step.path)})"
 
 

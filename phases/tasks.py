@@ -94,6 +94,9 @@ def task(
     undo: Method | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
+    if callable(name):
+        function = getattr(name, "__name__", "name")
+        raise InvalidTask(f"the task has no name; write @phases.task({function!r})")
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
@@ -117,9 +120,12 @@ def wrapped(
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """The same object if it is a task; otherwise raises InvalidTask, which says what is missing."""
+    if isinstance(candidate, list | tuple) and not hasattr(candidate, "do"):
+        kind = type(candidate).__name__
+        raise InvalidTask(f"you passed a {kind}; pass each task: serial(*tasks)")
     fault = _fault(candidate)
     if fault:
-        raise InvalidTask(f"{candidate!r:.80} cannot be used as a task: {fault}")
+        raise InvalidTask(f"{_shown(candidate)} cannot be used as a task: {fault}")
     return candidate
 
 
@@ -128,10 +134,18 @@ def valid_tree(root: AnyTask, around: tuple[AnyTask, ...] = ()) -> AnyTask:
     raises InvalidTask.
     """
     if any(root is task for task in around):
-        raise InvalidTask(f"{root!r:.80} cannot be used as a task: it contains itself")
+        raise InvalidTask(f"{_shown(root)} cannot be used as a task: it contains itself")
     for member in _fixed_subtasks(valid_task(root)):
         valid_tree(member, (*around, root))
     return root
+
+
+def _shown(candidate: object) -> str:
+    """The task by its name; an object without one as Python shows it."""
+    name = getattr(candidate, "name", None)
+    if isinstance(name, str) and not isinstance(candidate, type):
+        return f"task {name!r}"
+    return f"{candidate!r:.80}"
 
 
 def _fault(candidate: object) -> str:

@@ -12,6 +12,7 @@ import pytest
 from hostrouting import errors
 from hostrouting.cli.parser import make_parser
 from hostrouting.codes import code_of
+from hostrouting.config.cni import CNIS
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.testing import FakeHost, h200, strategies
@@ -156,6 +157,13 @@ def test_findings() -> None:
     )
     assert sorted(name for name, _ in sections) == sorted(NAMES)
     assert [name for name, text in sections if "\n> `" not in text] == []
+
+
+def test_cnis() -> None:
+    """The page of limits has each CNI whose devices are allowed."""
+    rows = [line.split("|") for line in PAGES["docs/limits.md"].splitlines() if line[:1] == "|"]
+    systems = [cells[1] for cells in rows if "allowed" in cells[2]]
+    assert [cni.name for cni in CNIS if not any(cni.name in named for named in systems)] == []
 
 
 def test_strategies() -> None:

@@ -4,6 +4,7 @@ itself what it cannot see in the code.
 PyInstaller works for a minute, so only CI makes a program with it. Its hooks are tested everywhere.
 """
 
+import compileall
 import os
 import runpy
 import shutil
@@ -53,7 +54,9 @@ def answers(words: Sequence[str | Path]) -> None:
 
 @pytest.mark.linux
 def test_a_zipapp(tmp_path: Path) -> None:
-    """An agent in an archive, with what it needs, works with the standard library alone."""
+    """An agent in an archive, with what it needs, works with the standard library alone; also with
+    compiled files.
+    """
     packed = tmp_path / "agent"
     for module in (
         PACKAGE,
@@ -63,8 +66,11 @@ def test_a_zipapp(tmp_path: Path) -> None:
     ):
         shutil.copytree(module, packed / module.name, ignore=shutil.ignore_patterns("__pycache__"))
     (packed / "__main__.py").write_text(AGENT)
-    zipapp.create_archive(packed, tmp_path / "agent.pyz")
-    answers([sys.executable, "-I", "-S", tmp_path / "agent.pyz"])
+    for is_compiled in (False, True):
+        if is_compiled:
+            compileall.compile_dir(packed, quiet=1, legacy=True)
+        zipapp.create_archive(packed, tmp_path / "agent.pyz")
+        answers([sys.executable, "-I", "-S", tmp_path / "agent.pyz"])
 
 
 @pytest.mark.linux

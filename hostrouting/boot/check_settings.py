@@ -9,7 +9,6 @@ its section "settings".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,13 @@ from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import BRIDGE_PLUGIN, CNIS, POD_NETWORKS, Cni, Refusal
 from hostrouting.fib.not_judged import ENCAPSULATED, KEEPS_DESTINATION, NOT_LISTED
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import KIND_OF_ERRNO
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import protocol_name
 from hostrouting.model.rule import IP_PROTOCOLS, SELECTORS
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.kernel.base import Kind
 
 _UNCLEAR = {
     "tos": "only for packets with that tos",
@@ -35,20 +34,34 @@ _UNCLEAR = {
     "encap": ENCAPSULATED,
     "no-hops": NOT_LISTED,
     "object": "several routes use its nexthop object",
+    "lo": "an equal default route is by lo",
 }
 """Why the script does not judge a route: its word for that, and the words for the operator."""
 
-_NAME_DEVICES = DOUBTS["default-routes"][1].words
+_WORDS_OF_ERRORS: dict[Kind, str] = {
+    "no-route": "Network is unreachable",
+    "blackhole": "Invalid argument",
+    "unreachable": "No route to host",
+    "prohibit": "Permission denied",
+}
+"""How `ip` reports a lookup without a route, in the language of the boot scripts."""
+
+_NAME_DEVICES = DOUBTS["default-routes"][1]
 _SENTENCES = {
     "OVERLAP": "routes via {devices} {route}, expected {expected}",
     "REFUSED": "is refused ({type}) by {route}; expected via {expected}",
     "NO-ROUTE": "has no route; expected via {expected}",
     "OWN-RANGE": "does not leave this host: {route}",
     "NO-DEFAULT-ROUTE": (
-        "plain packets use no IPv{family} default route; add one, or " + _NAME_DEVICES
+        "no IPv{family} default route leads packets from this host to the network; add one, or "
+        + _NAME_DEVICES.words
     ),
     "default-route-hidden": (
-        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES
+        "rules or routes hide the IPv{family} default route; " + _NAME_DEVICES.words
+    ),
+    "one-default-route": (
+        "packets to {where} leave through {reason}, which has the default route, but may not lead "
+        f"to the network; {_NAME_DEVICES}"
     ),
     "not-judged": "this check does not judge {reason}; run: hostrouting check",
     "perhaps-for-pods": "{route} refuses them, perhaps for pods",
@@ -120,8 +133,8 @@ def _words_of_ip() -> Iterator[str]:
     """
     for number, name in IP_PROTOCOLS.items():
         yield f"names ipproto {number} {name}"
-    for number, kind in KIND_OF_ERRNO.items():
-        yield f"error {kind} {os.strerror(number)}"
+    for kind, words in _WORDS_OF_ERRORS.items():
+        yield f"error {kind} {words}"
     for word in SELECTORS:
         yield f"selector {word}"
     for encapsulation in sorted(KEEPS_DESTINATION):
@@ -163,5 +176,7 @@ def _refusal_settings(cni: Cni, refusal: Refusal) -> Iterator[str]:
 
 
 def _word(name: str) -> str:
-    """The name of a CNI as one word."""
+    """The name of a CNI as one word, which is not that of a kind of device."""
+    if name == BRIDGE_PLUGIN:
+        return "bridge-plugin"
     return name.replace(" ", "_")

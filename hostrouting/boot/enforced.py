@@ -13,6 +13,7 @@ from hostrouting.boot.files import gated_on_disk
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
+from hostrouting.model.route import DEFAULT_METRIC
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
@@ -27,10 +28,10 @@ def read_enforced(files: Files) -> HostRoutingConfig:
     """The routes, the check, the gated units and the guard that are in force; nothing if no script
     of ours is there, or if it is of a release that writes its settings in another way.
     """
-    routes: list[dict[str, str]] = []
+    routes: list[dict[str, object]] = []
     for word, rest in _settings_of(files, HostLayout.routes_step):
         if word == "route" and " optional " not in rest:
-            routes.append({"destination": _first_word(rest)})
+            routes.append(_route_of(rest))
     mapping: dict[str, Any] = {
         "staticRoutes": {"enabled": bool(routes), "routes": routes},
         "routeOverlap": _check_of(files),
@@ -43,6 +44,21 @@ def read_enforced(files: Files) -> HostRoutingConfig:
         return HostRoutingConfig.from_mapping(mapping)
     except ConfigError:
         return HostRoutingConfig()
+
+
+def _route_of(rest: str) -> dict[str, object]:
+    """The route of a line such as `10.0.0.0/8 via 10.1.0.1 dev eth0 metric 0 left … right …`."""
+    destination, *words = rest.split()
+    named = dict(zip(words[::2], words[1::2], strict=False))
+    route: dict[str, object] = {"destination": destination}
+    if "via" in named:
+        route["gateway"] = named["via"]
+    if "dev" in named:
+        route["dev"] = named["dev"]
+    metric = named.get("metric", "")
+    if metric != str(DEFAULT_METRIC[6 if ":" in destination else 4]):
+        route["metric"] = int(metric or 0)
+    return route
 
 
 def _check_of(files: Files) -> dict[str, Any]:

@@ -48,6 +48,9 @@ _RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
 """An empty value resets the list, so no ExecCondition= of an earlier file is left."""
 AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
+RELOAD = Remedy(command="systemctl daemon-reload")
+"""The remedy where systemd has not read its files as they are now."""
+_WITHOUT_LINE = RELOAD._replace(words="delete that line, not the file; then")
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
@@ -72,6 +75,13 @@ def find_openings(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
     for unit in units:
         openings += _of_unit(host, unit)
     return worst_first(openings)
+
+
+def find_lasting_openings(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
+    """What lets the units of this configuration start unchecked, also after it is applied."""
+    openings = find_openings(host, gated_units(config))
+    of_gate = [finding for finding in openings if finding.name == "gate-open"]
+    return tuple(finding for finding in of_gate if finding.remedy not in {AGAIN, RELOAD})
 
 
 def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
@@ -220,7 +230,7 @@ def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
         name = properties["Id"]
         if name == plain_instance(unit):
             name = unit
-        for kind, cause, remedy in _causes(unit, properties, is_whole=is_whole):
+        for kind, cause, remedy in _causes(host.files, unit, properties, is_whole=is_whole):
             if cause not in causes:
                 yield Finding(kind, "error", f"{name} {cause}", name, remedy)
             causes.add(cause)
@@ -274,7 +284,7 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
 
 
 def _causes(
-    unit: str, properties: Mapping[str, str], *, is_whole: bool
+    files: Files, unit: str, properties: Mapping[str, str], *, is_whole: bool
 ) -> Iterator[tuple[Name, str, Remedy]]:
     """The name of a finding, a predicate to put after the unit's name, and the remedy; `is_whole`
     says whether our drop-in has its text.
@@ -287,7 +297,7 @@ def _causes(
     if others:
         where = Remedy(f"see {', '.join(others)}")
     if HostLayout.gate_path not in properties["ExecCondition"]:
-        cause, remedy = _why_unchecked(ours, others, properties, is_whole=is_whole)
+        cause, remedy = _why_unchecked(files, ours, others, properties, is_whole=is_whole)
         yield "gate-open", f"starts unchecked: {cause}", remedy or where
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
@@ -302,14 +312,17 @@ def _causes(
 
 
 def _why_unchecked(
-    ours: str, others: Sequence[str], properties: Mapping[str, str], *, is_whole: bool
+    files: Files, ours: str, others: Sequence[str], properties: Mapping[str, str], *, is_whole: bool
 ) -> tuple[str, Remedy | None]:
     """Why systemd does not run the gate, and the remedy, if it is not to look at the drop-ins."""
     same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
     if properties["NeedDaemonReload"] == "yes":
-        return "systemd has not read the drop-in", Remedy(command="systemctl daemon-reload")
+        return "systemd has not read the drop-in", RELOAD
     if not is_whole:
         return f"{ours} was overwritten", AGAIN
     if same_name:
         return f"{same_name[0]} overrides {ours}", Remedy(f"remove {same_name[0]}")
+    resets = [path for path in others if _RESET.search(files.read(path) or "")]
+    if resets:
+        return f'the line "ExecCondition=" in {spoken(resets)} cancels the gate', _WITHOUT_LINE
     return "another drop-in takes the ExecCondition= of the gate away", None

@@ -13,11 +13,15 @@ from hostrouting.model.route import ROUTE_TYPES, protocol_name, scope_name, tabl
 from hostrouting.model.snapshot import ARPHRD_ETHERNET, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK
 from hostrouting.routes.uplink import BRIDGE, DEAD_ENDS, LIKE_ETHERNET, LINES, NO_TUNNELS, TAP
 
+_DUMMY = "dummy"
+"""A kind, and its class: its default route is used where there is no other."""
+
 
 def class_settings() -> Iterator[str]:
     """What a device is by its kind or link type, of which `ip` prints the number or the word."""
     classes: dict[str, Iterable[str]] = {
-        "dead-end": DEAD_ENDS,
+        "dead-end": DEAD_ENDS - {_DUMMY},
+        _DUMMY: {_DUMMY},
         "tunnel": LIKE_ETHERNET - {TAP},
         "tap": {TAP},
         "line": LINES,

@@ -10,6 +10,7 @@ configuration needs.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -21,7 +22,7 @@ from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.errors import HostError
 from hostrouting.model.route import OURS
 from hostrouting.routes.plan import SENTENCES, reply_routes
-from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES, TAP
+from hostrouting.routes.uplink import NEEDS, OF_GUESTS, REMEDIES
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
 _BLOCK = "configuration=(\n)\n"
-_HERE = "# Here comes clock.sh.\n"
+_HERE = re.compile(r"^# Here comes (\S+)\.\n", re.MULTILINE)
 _GET_IT_BACK = (
     "install hostrouting with pip, which copies all of it, and if this is a frozen program, "
     "freeze it again then: "
     "PyInstaller includes the scripts of an installed hostrouting"
 )
 _LETTERS = frozenset(
-    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" '
+    'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?#=@:;,!{}" '
 )
 
 
@@ -45,7 +46,10 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     is only logged.
     """
     steps = f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n"
-    return HEAD + asset("gate.sh").replace("required=() wanted=()\n", steps, 1)
+    head, place, tail = asset("gate.sh").partition("required=() wanted=()\n")
+    if not place:
+        raise ValueError("the asset gate.sh has no place for its steps")
+    return HEAD + head + steps + tail
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
@@ -68,7 +72,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
         settings.append(" ".join(words))
     settings += [f"expected {dev}" for dev in config.route_overlap.expected_devs]
     settings += class_settings()
-    settings += [f"kind {kind} guest" for kind in sorted(OF_GUESTS - {TAP})]
+    settings += [f"guest {kind}" for kind in sorted(OF_GUESTS)]
     settings += name_settings()
     return filled("static-routes.sh", settings, NEEDS | REMEDIES | SENTENCES)
 
@@ -124,6 +128,4 @@ def asset(name: str) -> str:
         message = f"cannot read {path}, a part of hostrouting: {reason}; {_GET_IT_BACK}"
         raise HostError(message, what="file", target=path, errno=error.errno) from error
     text = data.decode().removeprefix("#!/bin/bash\n")
-    if _HERE in text:
-        text = text.replace(_HERE, asset("clock.sh"))
-    return text
+    return _HERE.sub(lambda shared: asset(shared[1]), text)

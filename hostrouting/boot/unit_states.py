@@ -27,6 +27,7 @@ _PROPERTIES = (
     "StateChangeTimestamp",
     "InactiveExitTimestamp",
     "InactiveExitTimestampMonotonic",
+    "ExecMainStartTimestampMonotonic",
 )
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended."""
@@ -44,6 +45,10 @@ class UnitState(NamedTuple):
     checked: float = 0
     """When its last start began, with the gate, in seconds since 1970; 0 if there was none since
     the boot.
+    """
+    unchecked: bool = False
+    """Whether it runs, waits for the gate at the next start, and did not at the last one. This is
+    not known of a unit that has other commands before its main process.
     """
 
     @property
@@ -86,7 +91,8 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     checked = 0.0
     reasons: tuple[str, ...] = ()
     is_gated = HostLayout.gate_path in properties["ExecCondition"]
-    if is_gated:
+    unchecked = is_gated and _has_begun_with_main(properties)
+    if is_gated and not unchecked:
         checked = _time_of(properties["InactiveExitTimestampMonotonic"])
     state: State = "does not run"
     if properties["ActiveState"] in {"active", "reloading"}:
@@ -98,7 +104,20 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         reasons = manager.errors_of(unit, properties["InactiveExitTimestamp"])
     elif properties["ActiveState"] == "failed":
         state = "failed"
-    return UnitState(unit, state, since, reasons, checked)
+    return UnitState(unit, state, since, reasons, checked, unchecked and state == "runs")
+
+
+def _has_begun_with_main(properties: Mapping[str, str]) -> bool:
+    """Whether the last start began with the main process, without the gate before it.
+
+    A unit leaves the state "inactive" when its first command has begun. systemd also shows when the
+    condition ran, but forgets that at each daemon-reload.
+    """
+    left = properties["InactiveExitTimestampMonotonic"]
+    began = properties["ExecMainStartTimestampMonotonic"]
+    if {left, began} & {"", "0"}:
+        return False
+    return int(began) <= int(left)
 
 
 def _time_of(monotonic: str) -> float:

@@ -1,4 +1,4 @@
-"""The devices of a host: whose each one is, and which networks it has an address in.
+"""The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
 is, and what leads out of the host, `routes.uplink` says; here is what only the check asks.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
 from hostrouting.model.route import SCOPE_UNIVERSE
-from hostrouting.routes.uplink import are_only_taps, is_card
+from hostrouting.routes.uplink import OF_GUESTS, are_taps_without_a_card, is_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
@@ -73,23 +73,34 @@ class Devices:
         return "bridge" in self.uses(dev)
 
     @cached_property
-    def cnis_with_pods(self) -> list[tuple[str, Cni]]:
-        """The devices by which routes lead to pods, and whose pods these are."""
+    def card_in_bridge(self) -> dict[str, str]:
+        """By bridge: the network card that is a port of it, or the first by name."""
+        cards: dict[str, str] = {}
+        for name, link in sorted(self.links.items()):
+            if link.master is None or link.kind in OF_GUESTS:
+                continue
+            if is_card(link, self.links):
+                cards.setdefault(link.master, name)
+        return cards
+
+    @cached_property
+    def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
+        """The devices by which routes lead to pods, each with the CNI that has these pods."""
         devs: dict[str, None] = {}
         for route in self._routes:
             if route.type == "unicast":
                 devs |= dict.fromkeys(route.devs)
-        with_pods: list[tuple[str, Cni]] = []
+        pod_devs: list[tuple[str, Cni]] = []
         for dev in devs:
             for cni, row in self.cni_rows(dev):
                 if row.use == "pod" or dev in POD_NETWORKS:
-                    with_pods.append((dev, cni))
-        return with_pods
+                    pod_devs.append((dev, cni))
+        return pod_devs
 
     # What a device leads to.
 
     def is_dummy(self, dev: str) -> bool:
-        """Whether the device leads nowhere; k3s asks for a default route by one."""
+        """Whether the device is a dummy, which sends nothing out of the host."""
         link = self.links.get(dev)
         return link is not None and link.kind == "dummy"
 
@@ -97,21 +108,23 @@ class Devices:
         """Whether the device may lead to the network of the host; a CNI's device does not."""
         return is_card(self.links.get(dev), self.links) and not self.cni_rows(dev)
 
-    def are_only_taps(self, devs: Iterable[str]) -> bool:
+    def are_taps_without_a_card(self, devs: Iterable[str]) -> bool:
         """Whether these devices are taps, and no network card of this host has an address."""
-        with_address = {address.dev for address in self.global_addresses}
-        others = {dev for dev in with_address if not self.cni_rows(dev)}
-        return are_only_taps(devs, others, self.links)
+        others: set[str] = set()
+        for address in self.global_addresses:
+            if not self.cni_rows(address.dev):
+                others.add(address.dev)
+        return are_taps_without_a_card(devs, others, self.links)
 
-    # Which networks it has an address in.
+    # Its addresses and networks.
 
     @property
     def global_addresses(self) -> list[Address]:
-        """The addresses that Linux may choose as the source of packets to other hosts."""
+        """Those of scope global: Linux may choose them as the source of packets to other hosts."""
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
 
-    def devs_around(self, prefix: Prefix) -> list[str]:
-        """The devices with an address whose network contains the prefix, each once."""
+    def devs_with_network_over(self, prefix: Prefix) -> list[str]:
+        """The devices that have an address whose network contains the prefix, each once."""
         devs: dict[str, None] = {}
         for dev, network in self._networks:
             if prefix in network:
@@ -119,8 +132,8 @@ class Devices:
         return list(devs)
 
     def is_connected(self, dev: str, route: Route) -> bool:
-        """Whether by this device the route has no gateway, and stays in one of its networks."""
-        return not has_gateway(route, dev) and dev in self.devs_around(route.prefix)
+        """Whether the route has no gateway by this device, and lies in one of its networks."""
+        return not has_gateway(route, dev) and dev in self.devs_with_network_over(route.prefix)
 
     @cached_property
     def _networks(self) -> list[tuple[str, Prefix]]:

@@ -30,6 +30,7 @@ from hostrouting.routes.uplink import (
     devs_behind_a_tunnel,
     devs_of_a_tunnel,
     devs_of_equal_routes,
+    has_tunnel,
     is_line,
     leads_out,
 )
@@ -42,9 +43,11 @@ class Uplinks(NamedTuple):
 
     devs: frozenset[str]
     doubtful: frozenset[str]
-    """Those of them that may not be the intended ones."""
+    """Those of them that may not be the intended ones: several that compete, or a tunnel alone."""
+    card_below_tunnel: str | None
+    """The network card by which an expected tunnel sends its own packets."""
     hidden_card: str | None
-    """The network card whose default route a tunnel's hides."""
+    """The same card, if the tunnel has a default route, too: it hides that of the card."""
     defaults: tuple[Route, ...]
     """The default routes that lead out of the host, in the order of the lookup; two halves are one.
     """
@@ -82,19 +85,36 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not devs and leading.used is not None:
         devs = leading.devs & set(leading.used.devs)
-    hidden = leading.devs & devs_behind_a_tunnel(devs, leading.routes, devices.links)
+    below = leading.devs & devs_behind_a_tunnel(devs, leading.routes, devices.links)
+    card_below_tunnel = _card_below_tunnel(below, devs, devices)
+    hidden_card = None
+    if has_tunnel(leading.devs & devs, devices.links):
+        hidden_card = card_below_tunnel
     doubtful = _NONE
     if not configured:
-        doubtful = _devs_that_compete(fib, leading, devs, hidden, devices)
+        doubtful = _devs_that_compete(fib, leading, devs, below, devices)
         doubtful |= _devs_that_may_be_passed_over(fib, leading)
-    hidden_card = None
-    if len(hidden) == 1:
-        [hidden_card] = hidden
     devs |= doubtful
     are_without_card = False
-    if not configured and not hidden:
+    if not configured and not below:
         are_without_card = _are_without_card(devs, doubtful, devices)
-    return Uplinks(devs, doubtful, hidden_card, leading.routes, are_without_card)
+    return Uplinks(devs, doubtful, card_below_tunnel, hidden_card, leading.routes, are_without_card)
+
+
+def _card_below_tunnel(below: frozenset[str], devs: frozenset[str], devices: Devices) -> str | None:
+    """The card of the first default route that is not a tunnel's, if it is one card.
+
+    Where cards are expected beside the tunnel, it must be one of them: the configuration names
+    eth0 and wg0, and a rail may have the better default route.
+
+    Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
+    """
+    if len(below) != 1:
+        return None
+    [card] = below
+    if card not in devs and any(devices.may_be_card(dev) for dev in devs):
+        return None
+    return card
 
 
 def find_leading(fib: Fib, links: Mapping[str, Link]) -> Leading:
@@ -190,7 +210,7 @@ def _may_be_the_only_way_out(leading: Leading, devs: frozenset[str], devices: De
     """
     if is_line(devs, devices.links):
         return True
-    return devs == leading.devs and devices.are_only_taps(devs)
+    return devs == leading.devs and devices.are_taps_without_a_card(devs)
 
 
 def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
@@ -199,8 +219,9 @@ def _devs_that_may_be_passed_over(fib: Fib, leading: Leading) -> frozenset[str]:
     They may miss the first default route then, and take another one. No field state is decided by
     it alone: goto-over-another-default is also not judged.
     """
-    if leading.used is None or len(leading.devs) < 2:
+    devs = leading.devs & devs_of(leading.routes)
+    if leading.used is None or len(devs) < 2:
         return _NONE
     if any(applied.rule.dst is None or applied.rule.invert for applied in unjudged_rules(fib)):
-        return leading.devs & devs_of(leading.routes)
+        return devs
     return _NONE

@@ -37,7 +37,7 @@ class Hidden(NamedTuple):
 class Uncovered(NamedTuple):
     """The host without all that catches packets."""
 
-    fib: Fib
+    without_catching: Fib
     hidden: dict[int, Hidden]
     """By their first address: the parts that belong elsewhere than at the uplink."""
 
@@ -67,7 +67,7 @@ def find_hidden(judge: Judge, escapes: Sequence[Part]) -> Uncovered:
     for part in escapes:
         decision = decisions[part.first]
         opinion = judge.opinion(decision)
-        if catching[part.first] and opinion.is_elsewhere:
+        if catching[part.first] and opinion.belongs_elsewhere:
             then = part._replace(decision=decision, opinion=opinion)
             hidden[part.first] = Hidden(then, tuple(catching[part.first]))
     return Uncovered(fib, hidden)
@@ -100,6 +100,6 @@ def _may_hide(judge: Judge, escapes: Sequence[Part]) -> bool:
     for route in judge.fib.routes:
         place = bisect_left(firsts, route.prefix.first)
         is_around = place < len(firsts) and firsts[place] <= route.prefix.last
-        if is_around and judge.opinion(Decision(route.type, route)).is_elsewhere:
+        if is_around and judge.opinion(Decision(route.type, route)).belongs_elsewhere:
             return True
     return False

@@ -3,7 +3,8 @@
 - A `Decision` is where a lookup ends: a route, a rule that refuses packets, or neither.
 - An `Outcome` is a decision for packets that a rule treats differently from plain ones.
 - An `Opinion` is what this package says about one of these: a grade, and the reason.
-- A verdict is for a whole report: the worst opinion on any address of the expected CIDRs.
+- A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
+  are `expectedCidrs` and `serviceCidrs` in the configuration.
 
 Theory of operation. The engine says by which route and which devices packets leave. Here that is
 judged, by two lists of rules. Each list has an order; the first rule with an opinion decides, and
@@ -17,28 +18,28 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To make something fine or doubtful, write a function with the signature of its neighbours and put it
-into a list; its place there says which rules come first. What else a change may need:
+into a list; its place there says which rules come first. Its docstring names the states of nodes
+that need it (tests/hosts, one file for each), and a shape that no node has is a test in
+tests/hostrouting/check/test_judge.py. What else a change may need:
 
 1. A device of one more CNI needs no rule. It is a row in `config.cni`.
 2. What a device is (a card, a tunnel, InfiniBand), `devices` and `routes.uplink` say.
 3. Which devices are expected, the module `expected` says. A device that must never be expected is
    left out there, in `counting_devs`; then only `expectedDevs` can name it.
 4. A rule by which a device is never fine returns what `escapes_by_the_device` does. It stands
-   before those that say fine: `own_subnet`, `expected`, `allowed_by_configuration` and
-   `device_of_a_cni`.
+   before those that say fine: `neighbours_of_the_hidden_card`, `expected`,
+   `allowed_by_configuration` and `device_of_a_cni`.
 5. `other_packets` has more rules that say fine, for packets with a source, device or mark of their
    own.
-6. The check at boot must not contradict a new rule: it says ok only where this says fine or doubt,
+6. Which refused ranges are a CNI's, `refusals` says.
+7. The check at boot must not contradict a new rule: it says ok only where this says fine or doubt,
    and overlap only where this does not say fine. So a rule that makes an escape of something, or
    makes an escape fine, is also written into boot/assets/check-route-overlap.sh, into the function
    that grades the same thing: `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other
-   packets) or `class_of` (what a device is). If the rule needs more than a few lines of awk there,
-   the function returns a doubt instead, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and
-   the file of the host has `script = "undecided"`. A rule that only doubts needs nothing.
-
-The docstring of a rule names the states of nodes that need it (tests/hosts, one file for each), and
-its test is a host in tests/hostrouting/check/test_judge.py. Which refused ranges are a CNI's,
-`refusals` says.
+   packets) or `class_of` (what a device is). The script reads one device at a time, and does not
+   know the ports of a bridge. If the rule needs that, or more than a few lines of awk, the function
+   returns a doubt instead, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
+   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.devices import Devices, has_gateway
 from hostrouting.check.expected import find_uplinks
 from hostrouting.check.refusals import Refusals
-from hostrouting.check.results import OWN, Grade, Opinion, Packets, first_opinion, grouped
+from hostrouting.check.results import OWN_ADDRESS, Grade, Opinion, Packets, first_opinion, grouped
 from hostrouting.config.cni import BRIDGE_PLUGIN
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import may_change_destination
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Network, RouteOverlapConfig
     from hostrouting.model.rule import Rule
 
-_KNOW_NEIGHBOURS = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
+PROTOCOLS_THAT_KNOW_THE_LINK = {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP}
 """Protocols whose routes without a gateway are right: their makers know who is on the link.
 
 systemd-networkd and NetworkManager name DHCP. dhclient does not, so its routes count as made by
@@ -81,14 +82,12 @@ NO_GATEWAY = "[{route}] has no gateway, and {dev} is not in routeOverlap.allowed
 """Why packets may be lost by a route of a card; the script at boot says it, too."""
 
 
-class Taken(NamedTuple):
+class RouteAndPackets(NamedTuple):
     """A route, and what is known of the packets that take it."""
 
     route: Route
     devs: tuple[str, ...]
-    """The devices by which they may leave: those of the route, and of a default route those of all
-    that are equal to it (`possible_devs`).
-    """
+    """The devices by which they may leave (`Judge.possible_devs`)."""
     packets: Packets
 
     @property
@@ -108,6 +107,7 @@ class Judge:
         self.configured_devs = frozenset(config.expected_devs)
         self.services = of_family(config.service_cidrs, fib.family)
         self.pods = of_family(config.pod_cidrs, fib.family)
+        """The addresses of pods, for `parts` and `other_packets`."""
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
@@ -121,10 +121,10 @@ class Judge:
         route = decision.route
         if route is None:
             return _without_a_route(decision)
-        # Own addresses cut a route into many ranges, and each of them asks.
+        # Each address in table local splits a range: the same route is judged on both sides of it.
         key = (id(route), packets.value)
         if key not in self._opinions:
-            taken = Taken(route, self.possible_devs(decision), packets)
+            taken = RouteAndPackets(route, self.possible_devs(decision), packets)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
@@ -161,7 +161,7 @@ def _without_a_route(decision: Decision) -> Opinion:
 # The rules for a route, by what it does with packets.
 
 
-def refused(judge: Judge, taken: Taken) -> Opinion | None:
+def refused(judge: Judge, taken: RouteAndPackets) -> Opinion | None:
     """A route that refuses packets is fine only if it is a CNI's; `refusals` has the rules.
 
     Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
@@ -171,7 +171,7 @@ def refused(judge: Judge, taken: Taken) -> Opinion | None:
     return judge.refusals.opinion(taken.route)
 
 
-def own_range(_: Judge, taken: Taken) -> Opinion | None:
+def own_range(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     """A `local` route keeps packets on this host: right for one address, an escape for a network.
 
     A network that is made this host's own (AnyIP) answers for others. Only for packets with a mark
@@ -184,26 +184,27 @@ def own_range(_: Judge, taken: Taken) -> Opinion | None:
         return None
     if taken.is_wide and taken.packets is not Packets.MARKED:
         return Opinion(Grade.ESCAPE, "own-range")
-    return OWN
+    return OWN_ADDRESS
 
 
-def own_broadcast(_: Judge, taken: Taken) -> Opinion | None:
+def own_broadcast(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     """The broadcast address of a network, and an anycast address, belong to an address of the host.
 
-    Linux adds these routes itself, for single addresses. If the network of the address is too
-    small, this may be the address of a neighbour. That is not noticed.
+    Linux adds these routes itself, for single addresses. If the prefix of the address is longer
+    than that of its network, this is the address of a neighbour. That is not noticed.
 
-    Field states: azure-nd-one-subnet, calico-ipip and most others that expect a card's network.
+    Field states: azure-nd-one-subnet, calico-ipip.
     """
     is_linuxs = taken.route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if is_linuxs and taken.route.type in {"broadcast", "anycast"}:
-        return OWN
+        return OWN_ADDRESS
     return None
 
 
-def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
+def route_not_judged(_: Judge, taken: RouteAndPackets) -> Opinion | None:
     """The devices say nothing: an encapsulation (seg6, ioam6, rpl, bpf) may give packets another
-    destination, or Linux does not list the next hops. `fib.not_judged` names the route.
+    destination, or there are none, because Linux does not list the next hops of a nexthop object.
+    `fib.not_judged` names the route.
 
     Field states: segment-routing, segment-routing-by-objects.
     """
@@ -212,18 +213,28 @@ def route_not_judged(_: Judge, taken: Taken) -> Opinion | None:
     return None
 
 
-def by_its_devices(judge: Judge, taken: Taken) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on these counts. It is at
-    least a doubt if TCP does not connect by the route.
+def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
+    """Packets may leave by each device of the route, so the worst of the opinions on them decides.
+    It is at least a doubt if TCP does not connect by the route.
+
+    Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
+    order of the next hops: one alone may be what a rule hides, and all are named.
+
+    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if _is_lost_to_tcp(judge, taken.route):
         reason = f"TCP does not connect by [{taken.route}]"
         opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
-    worst = max(opinions, key=lambda opinion: opinion.grade)
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     escaping: list[str] = []
+    allowances: set[str] = set()
     for opinion in opinions:
         escaping += opinion.devs
+        if opinion.belongs_elsewhere:
+            allowances.add(opinion.reason)
+    if worst.grade is Grade.FINE and allowances:
+        return worst._replace(reason=spoken(sorted(allowances), last="or"))
     return worst._replace(devs=tuple(escaping))
 
 
@@ -235,7 +246,7 @@ def _is_lost_to_tcp(judge: Judge, route: Route) -> bool:
     return judge.fib.family == IPV4 and route.type in {"broadcast", "multicast"}
 
 
-RULES_FOR_ROUTES: tuple[Callable[[Judge, Taken], Opinion | None], ...] = (
+RULES_FOR_ROUTES: tuple[Callable[[Judge, RouteAndPackets], Opinion | None], ...] = (
     refused,
     own_range,
     own_broadcast,
@@ -248,21 +259,23 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, Taken], Opinion | None], ...] = (
 # The rules for one device of a route.
 
 
-def own_subnet(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A connected route of the card whose default route a tunnel hides is fine.
 
     A VPN takes what went to the router, and not what goes to neighbours: wg-quick says so with
     `suppress_prefixlength 0`. A rail with a connected /16 is the outage that the check is for, so
-    the connected routes of no other card are fine.
+    the connected routes of no other card are fine; nor are those of any card while the tunnel has
+    no default route, and only a part of the networks.
 
-    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse.
+    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
+    wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
-        return Opinion(Grade.FINE, "own-subnet", dev)
+        return Opinion(Grade.FINE, "own-subnet", f"{dev} (its own network)")
     return None
 
 
-def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def doubtful_default(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """The default route may be on the wrong device; `expected` says why.
 
     `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
@@ -273,13 +286,15 @@ def doubtful_default(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
         return None
-    if len(doubtful) == 1:  # all other doubts are between several devices
+    if len(doubtful) == 1:  # a tunnel alone (`Uplinks.doubtful`)
         return _doubt_between(f"{dev}, a tunnel", taken, candidates=(dev,))
     devs = tuple(sorted(doubtful))
     return _doubt_between(spoken(devs, last="or"), taken, candidates=devs)
 
 
-def _doubt_between(choice: str, taken: Taken, *, candidates: tuple[str, ...] = ()) -> Opinion:
+def _doubt_between(
+    choice: str, taken: RouteAndPackets, *, candidates: tuple[str, ...] = ()
+) -> Opinion:
     """The doubt about a choice between devices, and those that a configuration could name. It also
     says by which packets leave now.
     """
@@ -288,7 +303,7 @@ def _doubt_between(choice: str, taken: Taken, *, candidates: tuple[str, ...] = (
     return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
 
 
-def uplink_without_its_router(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def uplink_without_its_router(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A route by the uplink asks the link for addresses that are probably behind the router: it has
     no gateway, although a default route by the same device has one.
 
@@ -297,11 +312,11 @@ def uplink_without_its_router(judge: Judge, dev: str, taken: Taken) -> Opinion |
     if dev not in judge.uplinks.devs:
         return None
     if any(has_gateway(default, dev) for default in judge.uplinks.defaults):
-        return _doubt_if_on_link(judge, dev, taken)
+        return _doubt_without_gateway(judge, dev, taken)
     return None
 
 
-def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A route by a CNI's bridge asks this node's pods for addresses outside the bridge's network,
     which pods of other nodes have.
 
@@ -312,35 +327,40 @@ def bridge_to_pods_elsewhere(judge: Judge, dev: str, taken: Taken) -> Opinion | 
     if dev in judge.uplinks.devs or not judge.devices.is_bridge_of_pods(dev):
         return None
     if any(address.dev == dev for address in judge.devices.global_addresses):
-        return _doubt_if_on_link(judge, dev, taken)
+        return _doubt_without_gateway(judge, dev, taken)
     return None
 
 
-def _doubt_if_on_link(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
-    """The doubt about a next hop by the device without a gateway, if the route was made by somebody
-    who may not know the link.
+def _doubt_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+    """The doubt whether addresses are on the link of the device, if a next hop has no gateway.
 
-    What lies in a network of the device may be a neighbour, and so may a single address. A default
-    route is not for neighbours, and allowedDevs says that the others are neighbours, too.
+    There is no doubt
+
+    - about a single address, or one in a network of the device: it may be a neighbour;
+    - about a default route, which is not for neighbours;
+    - if whoever made the route knows the link;
+    - if `allowedDevs` has the device, because that says that all addresses are neighbours.
     """
     route = taken.route
-    if not taken.is_wide or route.prefix.length == 0 or route.protocol in _KNOW_NEIGHBOURS:
+    if not taken.is_wide or dev in judge.devices.devs_with_network_over(route.prefix):
         return None
-    if judge.is_allowed(dev) or dev in judge.devices.devs_around(route.prefix):
+    if route.prefix.length == 0 or route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK:
+        return None
+    if judge.is_allowed(dev):
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
     return Opinion(Grade.DOUBT, "doubtful-route", NO_GATEWAY.format(route=route, dev=dev))
 
 
-def expected(judge: Judge, dev: str, _: Taken) -> Opinion | None:
+def expected(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
     """Packets leave by an expected device, as on every healthy node (aks-secondary-cards)."""
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, "expected", dev)
     return None
 
 
-def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None:
+def allowed_by_configuration(judge: Judge, dev: str, _: RouteAndPackets) -> Opinion | None:
     """The operator has allowed the device.
 
     Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
@@ -350,7 +370,37 @@ def allowed_by_configuration(judge: Judge, dev: str, _: Taken) -> Opinion | None
     return None
 
 
-def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def _fitting_rows(judge: Judge, dev: str, taken: RouteAndPackets) -> list[tuple[Cni, Device]]:
+    """The CNIs' rows for the device that fit these packets.
+
+    A pod's device is for single addresses, and a device for marked packets only for those that a
+    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
+    antrea-egress.
+    """
+    rows: list[tuple[Cni, Device]] = []
+    for cni, row in judge.devices.cni_rows(dev):
+        if row.use == "pod" and taken.is_wide:
+            continue
+        if row.use == "marked" and taken.packets is Packets.PLAIN:
+            continue
+        rows.append((cni, row))
+    return rows
+
+
+def bridge_with_a_card(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+    """A CNI's bridge has a network card as a port: packets may reach pods, or the network
+    of the card.
+
+    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    """
+    card = judge.devices.card_in_bridge.get(dev)
+    if card is None or not _fitting_rows(judge, dev, taken):
+        return None
+    reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, "doubtful-route", reason)
+
+
+def inside_another_network(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A CNI's device has a route into a network of the uplink, or of the bridge of pods.
 
     The CNI is gone, or its networks were chosen badly: the neighbours there are lost. A route for a
@@ -361,7 +411,7 @@ def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | No
     """
     if not taken.is_wide or not _fitting_rows(judge, dev, taken):
         return None
-    for owner in judge.devices.devs_around(taken.route.prefix):
+    for owner in judge.devices.devs_with_network_over(taken.route.prefix):
         is_rival = owner in judge.uplinks.devs or judge.devices.is_bridge_of_pods(owner)
         if is_rival and owner != dev:
             reason = f"{dev} beside the network of {owner}"
@@ -369,7 +419,7 @@ def inside_another_network(judge: Judge, dev: str, taken: Taken) -> Opinion | No
     return None
 
 
-def beside_another_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def beside_another_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A CNI's device leads to many pods, while the pods of this node are another CNI's.
 
     A migration leaves such devices behind. A device is not left behind if one of the CNIs that may
@@ -384,7 +434,7 @@ def beside_another_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
     ]
     if not makers:
         return None
-    for pod_dev, pods_cni in judge.devices.cnis_with_pods:
+    for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
         if not any(_leads_to_pods_of(pods_cni, cni, row) for cni, row in makers):
             reason = f"{dev} beside pods of {pods_cni.name} ({pod_dev})"
             return Opinion(Grade.DOUBT, "two-cnis", reason)
@@ -404,7 +454,7 @@ def _leads_to_pods_of(pods_cni: Cni, cni: Cni, row: Device) -> bool:
     return pods_cni.name in cni.serves
 
 
-def device_of_a_cni(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def device_of_a_cni(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """Packets leave by a device of a known CNI, which knows what to do with them.
 
     Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI.
@@ -430,7 +480,7 @@ def _named(judge: Judge, dev: str, rows: list[tuple[Cni, Device]]) -> str:
     return spoken(allowances, last="or")
 
 
-def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | None:
+def card_that_may_be_meant(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """Where a tunnel or a dummy has the only default route, any card may be the uplink that is
     meant. So what leaves by a router on a card, or stays in a network of the card, is in doubt and
     not an escape.
@@ -439,24 +489,25 @@ def card_that_may_be_meant(judge: Judge, dev: str, taken: Taken) -> Opinion | No
     """
     if not judge.uplinks.are_without_card or not judge.devices.may_be_card(dev):
         return None
-    if has_gateway(taken.route, dev) or judge.devices.is_connected(dev, taken.route):
-        # Devices in doubt are among the expected ones, so the tunnel is named here, too.
-        return _doubt_between(spoken(sorted({*judge.uplinks.devs, dev}), last="or"), taken)
-    return None
+    if not has_gateway(taken.route, dev) and not judge.devices.is_connected(dev, taken.route):
+        return None
+    candidates = {*judge.uplinks.devs, dev}  # the tunnel or the dummy, and this card
+    return _doubt_between(spoken(sorted(candidates), last="or"), taken)
 
 
-def escapes_by_the_device(_: Judge, dev: str, __: Taken) -> Opinion:
+def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
     """Nothing says that packets may leave by the device."""
     return Opinion(Grade.ESCAPE, "overlap", dev, devs=(dev,))
 
 
-RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
-    own_subnet,  # neighbours on the hidden card are fine, although the card is doubtful
+RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
+    neighbours_of_the_hidden_card,  # they are fine, although the card is doubtful
     doubtful_default,
     uplink_without_its_router,
     bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,
+    bridge_with_a_card,
     inside_another_network,
     beside_another_cni,
     device_of_a_cni,
@@ -464,20 +515,3 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, Taken], Opinion | None], ...] = (
     escapes_by_the_device,
 )
 """In the order in which they are asked; the last always has an opinion."""
-
-
-def _fitting_rows(judge: Judge, dev: str, taken: Taken) -> list[tuple[Cni, Device]]:
-    """The CNIs' rows for the device that fit these packets.
-
-    A pod's device is for single addresses, and a device for marked packets only for those that a
-    mark or a CNI's device has selected. Field states: cni-ptp-wide, dual-stack-wide-route-by-a-pod;
-    antrea-egress.
-    """
-    rows: list[tuple[Cni, Device]] = []
-    for cni, row in judge.devices.cni_rows(dev):
-        if row.use == "pod" and taken.is_wide:
-            continue
-        if row.use == "marked" and taken.packets is Packets.PLAIN:
-            continue
-        rows.append((cni, row))
-    return rows

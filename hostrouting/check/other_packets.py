@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.rule import Rule
 
-_FINE = Opinion(Grade.FINE)
-"""Without a name: of other packets, only doubts are shown, and not what makes them fine."""
+FINE = Opinion(Grade.FINE)
+"""Without a name: of packets that are not plain, only what is wrong is shown."""
 
 
 class OtherPackets(NamedTuple):
@@ -54,9 +55,11 @@ class OtherPackets(NamedTuple):
     def opinion_on_route(self, judge: Judge) -> Opinion:
         """What the judge says of their route."""
         packets = Packets.PLAIN
+        # A mark says whose packets these are only if the rule selects by nothing else. What a CNI's
+        # device brings is from pods in any case; what other devices bring is fine before that.
         if self.met.keys() == {"fwmark"}:
             packets = Packets.MARKED
-        elif "iif" in self.met:  # a CNI's device: nothing is expected of what others bring
+        elif "iif" in self.met:
             packets = Packets.OF_PODS
         return judge.opinion(self.outcome.decision, packets)
 
@@ -72,7 +75,7 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: policy-routing-intended, vpn-for-one-user-intended.
     """
     if judge.is_intended(other.outcome.rule):
-        return _FINE
+        return FINE
     return None
 
 
@@ -82,11 +85,15 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
-    if conditions_of(other.outcome.rule) != FORWARDED.unmet:
+    if not _selects_all_forwarded(other.outcome.rule):
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
-    return _FINE
+    return FINE
+
+
+def _selects_all_forwarded(rule: Rule) -> bool:
+    return rule.invert and conditions_of(rule) == FORWARDED.unmet
 
 
 def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -100,18 +107,18 @@ def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None
     dev = other.met.get("iif")
     if dev is None or _brings_pods_packets(judge, dev):
         return None
-    return _FINE
+    return FINE
 
 
 def hides_pods_from_plain_packets(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Plain packets leave by a CNI's device, but by another one once Linux looks up with their
-    source. It does not help that the other one is expected: these are packets for pods.
+    """Plain packets belong at a CNI's device, and leave by another one once Linux looks up with
+    their source. It does not help that the other one is expected: these are packets for pods.
 
     Field state: policy-routing-hides-pods.
     """
-    if _leads_plain_packets_elsewhere(judge, other) and judge.opinion(other.plain).is_elsewhere:
-        return opaque(judge, other)
-    return None
+    if not judge.opinion(other.plain).belongs_elsewhere:
+        return None
+    return captures_a_plain_source(judge, other)
 
 
 def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -120,31 +127,24 @@ def fine_by_its_route(judge: Judge, other: OtherPackets) -> Opinion | None:
     Field states: cilium-native and istio-tproxy (a mark), iif-flannel-to-this-nodes-pods.
     """
     if other.opinion_on_route(judge).grade is Grade.FINE:
-        return _FINE
+        return FINE
     return None
 
 
-def leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A source that Linux may choose for plain packets leads to another device than these take.
+def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """A source that Linux may choose for plain packets leads to another device than these take. So
+    it is not enough that this is the device of the source.
 
-    So it is not enough that this is the device of the source. No field state needs the rule, since
-    the route of two-uplinks-by-source is fine.
-    """
-    if _leads_plain_packets_elsewhere(judge, other):
-        return opaque(judge, other)
-    return None
-
-
-def _leads_plain_packets_elsewhere(judge: Judge, other: OtherPackets) -> bool:
-    """Whether plain packets may leave by another device once Linux looks up with their source.
-
-    IPv4 does so at once for a connected socket; if the source is certain, `parts` judges these
-    connections. IPv6 keeps the first route, and looks up again as soon as any route changes.
+    IPv4 looks up with the source at once for a connected socket; if the source is certain, `parts`
+    judges these connections. IPv6 keeps the first route, and looks up again as soon as any route
+    changes. No field state needs the rule, since the route of two-uplinks-by-source is fine.
     """
     block = other.source
     if block is None or set(other.outcome.decision.devs) == set(other.plain.devs):
-        return False
-    return any(source in block for source in sources_of(judge, other.plain))
+        return None
+    if any(source in block for source in sources_of(judge, other.plain)):
+        return opaque(judge, other)
+    return None
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -155,7 +155,7 @@ def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
     block = other.source
     if block is None or _devs_with_a_source_in(judge, block):
         return None
-    return _FINE
+    return FINE
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -163,7 +163,7 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     The later rules only know that its device is right.
     """
-    if other.outcome.decision.kind != "unicast":
+    if other.outcome.decision.kind != "unicast":  # the type of the route
         return opaque(judge, other)
     if other.opinion_on_route(judge).name == "doubtful-route":
         return opaque(judge, other)
@@ -182,7 +182,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = _devs_with_a_source_in(judge, block)
     if len(owners) == 1 and owners == set(judge.possible_devs(other.outcome.decision)):
-        return _FINE
+        return FINE
     return None
 
 
@@ -206,20 +206,20 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
     No field state needs it; policy routing for several uplinks is full of such rules.
     """
     if "oif" in other.met:
-        return _FINE
+        return FINE
     return None
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A VPN marks its own packets, so that they leave by the network card whose route it hides.
+    """A VPN marks its own packets, so that they leave by the network card and not by the tunnel.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    card = judge.uplinks.hidden_card
+    card = judge.uplinks.card_below_tunnel
     if card is None or other.met.keys() != {"fwmark"}:
         return None
     if judge.possible_devs(other.outcome.decision) == (card,):
-        return _FINE
+        return FINE
     return None
 
 
@@ -238,7 +238,7 @@ RULES: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
     forwarded_from_a_device,
     hides_pods_from_plain_packets,
     fine_by_its_route,
-    leads_plain_packets_elsewhere,
+    captures_a_plain_source,
     from_a_foreign_source,
     wrong_by_any_device,
     by_the_device_of_the_source,

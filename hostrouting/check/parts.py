@@ -10,17 +10,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hostrouting.check.other_packets import judge_outcome
-from hostrouting.check.results import OWN, SOME_POD, Opinion, Part
+from hostrouting.check.other_packets import FINE, judge_outcome
+from hostrouting.check.results import OWN_ADDRESS, SOME_POD, Grade, Opinion, Part
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import PLAIN, Cell, Packet, pieces
-from hostrouting.model.prefix import IPV4, Prefix, borders_of, prefixes_between
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, borders_of, prefixes_between
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.fib.engine import Decision
+    from hostrouting.fib.engine import Decision, Outcome
 
 T = TypeVar("T")
+
+ONLY_BY_SOURCE = "only [rule {rule}] has a route for them, after Linux has chosen a source"
+"""Why packets may be lost that have no route at first."""
 
 EVERYWHERE = {
     4: tuple(map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))),
@@ -103,17 +106,48 @@ def find_parts(judge: Judge, first: int, last: int, packet: Packet = PLAIN) -> I
         is_everywhere = bisect_right(everywhere, low) % 2 == 1
         for cell in judge.fib.cells(low, high, packet):
             if is_everywhere and cell.decision.devs:
-                yield Part(cell.first, cell.last, cell.decision, OWN, ())
+                yield Part(cell.first, cell.last, cell.decision, OWN_ADDRESS, ())
             else:
-                yield _judged(judge, cell)
+                yield _judged(judge, cell, packet)
 
 
-def _judged(judge: Judge, cell: Cell) -> Part:
+def _judged(judge: Judge, cell: Cell, packet: Packet) -> Part:
     decision = cell.decision
+    opinion = judge.opinion(decision)
+    # An entry of intendedRules is about the packets of pods that take the rule, too.
+    if packet != PLAIN and judge.is_intended(decision.rule):
+        opinion = FINE
     others: tuple[Opinion, ...] = ()
     if cell.others:
         others = tuple(judge_outcome(judge, outcome, decision) for outcome in cell.others)
-    return Part(cell.first, cell.last, decision, judge.opinion(decision), others)
+        if opinion.grade is Grade.ESCAPE and not decision.devs:
+            opinion = _opinion_by_source(judge, cell.others) or opinion
+    return Part(cell.first, cell.last, decision, opinion, others)
+
+
+def _opinion_by_source(judge: Judge, others: Iterable[Outcome]) -> Opinion | None:
+    """The doubt about packets without a route, if IPv6 may find the right one with a source of this
+    host: when a lookup fails, IPv6 chooses a source all the same, and looks up again.
+
+    Which source that is, is not computed.
+    """
+    if judge.fib.family != IPV6:
+        return None
+    for outcome in others:
+        decision = outcome.decision
+        is_right = decision.devs and judge.opinion(decision).grade is not Grade.ESCAPE
+        if is_right and _is_by_own_source(judge, outcome):
+            reason = ONLY_BY_SOURCE.format(rule=outcome.rule)
+            return Opinion(Grade.DOUBT, "doubtful-route", reason)
+    return None
+
+
+def _is_by_own_source(judge: Judge, outcome: Outcome) -> bool:
+    """Whether Linux may choose a source that alone makes packets take the rule."""
+    block = outcome.rule.src
+    if block is None or dict(outcome.met).keys() != {"from"}:
+        return False
+    return any(address.ip in block for address in judge.devices.global_addresses)
 
 
 def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:

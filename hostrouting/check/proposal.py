@@ -8,24 +8,30 @@ has typed may be the only reason why nothing escapes now.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import extent
-from hostrouting.model.route import PROTOCOL_BOOT, deletion_command
+from hostrouting.model.prefix import Prefix, extent
+from hostrouting.model.route import PROTOCOL_BOOT, TABLE_MAIN, deletion_command
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import spoken
+from hostrouting.text import in_plural, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hostrouting.check.results import CheckReport
+    from hostrouting.check.results import CheckReport, FamilyReport
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan
+    from hostrouting.routes.plan import RoutePlan, Step
+
+_Range: TypeAlias = tuple[int, int, int]
+"""A family, and the first and the last address."""
+_MOST_BY_HAND = 32
+"""More routes than this nobody has typed: a program has added them, and will again."""
 
 
 class Proposal(NamedTuple):
@@ -48,7 +54,9 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)
-    conflicts = plan.conflicts if report.escapes else ()
+    conflicts: tuple[Step, ...] = ()
+    if report.escapes:
+        conflicts = plan.conflicts
     replaced = {route.key for route in report.routes}
     replaced |= {step.route.key for step in conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
@@ -66,62 +74,62 @@ def find_unconfigured(
 
     `after` is the check of the host after the plan was carried out.
     """
-    deleted = _unconfigured(plan)
+    deleted = _deleted_for_good(plan)
     if not deleted or not after.escapes:
         return
     lost = _newly_escaping(check_snapshot(snapshot, config), after)
-    if not lost:
+    needed = [str(route.prefix) for route in deleted if _overlaps(route.prefix, lost)]
+    if not needed:
         return
-    destinations = [str(route.prefix) for route in deleted]
-    subject = f"the routes to {spoken(destinations)} are"
-    pronoun = "them"
-    if len(destinations) == 1:
-        subject = f"the route to {destinations[0]} is"
-        pronoun = "it"
-    escape = "escapes" if len(lost) == 1 else "escape"
-    sentence = f"{subject} not in the configuration; without {pronoun} {spoken(lost)} {escape}"
+    predicate = "is not in the configuration, and will be gone after the next boot"
+    subject, pronoun = _subject(needed, predicate)
+    ranges = [extent(*each) for each in lost]
+    escape = "escapes" if len(ranges) == 1 else "escape"
+    sentence = f"{subject}; without {pronoun} {spoken(ranges)} {escape}"
     routes = [route.to_mapping() for route in after.routes]
     remedy = None
     if routes:
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(routes)}")
-    facts = {"unconfigured": destinations, "ranges": lost, "routes": routes}
-    yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
+    facts = {"unconfigured": needed, "ranges": ranges, "routes": routes}
+    yield Finding("route-not-configured", "warning", sentence, spoken(needed), remedy, facts)
 
 
 def find_by_hand(
-    snapshot: Snapshot, config: HostRoutingConfig, *, now: CheckReport, pipeline: str
+    config: HostRoutingConfig, *, now: CheckReport, pipeline: str
 ) -> Iterator[Finding]:
-    """The routes that somebody has added with `ip route add`, and without which addresses escape:
-    nothing sets them at the next boot.
+    """The routes that somebody has added with `ip route add`, and without each of which addresses
+    escape: nothing sets them at the next boot.
 
-    `now` is the check of this snapshot, and `pipeline` the line to type that repairs the host.
+    `now` is the check of the host, and `pipeline` the line to type that repairs it.
     """
-    cidrs = [cidr for family in now.families for cidr in family.cidrs]
-    by_hand = [route for route in snapshot.routes if route.protocol == PROTOCOL_BOOT]
-    added = [route for route in by_hand if any(route.prefix in cidr for cidr in cidrs)]
-    if not added or now.escapes:
+    typed = [route for family in now.families for route in _perhaps_typed(family)]
+    if not typed or len(typed) > _MOST_BY_HAND or now.escapes:
         return
-    kept = tuple(route for route in snapshot.routes if route not in added)
-    lost = _newly_escaping(now, check_snapshot(snapshot._replace(routes=kept), config))
-    if not lost:
+    needed = [route for route in typed if _escaping_without([route], config, now)]
+    if not needed:
         return
-    destinations = [str(route.prefix) for route in added]
-    subject = f"the routes to {spoken(destinations)} were"
-    pronoun = "them"
-    if len(added) == 1:
-        subject = f"the route to {destinations[0]} was"
-        pronoun = "it"
+    lost = _escaping_without(needed, config, now)
+    destinations = [str(route.prefix) for route in needed]
+    ranges = [extent(*each) for each in lost]
+    subject, pronoun = _subject(destinations, "was added by hand")
     sentence = (
-        f"{subject} added by hand, and nothing adds {pronoun} at boot; "
-        f"without {pronoun} {spoken(lost)} would escape"
+        f"{subject}, and nothing adds {pronoun} at boot; "
+        f"without {pronoun} {spoken(ranges)} would escape"
     )
-    commands = [*map(deletion_command, added), pipeline]
+    commands = [*map(deletion_command, needed), pipeline]
     remedy = Remedy(f"to configure {pronoun} instead", " && ".join(commands))
-    facts = {"unconfigured": destinations, "ranges": lost, "routes": []}
+    facts = {"unconfigured": destinations, "ranges": ranges, "routes": []}
     yield Finding("route-not-configured", "note", sentence, spoken(destinations), remedy, facts)
 
 
-def _unconfigured(plan: RoutePlan) -> list[Route]:
+def _subject(destinations: list[str], predicate: str) -> tuple[str, str]:
+    """The routes to these with a predicate in the singular, and the pronoun for them."""
+    if len(destinations) == 1:
+        return f"the route to {destinations[0]} {predicate}", "it"
+    return f"the routes to {spoken(destinations)} {in_plural(predicate)}", "them"
+
+
+def _deleted_for_good(plan: RoutePlan) -> list[Route]:
     """The routes that are deleted and not replaced, each destination once."""
     stays = {step.route.key for step in plan.steps if step.action != "delete"}
     stays |= {waiting.route.key for waiting in plan.waiting}
@@ -132,16 +140,51 @@ def _unconfigured(plan: RoutePlan) -> list[Route]:
     return [*deleted.values()]
 
 
-def _newly_escaping(before: CheckReport, after: CheckReport) -> list[str]:
+def _perhaps_typed(report: FamilyReport) -> Iterator[Route]:
+    """The routes that a person may have typed where a configuration would have one of ours.
+
+    Many programs add routes with protocol boot, too: Flannel, for example, leads to the pods of
+    other nodes by its own device, or by the addresses of the nodes. So the route has to lead by the
+    next hops of a default route, as ours would.
+    """
+    listed = report.snapshot.routes
+    defaults = [_hops(route) for route in listed if route.prefix == Prefix(report.family, 0, 0)]
+    for route in listed:
+        is_in_main = route.table == TABLE_MAIN and route.protocol == PROTOCOL_BOOT
+        if not is_in_main or route.type != "unicast" or route.prefix.length == 0:
+            continue
+        is_expected = set(report.expected_devs).issuperset(route.devs)
+        is_inside = any(route.prefix in cidr for cidr in report.cidrs)
+        if is_expected and is_inside and _hops(route) in defaults:
+            yield route
+
+
+def _hops(route: Route) -> list[tuple[str | None, IP | None]]:
+    return [(hop.dev, hop.gateway) for hop in route.next_hops]
+
+
+# What escapes on a changed host.
+
+
+def _escaping_without(
+    routes: list[Route], config: HostRoutingConfig, now: CheckReport
+) -> list[_Range]:
+    """The ranges that would escape if these routes were deleted."""
+    kept = tuple(route for route in now.snapshot.routes if route not in routes)
+    after = check_snapshot(now.snapshot._replace(routes=kept), config)
+    return _newly_escaping(now, after)
+
+
+def _newly_escaping(before: CheckReport, after: CheckReport) -> list[_Range]:
     """The ranges that escape afterwards and do not escape before."""
     known: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
     for escape in before.escapes:
         known[escape.cidr.family].append((escape.first, escape.last))
-    lost: dict[str, None] = {}
+    lost: dict[_Range, None] = {}
     for escape in after.escapes:
         family = escape.cidr.family
         for first, last in _without(escape.first, escape.last, known[family]):
-            lost[extent(family, first, last)] = None
+            lost[family, first, last] = None
     return [*lost]
 
 
@@ -155,3 +198,11 @@ def _without(first: int, last: int, others: Iterable[tuple[int, int]]) -> Iterat
         first = max(first, other_last + 1)
     if first <= last:
         yield first, last
+
+
+def _overlaps(prefix: Prefix, ranges: Iterable[_Range]) -> bool:
+    """Whether the prefix has an address in one of these ranges."""
+    for family, first, last in ranges:
+        if family == prefix.family and prefix.first <= last and first <= prefix.last:
+            return True
+    return False

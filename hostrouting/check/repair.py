@@ -44,29 +44,20 @@ from hostrouting.check.results import (
     Cost,
     Escape,
     Grade,
-    Opinion,
     Part,
     Repair,
     Unrepairable,
+    Why,
     phrase_of,
 )
-from hostrouting.check.way_out import find_way_out
-from hostrouting.fib.engine import PLAIN, Fib, Packet, pieces
-from hostrouting.model.prefix import IP, IPV6, Prefix, borders_of, is_reserved
+from hostrouting.check.way_out import attributes_lost, find_way_out
+from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet, pieces
+from hostrouting.model.prefix import Prefix, borders_of, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Need, is_tunnel
 
 _MOST = 512
 """More routes than this are not proposed: no operator would read them."""
-
-
-class Why(NamedTuple):
-    """Why no route repairs an address; the fields are those of `Unrepairable`."""
-
-    reason: str
-    cause: str
-    catching: tuple[Route, ...] = ()
-    devs: tuple[str, ...] = ()
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]) -> Repair:
@@ -77,11 +68,12 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if not escapes:
         return Repair()
     uncovered = find_hidden(judge, escapes)
-    deletions = _below_a_cni(judge.fib, escapes, uncovered)
+    reasons_to_delete = _below_a_cni(judge.fib, escapes, uncovered)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
-        why = Why("no-gateway", cause=f"a repair needs {way_out}", devs=way_out.devs)
-        return _without_routes(judge.fib, parts, deletions, why)
+        named = tuple((dev, _repair_through(dev, judge, blocks)) for dev in way_out.devs)
+        why = _needing(way_out)
+        return _without_routes(judge.fib, parts, reasons_to_delete, why)._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -90,112 +82,122 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             "what adds the routes there"
         )
         why = Why("too-many", cause)
-        return _without_routes(judge.fib, parts, deletions, why)
-    routes = tuple(way_out.route._replace(prefix=prefix) for prefix in prefixes)
-    gateway = _gateway_behind_itself(judge.fib, routes)
-    if gateway is not None:
-        why = Why("no-gateway", cause=f"the routes would also lead to their own gateway {gateway}")
-        return _without_routes(judge.fib, parts, deletions, why)
-    return prove(judge, Repair(routes, way_out.dev), blocks, parts, deletions)
+        return _without_routes(judge.fib, parts, reasons_to_delete, why)
+    routes: list[Route] = []
+    for prefix in prefixes:
+        route = way_out.route_to(prefix)
+        if isinstance(route, Need):
+            return _without_routes(judge.fib, parts, reasons_to_delete, _needing(route))
+        routes.append(route)
+    return prove(judge, Repair(tuple(routes), way_out.dev), blocks, parts, reasons_to_delete)
 
 
-def _gateway_behind_itself(fib: Fib, added: Sequence[Route]) -> IP | None:
-    """The IPv6 gateway of these routes, if the longest route to it would be one of them: then Linux
-    refuses the next one.
-    """
-    if fib.family != IPV6 or not added:
-        return None
-    main = fib.with_routes(added).tables[TABLE_MAIN]
-    for hop in added[0].next_hops:  # all have the same
-        if hop.gateway is not None and main.best(int(hop.gateway)) in added:
-            return hop.gateway
-    return None
+def _repair_through(dev: str, judge: Judge, blocks: Sequence[Prefix]) -> Repair:
+    """The repair if the configuration names this device."""
+    named = Judge(judge.fib, judge.config._replace(expected_devs=(dev,)))
+    parts: list[Part] = []
+    for block in blocks:
+        parts += find_parts(named, block.first, block.last)
+    return propose_repair(named, blocks, parts)
+
+
+def _needing(need: Need) -> Why:
+    return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
 
 
 def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
     """By first address: that a deletion repairs the part, and which one.
 
-    What a rule for another table decides before is left out: `shortest_length` gives the reason.
+    What a rule for another table decides before is left out: `obstacle_to` gives the reason.
     """
     reasons: dict[int, Why] = {}
     for part in escapes:
         hidden = uncovered.hidden.get(part.first)
         if hidden is None:
             continue
-        if hidden.catching[0].table == TABLE_MAIN or _may_use_main(fib, part):
+        if hidden.catching[0].table == TABLE_MAIN or _may_use_main(fib, part.first, part.decision):
             reasons[part.first] = Why("below-a-cni", cause=hidden.cause, catching=hidden.catching)
     return reasons
 
 
 def _without_routes(
-    fib: Fib, parts: Iterable[Part], deletions: dict[int, Why], fallback: Why
+    fib: Fib, parts: Iterable[Part], reasons_to_delete: dict[int, Why], fallback: Why
 ) -> Repair:
     """A repair by deletions alone. `fallback` is the reason where no address has its own."""
     unchanged = [Proof(part, part) for part in parts]
-    return Repair(unrepairable=_lost_ranges(fib, unchanged, (), deletions, fallback))
+    return Repair(unrepairable=_lost_ranges(fib, unchanged, (), reasons_to_delete, fallback))
 
 
 def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:
     """What these routes do not take of an escape, if its packets are not plain, with the reason."""
-    opinion = Opinion(Grade.ESCAPE, escape.kind)
-    part = Part(escape.first, escape.last, escape.decision, opinion, ())
-    why = shortest_length(fib, part, escape.packet)
     prefixes: list[Prefix] = []
-    if not isinstance(why, Why):
-        prefixes += [route.prefix for route in proposed if route.prefix.length >= why]
+    why = obstacle_to(fib, escape.first, escape.decision, escape.packet)
+    if why is None:
+        shortest = shortest_length(fib, escape.first)
+        prefixes += [route.prefix for route in proposed if route.prefix.length >= shortest]
         why = Why("not-proven", cause="routes are proposed only where plain packets escape")
     cause = f"for {phrase_of(escape.packet)}, {why.cause}"
     for first, last in pieces(escape.first, escape.last, borders_of(prefixes)):
         if not any(prefix.first <= first <= prefix.last for prefix in prefixes):
-            yield Unrepairable(first, last, why.reason, cause)
+            yield Unrepairable(first, last, Why(why.reason, cause))
 
 
 # Which prefixes get a route.
 
 
-def shortest_length(fib: Fib, part: Part, packet: Packet = PLAIN) -> int | Why:
-    """The shortest prefix length at which a route of ours would decide for these addresses; or why
-    no route of ours would.
-
-    Of two routes to one prefix, ours is used only if the other one has a higher metric. A throw is
-    used before a wider route, too.
+def obstacle_to(fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN) -> Why | None:
+    """Why no route of ours would decide for packets to this address, which have this decision now;
+    None if one would.
     """
-    if not _may_use_main(fib, part, packet):
-        return Why("earlier-rule", cause=_what_decides_before_main(part))
-    present = fib.tables[TABLE_MAIN].best(part.first)
+    if not _may_use_main(fib, address, decision, packet):
+        return Why("earlier-rule", cause=_what_decides_before_main(decision))
+    present = fib.tables[TABLE_MAIN].best(address)
+    if present is not None and shortest_length(fib, address) > fib.width:
+        return _host_route(present)
+    return None
+
+
+def shortest_length(fib: Fib, address: int) -> int:
+    """The shortest prefix length at which table main would use a route of ours for this address; of
+    33 or 129 bits if there is none.
+
+    Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
+    replaced, because it is ours, too. A throw is used before a wider route, as any other.
+    """
+    present = fib.tables[TABLE_MAIN].best(address)
     if present is None:
         return 0
-    if present.metric > DEFAULT_METRIC[fib.family]:
+    metric = DEFAULT_METRIC[fib.family]
+    is_replaced = present.protocol == OURS and present.metric == metric
+    if present.metric > metric or is_replaced:
         return present.prefix.length
-    if present.prefix.length == fib.width:
-        return _host_route(present)
     return present.prefix.length + 1
 
 
-def _may_use_main(fib: Fib, part: Part, packet: Packet = PLAIN) -> bool:
-    """Whether a rule would use a new route of table main for this packet to these addresses.
+def _may_use_main(fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN) -> bool:
+    """Whether a rule would use a new route of table main for this packet to this address.
 
     It would not if a rule before that decides now by another table, or refuses. A rule for table
     main would: the new route comes before the present one. Rules for table main that suppress more
     than default routes are not counted on, because the length of a route decides if they use it.
     """
-    if part.opinion.name == "own-range":
+    if decision.kind == "local":
         return False
     for applied in fib.applied_rules(packet):
-        if not applied.selects_plain(part.first):
+        if not applied.selects_plain(address):
             continue
         if applied.table is None or applied.rule.table != TABLE_MAIN:
-            if applied.decision_for(part.first) is not None:
+            if applied.decision_for(address) is not None:
                 return False
-        elif not applied.rule.suppress_prefixlength:
+        elif applied.rule.suppress_prefixlength in {None, 0}:
             return True
     return False
 
 
-def _what_decides_before_main(part: Part) -> str:
-    if part.opinion.name == "own-range":
-        return f"[{part.decision.route}] makes the range this host's own"
-    rule = part.decision.rule
+def _what_decides_before_main(decision: Decision) -> str:
+    if decision.kind == "local":
+        return f"[{decision.route}] makes the range this host's own"
+    rule = decision.rule
     if rule is None:
         return "no rule uses every route of table main"
     if rule.table == TABLE_MAIN:
@@ -248,8 +250,9 @@ class Walk:
     def _prefixes_in(self, prefix: Prefix, covered_length: int) -> Iterator[Prefix]:
         """The prefixes in this one that get a route.
 
-        `covered_length` is the length of the longest around it that gets one; -1 if none does. It
-        has taken each span for which it is long enough.
+        `covered_length` is the length of the longest around it that gets one; -1 if none does. That
+        one has taken each span for which it is long enough: 10.0.0.0/9, for example, what needs at
+        most 9 bits, and a span that needs 25 is left.
         """
         spans = self._spans_in(prefix)
         lengths = [span.shortest for span in spans if span.is_wanted]
@@ -280,14 +283,17 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) ->
     for part in parts:
         if part.is_own or _leaves_like(part, way):
             continue
-        lengths = [shortest_length(fib, part)]
+        lengths: list[int] = []
+        if obstacle_to(fib, part.first, part.decision) is None:
+            lengths.append(shortest_length(fib, part.first))
         hidden = uncovered.hidden.get(part.first)
         if hidden is not None:
-            lengths.append(shortest_length(uncovered.fib, hidden.part))
-        possible = [length for length in lengths if isinstance(length, int)]
-        if possible:
+            bare = uncovered.without_catching
+            if obstacle_to(bare, part.first, hidden.part.decision) is None:
+                lengths.append(shortest_length(bare, part.first))
+        if lengths:
             is_wanted = part.plain_grade is Grade.ESCAPE and hidden is None
-            yield Span(part.first, part.last, min(possible), is_wanted)
+            yield Span(part.first, part.last, min(lengths), is_wanted)
 
 
 def _leaves_like(part: Part, way: Route) -> bool:
@@ -315,15 +321,15 @@ def prove(
     repair: Repair,
     blocks: Iterable[Prefix],
     parts: Sequence[Part],
-    deletions: dict[int, Why],
+    reasons_to_delete: dict[int, Why],
 ) -> Repair:
     """The repair, with what stays lost; without any route if the routes make anything worse."""
     proofs = list(_judge_again(judge, repair, blocks, parts))
     if any(_is_worse(proof) for proof in proofs):
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
-        return _without_routes(judge.fib, parts, deletions, why)
-    lost = _lost_ranges(judge.fib, proofs, repair.resolved, deletions)
-    costs = tuple(dict.fromkeys(find_costs(judge, repair, proofs)))
+        return _without_routes(judge.fib, parts, reasons_to_delete, why)
+    lost = _lost_ranges(judge.fib, proofs, repair.resolved, reasons_to_delete)
+    costs = tuple(dict.fromkeys(find_costs(judge, repair.resolved, proofs)))
     return repair._replace(unrepairable=lost, costs=costs)
 
 
@@ -338,7 +344,7 @@ def _lost_ranges(
     fib: Fib,
     proofs: Iterable[Proof],
     proposed: Sequence[Route],
-    deletions: dict[int, Why],
+    reasons_to_delete: dict[int, Why],
     fallback: Why | None = None,
 ) -> tuple[Unrepairable, ...]:
     """What escapes and is not fine with these routes, with the reason that says most: a deletion
@@ -347,31 +353,39 @@ def _lost_ranges(
     holders = _holders(fib)
     reasons: dict[int, Why] = {}
     news: list[Part] = []
-    for new, old in proofs:
+    for proof in proofs:
+        new, old = proof
         news.append(new)
         if old.plain_grade is Grade.ESCAPE and new.worst_grade is not Grade.FINE:
-            why = deletions.get(old.first) or _why_untaken(fib, old, new.first, proposed, holders)
-            reasons[new.first] = why or fallback or _why_not_fine(new)
+            why = reasons_to_delete.get(old.first)
+            reasons[new.first] = why or _why_lost(fib, proof, proposed, holders, fallback)
     ranges = ranges_of(news, lambda part: reasons.get(part.first))
-    return tuple(Unrepairable(first, last, *why) for why, first, last in ranges)
+    return tuple(Unrepairable(first, last, why) for why, first, last in ranges)
 
 
-def _why_untaken(
-    fib: Fib, part: Part, address: int, proposed: Iterable[Route], holders: dict[Prefix, Route]
-) -> Why | None:
-    """Why none of these routes takes the address; None if one does, or if there could be one."""
-    length = shortest_length(fib, part)
-    if isinstance(length, Why):
-        return length
+def _why_lost(
+    fib: Fib,
+    proof: Proof,
+    proposed: Iterable[Route],
+    holders: dict[Prefix, Route],
+    fallback: Why | None,
+) -> Why:
+    """Why a part that escapes is not fine with these routes, if no deletion repairs it."""
+    new, old = proof
+    obstacle = obstacle_to(fib, old.first, old.decision)
+    if obstacle is not None:
+        return obstacle
+    shortest = shortest_length(fib, old.first)
     for route in proposed:
-        if route.prefix.first <= address <= route.prefix.last and route.prefix.length >= length:
-            return None
-    single = Prefix.around(fib.family, address, fib.width)
+        is_around = route.prefix.first <= new.first <= route.prefix.last
+        if is_around and route.prefix.length >= shortest:
+            return _why_not_fine(new)
+    single = Prefix.around(fib.family, new.first, fib.width)
     if is_reserved(single):
         return Why("host-route", cause="the range is reserved")
     if single in holders:
         return _host_route(holders[single])
-    return None
+    return fallback or _why_not_fine(new)
 
 
 def _judge_again(
@@ -393,13 +407,21 @@ def _why_not_fine(part: Part) -> Why:
     return Why("not-proven", cause="with these routes, some packets there would still be in doubt")
 
 
-def find_costs(judge: Judge, repair: Repair, proofs: Iterable[Proof]) -> Iterator[Cost]:
-    """The networks of other devices that the repair takes addresses from, some of them twice."""
+def find_costs(judge: Judge, proposed: Sequence[Route], proofs: Iterable[Proof]) -> Iterator[Cost]:
+    """What the default route has and these routes lack; and the networks of other devices that they
+    take addresses from, some of them twice.
+    """
+    if not proposed:
+        return
+    [dev, *_] = proposed[0].devs  # all have the same next hops
+    lost = attributes_lost(judge, proposed[0])
+    if lost:
+        yield Cost(dev, Prefix(judge.fib.family, 0, 0), lost)
     # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
     devs: set[str] = set()
     for new, old in proofs:
-        if new.decision.route in repair.resolved and old.plain_grade is Grade.ESCAPE:
+        if new.decision.route in proposed and old.plain_grade is Grade.ESCAPE:
             taken.append(old._replace(first=new.first, last=new.last))
             devs.update(old.decision.devs)
     for address in judge.devices.addresses:

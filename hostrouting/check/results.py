@@ -1,7 +1,7 @@
 """What a check returns: plain data, each part of which says itself in one sentence.
 
-A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the expected CIDRs with
-an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
+A `CheckReport` has a `FamilyReport` for each family. That has the ranges of the cluster's CIDRs
+with an opinion on each (`Part`), the ranges that escape (`Escape`), the doubts, and the repair. The
 verdict on a family follows from these: overlap if anything escapes; no-default-route if no device
 is expected, unless something is not judged; undecided if anything is in doubt; else ok.
 
@@ -76,8 +76,10 @@ class Opinion(NamedTuple):
     """The devices that may be the intended one, if that is in doubt and they are known."""
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether packets are fine, or may be, without leaving by an expected device."""
+    def belongs_elsewhere(self) -> bool:
+        """Whether packets are fine, or may be, without leaving by an expected device: at a CNI, on
+        the network of a hidden card, or refused as no pod's.
+        """
         if self.grade is Grade.FINE:
             return self.name not in {"expected", "own"}
         return self.name == "two-cnis"
@@ -92,7 +94,7 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise LookupError(subject)
 
 
-OWN = Opinion(Grade.FINE, "own")
+OWN_ADDRESS = Opinion(Grade.FINE, "own")
 """The addresses of this host itself, and those of every host."""
 
 
@@ -122,16 +124,16 @@ class Part(NamedTuple):
     @property
     def is_own(self) -> bool:
         """Whether the addresses are this host's own."""
-        return self.opinion.name == OWN.name
+        return self.opinion.name == OWN_ADDRESS.name
 
     @property
     def allowance(self) -> str:
-        """What allows the device, if it is not expected; else empty."""
-        return self.opinion.reason if self.opinion.name == "allowed" else ""
+        """What makes a device fine that need not be expected; else empty."""
+        return self.opinion.reason if self.opinion.name in {"allowed", "own-subnet"} else ""
 
 
 class Escape(NamedTuple):
-    """A range of an expected CIDR that does not leave through an expected device."""
+    """A range of a CIDR of the cluster that does not leave through an expected device."""
 
     cidr: Prefix
     first: int
@@ -193,11 +195,9 @@ def phrase_of(packet: Packet) -> str:
     return f"packets of pods from {packet.source} that arrive on {packet.iif}"
 
 
-class Unrepairable(NamedTuple):
-    """A range that no route can repair."""
+class Why(NamedTuple):
+    """Why no route repairs an address."""
 
-    first: int
-    last: int
     reason: str
     """One of below-a-cni, earlier-rule, host-route, no-gateway, too-many and not-proven."""
     cause: str
@@ -208,12 +208,24 @@ class Unrepairable(NamedTuple):
     """The devices of which one has to be named first."""
 
 
+class Unrepairable(NamedTuple):
+    """A range that no route can repair."""
+
+    first: int
+    last: int
+    why: Why
+
+
 class Cost(NamedTuple):
-    """A network that is reached through a device, and from which the repair takes addresses."""
+    """A network that is reached through a device, and from which the repair takes addresses; or
+    what packets that the repair leads out by a device lose.
+    """
 
     dev: str
     network: Prefix
     """The network of an address of the device, or one to which a VPN has a route."""
+    lost: str = ""
+    """What the default route has and the routes of the repair lack, in the words of `ip`."""
 
 
 class Repair(NamedTuple):
@@ -225,6 +237,8 @@ class Repair(NamedTuple):
     """The device that they name in a configuration."""
     unrepairable: tuple[Unrepairable, ...] = ()
     costs: tuple[Cost, ...] = ()
+    named: "tuple[tuple[str, Repair], ...]" = ()
+    """Where a device has to be named first: each candidate with its repair."""
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
@@ -262,6 +276,14 @@ class FamilyReport(NamedTuple):
         if not self.expected_devs and is_judged:
             return "no-default-route"
         return "undecided" if self.doubts else "ok"
+
+    @property
+    def is_one_escape(self) -> bool:
+        """Whether all of the only CIDR escapes in the same way."""
+        if len(self.cidrs) != 1 or len(self.escapes) != 1:
+            return False
+        [cidr], [escape] = self.cidrs, self.escapes
+        return (escape.first, escape.last) == (cidr.first, cidr.last)
 
     @property
     def decisive(self) -> Finding | None:
@@ -421,8 +443,13 @@ def _undecided_sentence(doubts: tuple[Finding, ...]) -> str:
 
 def _ok_sentence(report: FamilyReport) -> str:
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
-    ways = spoken(report.expected_devs, last="or")
+    fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)
     if allowed:
-        ways += f", or through {spoken(list(allowed), last='or')}"
-    return f"every address of {cidrs} leaves through {ways}, or is this host's own"
+        fates.append(f"through {spoken(list(allowed), last='or')}")
+    opinions = [part.opinion for part in report.parts]
+    blocks = dict.fromkeys(opinion.reason for opinion in opinions if opinion.name == "pod-block")
+    if blocks:
+        fates.append(f"is refused as no pod's, in {spoken(list(blocks))}")
+    fates.append("is this host's own")
+    return f"every address of {cidrs} {', or '.join(fates)}"

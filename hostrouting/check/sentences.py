@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.parts import ranges_of
 from hostrouting.check.results import (
     CheckReport,
+    Cost,
     Escape,
     FamilyReport,
     Opinion,
-    Unrepairable,
+    Repair,
+    Why,
     default_route_sentence,
     grouped,
 )
@@ -99,7 +101,7 @@ def check_findings(
     catching: list[Route] = []
     for family in report.families:
         for unrepairable in family.repair.unrepairable:
-            catching += unrepairable.catching
+            catching += unrepairable.why.catching
     findings: list[Finding] = []
     for family in report.families:
         if family.verdict == "no-default-route":
@@ -124,17 +126,26 @@ def find_doubts(
         template, remedy = DOUBTS[opinion.name]
         sentence = template.format(where=where, reason=opinion.reason)
         way: Remedy | None = remedy._replace(words=remedy.words.format(selection=opinion.selection))
+        facts: dict[str, Any] = {}
         if opinion.candidates:
             way = _remedy_by_name(opinion.candidates, cidrs)
-        yield Finding(cast("Name", opinion.name), "warning", sentence, where, way)
+            facts["candidates"] = list(opinion.candidates)
+        yield Finding(cast("Name", opinion.name), "warning", sentence, where, way, facts)
 
 
-def _remedy_by_name(devs: Sequence[str], cidrs: Iterable[Prefix]) -> Remedy | None:
-    """For each of these devices, the command that names it; for one alone, also for another."""
-    typed = shlex.join(map(str, cidrs)) or "CIDR"
-    named = [(f"if {dev} is intended", shlex.quote(dev)) for dev in devs]
+def _remedy_by_name(
+    devs: Sequence[str], cidrs: Iterable[Prefix], costs: Mapping[str, str] | None = None
+) -> Remedy | None:
+    """For each of these devices, the command that names it, and what its repair costs; for one
+    alone, also for another.
+    """
+    named: list[tuple[str, str]] = []
+    for dev in devs:
+        cost = costs.get(dev, "") if costs else ""
+        named.append((f"if {dev} is intended{cost}", shlex.quote(dev)))
     if len(devs) == 1:
         named.append(("if another device is intended", "NAME"))
+    typed = shlex.join(map(str, cidrs)) or "CIDR"
     remedy: Remedy | None = None
     for words, dev in reversed(named):
         command = f"hostrouting repair {typed} --dev {dev} | hostrouting apply --config -"
@@ -238,7 +249,7 @@ def _without_the_rule(escape: Escape, family: FamilyReport) -> Remedy | None:
     if rule is None:
         return None
     for lost in family.repair.unrepairable:
-        if lost.reason == "earlier-rule" and lost.first == escape.first:
+        if lost.why.reason == "earlier-rule" and lost.first == escape.first:
             words = f"if not, exclude this network in the program that added rule {rule.priority}"
             return Remedy(f"{words}; until then", rule_command("del", rule))
     return None
@@ -307,38 +318,42 @@ def _of_routes(report: CheckReport) -> Iterator[Finding]:
 
 def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """What no route repairs, all ranges with one cause together."""
-    causes = (
-        (lost._replace(first=0, last=0), lost.first, lost.last)
-        for lost in family.repair.unrepairable
-    )
-    for cause, ranges in _extents(family.family, causes).items():
+    lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
+    for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
         claim = "no route repairs"
-        if cause.devs:
+        if why.devs:
             claim = "it is not known which routes repair"
-        elif cause.reason == "not-proven":
+        elif why.reason == "not-proven":
             claim = "it is not proven that routes repair"
+        facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
+        if why.devs:
+            facts["candidates"] = list(why.devs)
         yield Finding(
             "unsafe",
             severity,
-            f"{claim} {where}: {cause.cause}",
+            f"{claim} {where}: {why.cause}",
             where,
-            _remedy_of_unrepairable(cause, family.cidrs),
-            {"reason": cause.reason, "ranges": ranges},
+            _remedy_of_unrepairable(why, family),
+            facts,
         )
 
 
-def _remedy_of_unrepairable(unrepairable: Unrepairable, cidrs: Iterable[Prefix]) -> Remedy | None:
+def _remedy_of_unrepairable(why: Why, family: FamilyReport) -> Remedy | None:
     """How to name the device; or what to do about routes that catch packets: an address brings its
     network's route back.
     """
-    if unrepairable.devs:
-        return _remedy_by_name(unrepairable.devs, cidrs)
-    if not unrepairable.catching:
+    if why.devs:
+        costs: dict[str, str] = {}
+        for dev, repair in family.repair.named:
+            lost = [_cost_in_words(cost, repair) for cost in repair.costs]
+            costs[dev] = f" (then {spoken(lost)})" if lost else ""
+        return _remedy_by_name(why.devs, family.cidrs, costs)
+    if not why.catching:
         return None
-    commands = " && ".join(map(deletion_command, unrepairable.catching))
+    commands = " && ".join(map(deletion_command, why.catching))
     connected: dict[str, None] = {}
-    for route in unrepairable.catching:
+    for route in why.catching:
         if route.protocol == PROTOCOL_KERNEL:
             connected |= dict.fromkeys(route.devs)
     if not connected:
@@ -359,14 +374,26 @@ def _remedy_by_deletion(decision: Decision) -> Remedy | None:
 
 
 def _of_costs(family: FamilyReport) -> Iterator[Finding]:
-    """What the repair costs: the networks of other devices that it takes addresses from."""
+    """What the repair costs: attributes of the default route, and the networks of other devices
+    that it takes addresses from.
+    """
     for cost in family.repair.costs:
-        where = spoken(_taken_from(cost.network, family.repair.resolved), most=_RANGES)
-        sentence = (
-            f"with the repair, hosts in {where} can no longer be reached through {cost.dev} over IP"
-        )
+        sentence = f"with the repair, {_cost_in_words(cost, family.repair)}"
+        remedy = None
+        if cost.lost:
+            remedy = Remedy(
+                "if they need it, have the program that sets the default route set these routes, "
+                "too, and not hostrouting"
+            )
         facts = {"dev": cost.dev}
-        yield Finding("repair-cost", "warning", sentence, str(cost.network), facts=facts)
+        yield Finding("repair-cost", "warning", sentence, str(cost.network), remedy, facts)
+
+
+def _cost_in_words(cost: Cost, repair: Repair) -> str:
+    where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
+    if cost.lost:
+        return f'packets to {where} leave without "{cost.lost}", which the default route has'
+    return f"hosts in {where} can no longer be reached through {cost.dev} over IP"
 
 
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.check.sources import sources_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
+from hostrouting.fib.engine import Decision
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from hostrouting.routes.uplink import Need, Uplink, is_tap, is_tunnel
+from hostrouting.routes.uplink import Need, Uplink, bare_hop, is_tap, is_tunnel
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -27,7 +29,12 @@ class WayOut(NamedTuple):
     dev: str | None
     """The device that the routes name in a configuration; None if they leave it out."""
     route: Route
-    """The default route with these next hops; a repair gives them to other prefixes."""
+    """A default route as a configuration would make it, with the next hops of all routes."""
+    uplink: Uplink
+
+    def route_to(self, prefix: Prefix) -> Route | Need:
+        """The route of a repair to this prefix; or what it needs before Linux accepts it."""
+        return self.uplink.route_to(prefix, dev=self.dev)
 
 
 def find_way_out(judge: Judge) -> WayOut | Need:
@@ -37,25 +44,45 @@ def find_way_out(judge: Judge) -> WayOut | Need:
     """
     uplinks = judge.uplinks
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
-    need = _need_for_a_name(judge)
     if not devs or uplinks.doubtful:
-        return need
+        return _need_for_a_name(judge)
     everywhere = Prefix(judge.fib.family, 0, 0)
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    default = uplink.route_to(everywhere)
+    route = uplink.route_to(everywhere)
     # A tunnel among several expected devices is in doubt, unless the configuration names it.
-    if isinstance(default, Route) and uplinks.devs.issuperset(default.devs):
-        return WayOut(None, default)
+    if isinstance(route, Route) and uplinks.devs.issuperset(route.devs):
+        return WayOut(None, route, uplink)
+    # Any of the devices would do, so what is missing for the last one is enough to go on.
+    last_need: Need
     for dev in devs:
         if not _is_configurable(dev):
-            need = Need(f"a device whose name a configuration can have, not {dev!r}")
+            last_need = Need(f"a device whose name a configuration can have, not {dev!r}")
             continue
         route = uplink.route_to(everywhere, dev=dev)
         if isinstance(route, Route):
-            return WayOut(dev, route)
-        need = route
-    # Any of the devices would do, so what is missing for the last one is enough to go on.
-    return need
+            return WayOut(dev, route, uplink)
+        last_need = route
+    return last_need
+
+
+def attributes_lost(judge: Judge, route: Route) -> str:
+    """What the default route with these next hops says about packets, in the words of `ip`, and a
+    static route cannot say. A `src` is lost only if Linux would choose another one without it.
+    """
+    words: list[str] = []
+    for default in judge.uplinks.defaults:
+        hops = {bare_hop(hop) for hop in default.next_hops}
+        if not hops.issuperset(route.next_hops):
+            continue
+        chosen = sources_of(judge, Decision("unicast", route))[:1]
+        if default.prefsrc is not None and chosen != (default.prefsrc,):
+            words.append(f"src {default.prefsrc}")
+        if default.mtu is not None:
+            words.append(f"mtu {default.mtu}")
+        if default.advmss is not None:
+            words.append(f"advmss {default.advmss}")
+        break
+    return " ".join(words)
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
@@ -74,7 +101,7 @@ def _need_for_a_name(judge: Judge) -> Need:
     if judge.uplinks.are_without_card:
         candidates.append("the network card that is meant")
     names = spoken(candidates, last="or")
-    phrase = f"its device to be named: write {names} into routeOverlap.expectedDevs first"
+    phrase = f"its device to be named in routeOverlap.expectedDevs: {names}"
     return Need(phrase, devs=tuple(devs))
 
 

@@ -7,7 +7,7 @@ check, repair, plan, apply and status share this. The sentences are those of `ch
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.check.sentences import repair_commands
@@ -18,13 +18,16 @@ from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.install.host_check import HostCheck
     from hostrouting.install.managed import Managed
 
 MANAGED = (
-    "hostrouting manages this host, and removes routes of its own that its configuration does not "
-    "have."
+    "Do not repair it with ip: hostrouting manages this host, and removes routes of its own that "
+    "are not configured."
 )
+LOOK_FIRST = "To see first what would change, write plan instead of apply."
+"""The end of each page with a command that repairs the host."""
 _WRONG: dict[Name, str] = {
     "gate-open": "units can start unchecked",
     "gate-shut": "units cannot start",
@@ -43,14 +46,32 @@ def check_lines(
     """The whole page; the line of the repair gets these options, says who types it, and has a
     note.
     """
-    yield from map(str, check.report.families)
     escapes = [finding for finding in check.findings if finding.name in ESCAPES]
+    for family in check.report.families:
+        if family.is_one_escape:
+            [escape] = [finding for finding in escapes if finding.target == str(family.cidrs[0])]
+            escapes.remove(escape)
+            yield f"OVERLAP: {escape.sentence}"
+        else:
+            yield str(family)
     yield from capped([f"  {finding.sentence}" for finding in escapes])
     costs = [finding for finding in check.findings if finding.name in _COSTS]
     yield from _block(finding_lines(costs, who))
     yield from _block(_repair_lines(check, options, who, note))
     yield from _block(finding_lines(_other_findings(check, options), who))
     yield from _block(capped(_last_lines(check, who)))
+    if _has_pipeline(check):
+        yield from _block([LOOK_FIRST])
+
+
+def _has_pipeline(check: HostCheck) -> bool:
+    """Whether the page has a line that repairs this host or names a device for good."""
+    if check.report.resolved:
+        return True
+    for finding in check.findings:
+        if "candidates" in finding.facts or finding.name in {"route-not-configured", "file"}:
+            return True
+    return False
 
 
 def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
@@ -79,7 +100,8 @@ def _is_in_a_verdict(finding: Finding, check: HostCheck) -> bool:
     """Whether a verdict, or what escapes, has the sentence."""
     if finding.name in (*ESCAPES, "no-default-route"):
         return True
-    return any(finding == family.decisive for family in check.report.families)
+    decisive = [family.decisive for family in check.report.families]
+    return any(doubt is not None and doubt.sentence == finding.sentence for doubt in decisive)
 
 
 def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterator[str]:
@@ -110,6 +132,16 @@ def what_is_wrong(findings: Iterable[Finding], check: HostCheck | None) -> str:
     if check is not None and check.report.verdict == "undecided":
         wrong.insert(0, "the verdict is undecided (units start now)")
     return spoken([*dict.fromkeys(wrong)])
+
+
+def starts_unchecked(
+    config: HostRoutingConfig, findings: Iterable[Finding], ignored: Collection[str] = ()
+) -> bool:
+    """Whether, in mode STRICT, a unit starts unchecked that nobody has let start on purpose."""
+    check = config.route_overlap
+    if "gate-open" in ignored or not check.cidrs or check.mode != "STRICT":
+        return False
+    return any(finding.name == "gate-open" and finding.severity == "error" for finding in findings)
 
 
 def refused_sentence(units: Sequence[str]) -> str:

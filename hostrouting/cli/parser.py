@@ -33,13 +33,35 @@ COMMANDS = {
     "clean": "show or delete what azure-vnet left behind",
 }
 
+SUMMARY = """\
+Check which devices a host's packets leave through, and correct its routes.
+
+  expected   networks (CIDRs) that have to be right, and the devices that they
+             have to leave through; if none is named, those of the default route
+  escape     an address escapes if its packets leave through another device,
+             have no route, or are refused
+  gate       a script that runs before each start of kubelet, or of a machine
+             in which kubelet runs, and can refuse the start
+  STRICT     the gate refuses a start while an address escapes
+  WARN       the gate only logs it
+  guard      a service that sets routes again when something deletes them
+
+In trouble: hostrouting status
+"""
 EXIT_CODES = """\
 exit codes in general:
-  0  fine
-  1  a problem
+  0  {fine}
+  1  {problem}
   2  bad input: the command line, the configuration or a snapshot
   3  no answer: no default route, no permission, or a rule or route not judged
 """
+_CODES = {"fine": "fine", "problem": "a problem"}
+_UNWRITTEN = {"problem": "the answer could not be written"}
+_CODES_OF = {
+    "explain": {"fine": "an answer, whatever the verdict", **_UNWRITTEN},
+    "snapshot": {"fine": "fine", **_UNWRITTEN},
+}
+"""What the first two codes mean for a command that judges nothing."""
 
 
 def seconds(text: str) -> float:
@@ -50,7 +72,10 @@ def seconds(text: str) -> float:
 
 
 _WAIT = "the longest wait for a default route or device (60)"
-_GATE = "a unit that the gate also holds back, such as kubelet.service; can be repeated"
+_GATE = (
+    "gate this unit, too, such as kubelet.service; can be repeated; if the file has no gate.units, "
+    "systemd-nspawn@.service is gated as well"
+)
 _IGNORE = "a finding, by its name, that does not count; can be repeated"
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
@@ -109,7 +134,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--confirm": {
         "metavar": "SECONDS",
         "type": seconds,
-        "help": "take everything back unless Enter is pressed within this time",
+        "help": "take everything back unless Enter is pressed within this time; it asks on the "
+        "terminal, so this works behind a pipe, too",
     },
     "--commands": {
         "action": "store_true",
@@ -131,7 +157,7 @@ _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
 _COMMON: dict[str, Any] = {
-    "epilog": EXIT_CODES,
+    "epilog": EXIT_CODES.format_map(_CODES),
     "formatter_class": _Formatter,
     "allow_abbrev": False,
 }
@@ -139,8 +165,7 @@ _COMMON: dict[str, Any] = {
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser for these words; without words, of all commands with their arguments."""
-    summary = "Check which devices a host's packets leave through, and correct its routes."
-    parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **_COMMON)
+    parser = argparse.ArgumentParser(prog="hostrouting", description=SUMMARY, **_COMMON)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
     is_completion = "_ARGCOMPLETE" in os.environ
@@ -171,9 +196,13 @@ def _add_command(commands: Any, name: str, words: Sequence[str]) -> argparse.Arg
     wrap: Callable[[str], str] = str
     if "-h" in words or "--help" in words:
         wrap = import_module("textwrap").fill  # loading it takes a millisecond
-    description = f"{summary[0].upper()}{summary[1:]}.\n\n{wrap(rest)}"
+    described = "\n\n".join(wrap(paragraph) for paragraph in rest.split("\n\n"))
+    options = {**_COMMON, "epilog": EXIT_CODES.format_map(_CODES_OF.get(name, _CODES))}
     command: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=description, **_COMMON
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{described}",
+        **options,
     )
     for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
         option, _, required = argument.partition(" ")  # a second word says that it is required

@@ -25,9 +25,10 @@ beginning of the prefix, because the CNI refuses only the subnet of this node.""
 
 
 class Device(NamedTuple):
-    """Devices of a CNI: a pattern (`*`, `?`) for their names, and their kinds."""
+    """Devices of a CNI, by their names and kinds."""
 
     pattern: str
+    """For their names: `*` is any text, and `#` a decimal digit."""
     kinds: tuple[str, ...]
     use: Use
 
@@ -143,12 +144,13 @@ CNIS = (
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
     Cni(BRIDGE_PLUGIN, _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),
-    # unbounded-net: its names are a prefix and the hexadecimal number of a tunnel
+    # unbounded docs/content/reference/networking/routing-flows.md: wg and a port; gn or ip, and the
+    # IPv4 address of the other node as one number
     Cni(
         "unbounded-net",
         _devices(
-            "unbounded0 dummy, wg518?? wireguard, vxlan0 vxlan, gn????????? geneve, "
-            "gn?????????? geneve, ip????????? ipip, ip?????????? ipip",
+            "unbounded0 dummy, wg518## wireguard, vxlan0 vxlan, gn######### geneve, "
+            "gn########## geneve, ip######### ipip, ip########## ipip",
             bridge="cbr0 bridge",
         ),
         serves=None,
@@ -168,7 +170,7 @@ def devices_of(name: str, kind: str) -> tuple[tuple[Cni, Device], ...]:
 
 def _fits(device: Device, name: str, kind: str) -> bool:
     # To compile every pattern for the first device would take a seventieth of the whole command.
-    beginning = device.pattern.partition("*")[0].partition("?")[0]
+    beginning = device.pattern.partition("*")[0].partition("#")[0]
     if kind not in device.kinds or not name.startswith(beginning):
         return False
-    return fnmatchcase(name, device.pattern)
+    return fnmatchcase(name, device.pattern.replace("#", "[0-9]"))

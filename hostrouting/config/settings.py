@@ -422,8 +422,8 @@ class HostRoutingConfig(NamedTuple):
 
         If that key is present, all keys beside it are ignored. A larger document without any key of
         hostrouting configures nothing. If a configuration is `required`, such a document is a
-        fault, and so is a key of hostrouting beside `hostRouting`. Raises a ConfigError with all
-        faults at once.
+        fault, and so is a section of hostrouting beside `hostRouting`. Raises a ConfigError with
+        all faults at once.
         """
         return cls.from_mapping(parse(text, _REMEDY), required=required)
 
@@ -439,7 +439,7 @@ class HostRoutingConfig(NamedTuple):
         keys = [key for key, value in document.items() if value is not None]
         if _IN_AGENTS_FILE in keys:
             if required:
-                _require_none_beside(keys, ours)
+                _require_none_beside(document, ours)
             return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
         if not set(ours).isdisjoint(keys):
             return read(cls, document)
@@ -473,15 +473,30 @@ class HostRoutingConfig(NamedTuple):
         return changed._replace(guard=self.guard)
 
 
-def _require_none_beside(keys: Iterable[str], ours: Sequence[str]) -> None:
-    """Raise ConfigError if keys of ours are beside `hostRouting`, where nobody reads them."""
+_AGENTS_MAY_HAVE = {"gate": GateConfig._fields, "guard": GuardConfig._fields}
+"""The keys that an agent may also use for something else, and what is in ours."""
+
+
+def _require_none_beside(document: Mapping[str, object], ours: Sequence[str]) -> None:
+    """Raise ConfigError if settings of ours are beside `hostRouting`, where nobody reads them."""
     rule = f"is beside {_IN_AGENTS_FILE}, where it would be ignored"
     remedy = f"move it into {_IN_AGENTS_FILE}"
-    # An agent may have a guard or a gate of its own; a copy of config.json has not.
-    is_copy = "writtenBy" in keys
-    beside = [key for key in keys if key in ours and (is_copy or not key.islower())]
-    if beside:
-        raise ConfigError([Fault(key, "", rule, remedy) for key in beside])
+    is_copy = "writtenBy" in document  # of config.json, which has nothing of an agent
+    faults: list[Fault] = []
+    for key, value in document.items():
+        if key in ours and value is not None and (is_copy or _is_ours(key, value)):
+            faults.append(Fault(key, "", rule, remedy))
+    if faults:
+        raise ConfigError(faults)
+
+
+def _is_ours(key: str, value: object) -> bool:
+    """Whether a value with the name of a section of ours is one."""
+    if key not in _AGENTS_MAY_HAVE:
+        return True
+    if not isinstance(value, Mapping):
+        return False
+    return any(name in value for name in _AGENTS_MAY_HAVE[key])
 
 
 def _require_none_misspelt(keys: Iterable[object], known: Sequence[str]) -> None:

@@ -56,8 +56,8 @@ from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import PREFERENCES, REFUSING, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.route import PREFERENCES, REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 
 Condition: TypeAlias = tuple[str, str]
@@ -77,7 +77,9 @@ class Packet(NamedTuple):
 
 
 PLAIN = Packet()
-"""The packets that this host sends, of which most are plain."""
+"""The kind of all packets that this host sends. Its name is that of the plain packet, which most of
+them are.
+"""
 
 
 class Decision(NamedTuple):
@@ -99,8 +101,8 @@ class Decision(NamedTuple):
 
 NO_ROUTE = Decision("no-route")
 NOT_JUDGED = "not-judged"
-"""The kind of a decision that is not computed: for a goto, a group of devices, or an IPv6 route for
-some sources.
+"""The kind of a decision that is not computed: for a goto, a group of devices, an IPv6 route for
+some sources, or a route of table main inside one of table local.
 """
 
 
@@ -186,7 +188,8 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     An IPv6 route for some sources has the lowest, because it hides the other routes to its prefix
     from all packets: for those from other sources, Linux goes on with a wider prefix.
     """
-    return route.source is None, route.metric, -PREFERENCES.index(route.preference)
+    is_for_all = route.source is None
+    return is_for_all, route.metric, -PREFERENCES.index(route.preference)
 
 
 # Which packets a rule selects.
@@ -206,11 +209,11 @@ class Selection(NamedTuple):
 ALL = Selection((), (), has_plain=True)
 NONE = Selection((), (), has_plain=False)
 FORWARDED = Selection((), (("iif", "lo"),), has_plain=False)
-"""What `not iif lo` selects: everything that this host forwards, also for its pods.
+"""An exception, for the rule `not iif lo` alone, which selects everything that this host forwards.
 
-This host does not send such packets, nor those that arrive on another device (`iif cni0`). Still,
-both are captured in the pass for `PLAIN`: no other pass may follow what is forwarded. If no rule
-captures them, they are left out, like behind a rule for all packets that come from lo.
+The pass for `PLAIN` is about what this host sends, and of that, the rule selects nothing. But there
+may be no other pass that follows what is forwarded, for pods or for others. So this pass has an
+outcome for it, as it has one for what arrives on a device that a rule names (`iif cni0`).
 """
 
 
@@ -258,16 +261,24 @@ def _is_met(rule: Rule, condition: Condition, packet: Packet) -> bool | None:
     """Whether every packet of this kind meets the condition; None if some do and others do not."""
     name, value = condition
     if packet.source is None:
-        return True if condition == ("iif", "lo") else None
+        if condition == ("iif", "lo"):
+            return True
+        return None
     if name == "from" and rule.src is not None:
         return packet.source in rule.src
     if name == "iif":
         return value == packet.iif
     if name == "oif":
+        # Nothing that is forwarded is bound to a device. Nor is a connection of this host: as a
+        # kind, it continues the plain packet, which is not.
         return False
     if name == "uidrange" and packet.iif != "lo":
-        return value.startswith("0-")  # Linux forwards as user 0
+        return _has_user_0(value)  # Linux forwards as user 0
     return None
+
+
+def _has_user_0(uidrange: str) -> bool:
+    return uidrange.startswith("0-")
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
@@ -280,7 +291,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     if name == "fwmark":
         return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
-        return value.startswith("0-")
+        return _has_user_0(value)
     if name == "from" and rule.src is not None:
         return rule.family == IPV4 and rule.src.first == 0
     return False
@@ -314,14 +325,14 @@ def effect_of(rule: Rule, route: Route | None) -> Effect:
         return _EFFECT_OF_ACTION[rule.action]
     if route is None:
         return "no-route"
-    if route.type == "throw" and route.source is None:
+    if route.source is not None or route.table != rule.table:  # `Fib.mixed` is of another table
+        return "not-judged"
+    if route.type == "throw":
         return "thrown"
     if _is_suppressed(rule, route):
         return "suppressed"
     if rule.suppress_ifgroup is not None and route.type not in REFUSING:
         return "not-judged"  # which devices are in the group is not known
-    if route.source is not None:
-        return "not-judged"
     return "decides"
 
 
@@ -397,9 +408,14 @@ class Fib:
         for route in snapshot.routes:
             if route.table in by_table and route.prefix.family == family:
                 by_table[route.table].append(route)
-        self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self.routes = tuple(chain.from_iterable(by_table.values()))
         """The routes of all tables that a rule looks up, table by table."""
+        self.mixed: list[Route] = []
+        """The routes of table main that Linux may find when it looks up table local."""
+        if family == IPV4 and self.rules == default_rules(IPV4):
+            self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
+            by_table[TABLE_LOCAL] += self.mixed
+        self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
         self._applied: dict[Packet, tuple[AppliedRule, ...]] = {}
 
     def lookup(self, destination: IP | str, packet: Packet = PLAIN) -> Decision:
@@ -436,11 +452,11 @@ class Fib:
         this kind, from one pass over the rules.
         """
         others: list[Outcome] = []
-        # Selections whose packets have all been captured, and the one that has none.
+        # The selections of which no packet is left.
         exhausted = {NONE}
-        # The rule that captured the plain packet, and not all others, with its decision.
-        captor: tuple[AppliedRule, Decision] | None = None
-        # The decision for packets that are left in the end.
+        # How the plain packet ended, and what those do not meet that its rule left.
+        captured: Outcome | None = None
+        # The decision for the packets that are left in the end.
         rest = NO_ROUTE
         for applied in self.applied_rules(packet):
             selection = applied.selection(address)
@@ -453,17 +469,15 @@ class Fib:
                 rest = decision
                 break
             exhausted.add(selection)
-            if captor is None and selection.has_plain:
-                captor = (applied, decision)
+            if captured is None and selection.has_plain:
+                captured = Outcome(applied.rule, decision, selection.unmet)
             else:
                 others.append(Outcome(applied.rule, decision, selection.met))
-        if captor is None:
+        if captured is None:
             return rest, tuple(others)
-        # What the captor left differs from the plain packet at the captor's rule, and ends where
-        # the pass has ended.
-        applied, plain = captor
-        others.append(Outcome(applied.rule, rest, applied.selection(address).unmet))
-        return plain, tuple(others)
+        # The packets that this rule left differ from the plain packet there, and end like the rest.
+        others.append(captured._replace(decision=rest))
+        return captured.decision, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
@@ -497,6 +511,23 @@ class Fib:
         identities = {id(route) for route in removed}
         kept = tuple(route for route in self.snapshot.routes if id(route) not in identities)
         return Fib(self.snapshot._replace(routes=kept), self.family)
+
+
+_LOOPBACK = Prefix.parse("127.0.0.0/8")
+"""What every host has in table local, and no network inside."""
+
+
+def _mixed(local: Iterable[Route], main: Iterable[Route]) -> Iterator[Route]:
+    """The routes of table main that are longer than a route of table local around them.
+
+    Until a rule is added, IPv4 has the routes of both tables in one, and uses the longest. A
+    snapshot does not show whether a rule was ever there.
+    """
+    wide = [route.prefix for route in local if route.prefix.length < width_of(IPV4)]
+    around = [prefix for prefix in wide if prefix != _LOOPBACK]
+    for route in main if around else ():
+        if any(route.prefix in prefix and route.prefix != prefix for prefix in around):
+            yield route
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:

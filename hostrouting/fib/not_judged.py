@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.fib.engine import PLAIN
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import IPV6, Prefix
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import AppliedRule, Fib, Packet
@@ -21,6 +21,8 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 """The encapsulations after which packets leave through the device of their route."""
 NOT_LISTED = "its next hops are not listed"
 ENCAPSULATED = "an encapsulation that may change the destination"
+MIXED = "until a rule is added, it comes before a route of table local"
+RIVAL = "while its gateway does not answer, an equal route through another device is used"
 
 
 def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple[str, Prefix]]:
@@ -37,8 +39,12 @@ def not_judged(fib: Fib, packets: Iterable[Packet] = (PLAIN,)) -> Iterator[tuple
         if rule.dst is not None and not rule.invert:
             about = rule.dst
         yield f"rule {rule}", about
+    for route in fib.mixed:
+        yield f"route {route} ({MIXED})", route.prefix
     for route in fib.routes:
         reason = _reason(route)
+        if not reason and _has_rival(fib, route):
+            reason = RIVAL
         if reason:
             yield f"route {route} ({reason})", route.prefix
 
@@ -64,6 +70,26 @@ def _reason(route: Route) -> str:
     if may_change_destination(route):
         return ENCAPSULATED
     return ""
+
+
+def _has_rival(fib: Fib, route: Route) -> bool:
+    """Whether Linux may use an equal IPv6 route through another device instead.
+
+    A host that does not forward passes over a gateway that does not answer. Default routes are left
+    out: which of several equal ones is intended, `check.expected` asks.
+    """
+    if fib.family != IPV6 or fib.snapshot.ipv6_forwarding or route.prefix.length == 0:
+        return False
+    if not route.has_gateway:
+        return False
+    alike = fib.tables[route.table].routes_to(route.prefix)
+    if not alike or alike[0] is not route:
+        return False
+    for other in alike[1:]:
+        is_elsewhere = not set(other.devs) <= set(route.devs)
+        if other.metric == route.metric and is_elsewhere:
+            return True
+    return False
 
 
 def may_change_destination(route: Route) -> bool:

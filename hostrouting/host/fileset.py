@@ -8,6 +8,7 @@ from typing import NamedTuple
 import attrs
 
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import each_once
 from hostrouting.host.files import Entry, Files
 
@@ -54,11 +55,13 @@ class File(NamedTuple):
             return
         text = files.read(self.path)
         if not text:
-            remedy = "remove it"
+            remedy = Remedy("remove it")
             if self.path.endswith(".service"):
-                remedy = f"systemctl unmask {os.path.basename(self.path)}"
-            rule = f"is masked: empty, or a link to /dev/null; {remedy}"
-            raise HostError(f"{self.path} {rule}", what="file", target=self.path)
+                remedy = Remedy(command=f"systemctl unmask {os.path.basename(self.path)}")
+            sentence = f"{self.path} is masked: empty, or a link to /dev/null"
+            error = HostError(f"{sentence}; {remedy}", what="file", target=self.path)
+            error.findings = (Finding("file", "error", sentence, self.path, remedy),)
+            raise error
         if not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
             raise HostError(

@@ -53,8 +53,7 @@ def find_systemd_changes(
     if runs and not config.guard.enabled:
         yield Operation("stop", guard, "it is no longer wanted")
     if former is None:
-        reason = "nothing says any more which drop-ins it has loaded"
-        yield Operation("reload", "systemd", reason)
+        yield Operation("reload", "systemd", "to be safe: the installed file cannot be read")
     elif needs_reload(manager, config, former):
         yield Operation("reload", "systemd", "it has not read how its files are now")
     if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:

@@ -13,7 +13,7 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
+from hostrouting.install.pipeline import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.install.session import find_session_at_risk
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
@@ -60,7 +60,8 @@ class HostCheck(NamedTuple):
         snapshot = report.snapshot
         findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
         if host is None:
-            return cls(report, mode, tuple(dict.fromkeys(findings)), is_elsewhere=True)
+            typed = with_typed_options(dict.fromkeys(findings), options)
+            return cls(report, mode, typed, is_elsewhere=True)
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
         managed = None
@@ -75,13 +76,15 @@ class HostCheck(NamedTuple):
                 from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
                 pipeline = repair_pipeline(options, managed)
-                findings += find_by_hand(snapshot, config, now=report, pipeline=pipeline)
+                findings += find_by_hand(config, now=report, pipeline=pipeline)
             findings += managed.unconfigured
         repaired_prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
             host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
         )
-        return cls(report, mode, tuple(dict.fromkeys(findings)), managed)
+        return cls(
+            report, mode, with_typed_options(dict.fromkeys(findings), options, managed), managed
+        )
 
     @property
     def is_wrong(self) -> bool:
@@ -90,14 +93,14 @@ class HostCheck(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        doubts = set(self.report.doubts)
+        doubts = {doubt.sentence for doubt in self.report.doubts}
         code = FINE
         for finding in self.findings:
             if finding.name in ignored:
                 continue
             if finding.name in ESCAPES:
                 return PROBLEM
-            if finding in doubts or finding.name == "no-default-route":
+            if finding.sentence in doubts or finding.name == "no-default-route":
                 code = CANNOT_DECIDE
         return code
 
@@ -118,7 +121,8 @@ def check_host(
     `HostCheck.of`.
     """
     if saved is not None:
-        return HostCheck.of(check_snapshot(read_host(host, saved), config), config)
+        report = check_snapshot(read_host(host, saved), config)
+        return HostCheck.of(report, config, options=options)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
     return HostCheck.of(report, config, host, repaired=repaired, options=options)

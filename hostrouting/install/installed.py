@@ -4,17 +4,19 @@ takes its place.
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import gated_on_disk, is_nothing, owned_paths
-from hostrouting.config.settings import MACHINES, HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.pipeline import APPLY, gate_options
+from hostrouting.install.pipeline import APPLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,8 +89,7 @@ def readable_installed(host: Host) -> HostRoutingConfig | None:
 def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
     """The error for config.json: what to do about it is the same for all faults."""
     faults = [fault._replace(remedy="") for fault in faults]
-    cidrs = read_enforced(host.files).route_overlap.cidrs
-    options = "".join(f" {cidr}" for cidr in cidrs) or " CIDR"
+    options = "" if read_enforced(host.files).route_overlap.cidrs else " CIDR"
     remedy = remedy_without_config(host, options)
     return ConfigError(faults, HostLayout.config_path, remedy=remedy)
 
@@ -97,14 +98,21 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     """What to do about a config.json that cannot be used, or is not there; `repair` gets these
     options.
 
-    A correction or a copy of the file brings all of it back. Without one, a repair makes a new
-    file. What the old one gated is still known: the drop-ins are on the disk.
+    A correction or a copy of the file brings all of it back. Without one, a new file is made of
+    what the scripts and the drop-ins say, which is most of it.
     """
-    gated = [unit for unit in gated_on_disk(host.files) if unit != MACHINES]
-    restored = f"hostrouting repair --config COPY | {APPLY} --allow-removal"
-    apply = f"{APPLY} --allow-removal{gate_options(gated)}"
-    new = f"echo {{}} | hostrouting repair{options} --config - | {apply}"
-    given_up = "without one, which gives up STRICT, the guard and all else that only the file says"
+    known = read_enforced(host.files).to_mapping()
+    gated = gated_on_disk(host.files)
+    if gated:
+        known["gate"] = {"units": [*gated]}
+    apply = f"{APPLY} --allow-removal"
+    restored = f"hostrouting repair --config COPY | {apply}"
+    text = shlex.quote(json.dumps(known))
+    new = f"echo {text} | hostrouting repair{options} --config - | {apply}"
+    given_up = (
+        "without one (this keeps what the installed scripts say, and gives up podCidrs, "
+        "probeRewrite, azureVnetCleanup and manageForeign)"
+    )
     cost = "the routes go, nothing holds units back, and addresses may escape"
     remove = Remedy(f"to remove hostrouting ({cost})", "hostrouting remove")
     without_copy = Remedy(given_up, new, otherwise=remove)

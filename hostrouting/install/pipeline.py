@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hostrouting.finding import Finding, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hostrouting.install.managed import Managed
 
@@ -27,6 +27,31 @@ def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
             apply += " --allow-removal"
         apply += gate_options(managed.gated)
     return f"hostrouting repair{options} | {apply}"
+
+
+def with_typed_options(
+    findings: Iterable[Finding], options: str, managed: Managed | None = None
+) -> tuple[Finding, ...]:
+    """The findings; a command that repairs the host by a named device also gets these options."""
+    typed: list[Finding] = []
+    for finding in findings:
+        devs = finding.facts.get("candidates")
+        if options and devs and finding.remedy is not None:
+            remedy = _naming(devs, finding.remedy, options, managed)
+            typed.append(finding._replace(remedy=remedy))
+        else:
+            typed.append(finding)
+    return tuple(typed)
+
+
+def _naming(devs: Sequence[str], remedy: Remedy, options: str, managed: Managed | None) -> Remedy:
+    """The remedy with a command for the first device, and its other ways for the others."""
+    dev, *others = devs or ("NAME",)
+    otherwise = remedy.otherwise
+    if otherwise is not None:
+        otherwise = _naming(others, otherwise, options, managed)
+    command = repair_pipeline(f"{options} --dev {shlex.quote(dev)}", managed)
+    return remedy._replace(command=command, otherwise=otherwise)
 
 
 def gate_options(units: Iterable[str]) -> str:

@@ -61,6 +61,8 @@ def find_requirements(
     manager = host.running_manager
     if manager is not None:
         yield from _old_systemd(manager)
+        if config.guard.enabled:
+            yield from _masked_guard(manager, changes)
         yield from _units_before_the_network(manager, gated_units(config))
         for unit in gated_units(config):
             yield from find_unread_resets(host, unit)
@@ -138,6 +140,16 @@ def _old_systemd(manager: Manager) -> Iterator[Finding]:
     if number and int(number) < _OLDEST:
         sentence = f"systemd {number} runs here, and the gate needs systemd {_OLDEST} or newer"
         yield Finding("requirement", "error", sentence, "systemd")
+
+
+def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
+    """That systemd refuses to start the guard; where its file is masked, that is said already."""
+    guard = HostLayout.guard_unit
+    [properties] = manager.show(("LoadState",), guard)
+    if properties["LoadState"] == "masked" and HostLayout.unit_path(guard) not in changes.writes:
+        remedy = Remedy(command=f"systemctl unmask {guard}")
+        sentence = f"{guard} is masked, so it cannot be started"
+        yield Finding("requirement", "error", sentence, guard, remedy)
 
 
 def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:

@@ -65,7 +65,11 @@ from phases.execution import raise_together
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-_KEEP = Remedy("keep this in the configuration, or allow the removal (--allow-removal)")
+_ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+_KEEP = Remedy(f"keep this in the configuration, or allow the removal ({_ALLOWED_BY})")
+
+own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
+"""Above each task: the error of a wrong call names the task, and not the class that all inherit."""
 
 
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
@@ -133,7 +137,9 @@ class InstallTask(ABC):
         """
         before = self._before
         if before is None:
-            return phases.Skip("it did not run, or changed nothing")
+            return phases.Skip(
+                "this object has not run, or has changed nothing; to remove everything, run Remove"
+            )
         if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -243,7 +249,7 @@ class InstallTask(ABC):
             raise RequirementError(findings=errors)
         losses = self._losses(wanted)
         if losses:
-            headline = "this would remove protection (to allow it: --allow-removal):"
+            headline = f"this would remove protection (to allow it: {_ALLOWED_BY}):"
             raise ConfigError(losses, headline=headline)
         needed = self._needed_routes(plan, wanted, read_snapshot)
         if needed:

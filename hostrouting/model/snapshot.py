@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.reading import load, parse, read, written
 
@@ -100,8 +100,13 @@ class Snapshot(NamedTuple):
     """
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
-        """The same host with further routes, at the end."""
-        return self._replace(routes=(*self.routes, *added))
+        """The same host with further routes, at the end. As by `ip route replace`, they take the
+        place of those of hostrouting that have their keys.
+        """
+        further = tuple(added)
+        keys = {route.key for route in further}
+        kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
+        return self._replace(routes=(*kept, *further))
 
     def to_json(self) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""

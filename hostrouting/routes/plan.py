@@ -51,7 +51,7 @@ SENTENCES = {
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
-    "are more specific, so they override that route completely",
+    "are more specific, so that route is no longer used",
     "single": "no route can be more specific",
     "delete": str(Remedy(_TO_DELETE, "{delete}")),
     "address": "Linux has this route from an address of {dev}: override or delete it only if this "
@@ -405,7 +405,7 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
         else:
             owner = protocol_name(existing.protocol)
             steps.append(Step("keep", existing, f"exists (proto {owner}), and is not changed"))
-    return steps + [Step("delete", entry, "no longer configured") for entry in stale]
+    return steps + [Step("delete", entry, "not configured") for entry in stale]
 
 
 def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[Route]:

@@ -35,6 +35,7 @@ from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_RA,
+    REFUSING,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
@@ -59,8 +60,12 @@ table.
 """
 TAP = "tun"
 """The kind of a tap; of the same kind is a tunnel that does not look like Ethernet."""
-LIKE_ETHERNET = frozenset({"vxlan", "geneve", "gretap", "ip6gretap", TAP})
-"""Kinds of tunnels that can look like Ethernet."""
+LIKE_ETHERNET = frozenset(
+    {"batadv", "erspan", "geneve", "gretap", "ip6erspan", "ip6gretap", "vxlan", TAP}
+)
+"""Kinds of tunnels that can look like Ethernet: in Linux, those of ip_gre.c, ip6_gre.c, vxlan,
+geneve.c, tun.c and net/batman-adv. A device of L2TP has no kind.
+"""
 NO_TUNNELS = frozenset({"", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "wwan" is a modem."""
 HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
@@ -76,7 +81,7 @@ NEEDS = {
     "default": "an IPv{family} default route",
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
-    "equal": "a dev in the configuration: [{route}] is one of several equal default routes",
+    "equal": "a dev in the configuration: [{route}] is not the only default route with its metric",
     "absent": "the device {dev}, which this host does not have (an altname does not count)",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
@@ -159,7 +164,7 @@ def is_line(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
     return all(links[dev].kind in LINES for dev in devs)
 
 
-def are_only_taps(
+def are_taps_without_a_card(
     devs: Iterable[str], with_address: Iterable[str], links: Mapping[str, Link]
 ) -> bool:
     """Whether these devices are taps, and no card is among those that have an address.
@@ -437,7 +442,7 @@ class Uplink:
         """Whether these may be the only way out: lines, or taps where no card has an address."""
         if is_line(devs, self._links):
             return True
-        return are_only_taps(devs, self._devs_with_address, self._links)
+        return are_taps_without_a_card(devs, self._devs_with_address, self._links)
 
     @cached_property
     def _devs_with_address(self) -> frozenset[str]:
@@ -470,7 +475,10 @@ class Uplink:
         if self._is_own_address(gateway):
             # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)
-        if hop.onlink or self._is_near(gateway, hop.dev):
+        is_there = self._is_near(gateway, hop.dev)
+        if hop.onlink:
+            is_there = not self._is_elsewhere(gateway, hop.dev)
+        if is_there:
             return ""
         return NEEDS["near"].format(dev=hop.dev, gateway=gateway)
 
@@ -479,8 +487,19 @@ class Uplink:
         best = self._best_route_to(gateway, dev)
         return best is not None and not best.has_gateway
 
-    def _best_route_to(self, gateway: IP, dev: str | None) -> Route | None:
-        """The route of table main by which Linux looks for a gateway on this device.
+    def _is_elsewhere(self, gateway: IP, dev: str | None) -> bool:
+        """Whether Linux does not believe that the gateway is on the link (`onlink`): in IPv6,
+        because a route that is not a default route leads to it by another device.
+        """
+        if self._family == IPV4:
+            return False
+        best = self._best_route_to(gateway)
+        if best is None or best.prefix.first == 0 or best.type in REFUSING:
+            return False
+        return dev not in best.devs
+
+    def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
+        """The route of table main by which Linux looks for a gateway on this device, or on any.
 
         In IPv4, Linux passes over routes that have a gateway themselves. In IPv6, it takes the best
         route by the device, and refuses the gateway if that route has one.
@@ -489,7 +508,9 @@ class Uplink:
         there = Prefix.of(gateway)
         best: Route | None = None
         for route in candidates:
-            if route.table != TABLE_MAIN or dev not in route.devs or there not in route.prefix:
+            if route.table != TABLE_MAIN or there not in route.prefix:
+                continue
+            if dev is not None and dev not in route.devs:
                 continue
             if best is None or _precedence(route) > _precedence(best):
                 best = route

@@ -15,7 +15,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
 from hostrouting.install.installed import Wanted, readable_installed
-from hostrouting.install.task import InstallTask, SectionTask
+from hostrouting.install.task import InstallTask, SectionTask, own_constructor
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -31,6 +31,7 @@ TASKS: tuple[type[SectionTask], ...] = (
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
+@own_constructor
 class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for
     probes, the check.

@@ -18,7 +18,7 @@ from hostrouting.finding import SEVERITIES, WRONG, Finding
 from hostrouting.host.effects import Effects
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.task import SectionTask
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.install.write import remove_markers
 from hostrouting.text import first_of
 
@@ -76,6 +76,7 @@ class CheckResult(Effects):
         return values
 
 
+@own_constructor
 class CheckRouteOverlap(SectionTask):
     """Check that every address of the expected CIDRs leaves through an expected device, now and at
     gated starts.

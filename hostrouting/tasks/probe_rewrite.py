@@ -12,7 +12,7 @@ from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.obstacles import find_probe_obstacles
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _STAYS = Finding(
 )
 
 
+@own_constructor
 class RewriteProbeSource(SectionTask):
     """Load the table that rewrites the source of probes, now, at every boot and before any gated
     unit starts.

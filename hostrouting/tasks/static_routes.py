@@ -9,7 +9,7 @@ from hostrouting.errors import NotReady
 from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.plan import Plan
-from hostrouting.install.task import SectionTask
+from hostrouting.install.task import SectionTask, own_constructor
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
+@own_constructor
 class ConfigureStaticRoutes(SectionTask):
     """Set the static routes of the configuration, now and at every boot, before any gated unit
     starts.

@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
+from attrs.validators import instance_of
 
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry, require_kind
 from hostrouting.host.host import Host, require_connects
 from hostrouting.host.systemd import unit_failed
-from hostrouting.kernel.programs import Rights
+from hostrouting.kernel.programs import Ended, Rights, tool_error
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.topologies import plain_vm
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.prefix import IP
     from hostrouting.testing.kernel import FakeKernel
+
+
+_NO_SYSTEMD = (
+    "System has not been booted with systemd as init system (PID 1). Can't operate. | "
+    "Failed to connect to bus: Host is down"
+)
+"""What systemctl prints where systemd does not run, on one line."""
 
 
 @attrs.define
@@ -46,9 +54,10 @@ class FakeFiles:
     links: dict[str, str] = attrs.field(factory=dict)
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
-    broken: dict[str, str] = attrs.field(factory=dict)
+    broken: dict[str, str] = attrs.field(factory=dict, validator=instance_of(dict))
     """Paths that cannot be changed, with the reason for each."""
-    locked: set[str] = attrs.field(factory=set)
+    locked: set[str] = attrs.field(factory=set, validator=instance_of(set))
+    """Paths that another process has locked."""
 
     def read(self, path: str) -> str | None:
         place = self.links.get(path, path)
@@ -105,7 +114,10 @@ class FakeFiles:
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
         if path in self.broken:
-            raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)
+            reason = self.broken[path]
+            if not isinstance(reason, str):
+                raise TypeError(f"broken[{path!r}] is {reason!r}; it must be the reason, a text")
+            raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
         require_kind(verb, path, self.look(path), *kinds)
         self.writes.append(path)
 
@@ -113,12 +125,13 @@ class FakeFiles:
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
-    fail to start.
+    fail to start, and so do those that are masked.
     """
 
     running: bool = True
+    """If it is false, there is no systemd: what is asked of it raises HostError."""
     calls: list[str] = attrs.field(factory=list)
-    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict, validator=instance_of(dict))
     """Units that fail to start, each with the lines that it logs."""
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
@@ -142,19 +155,31 @@ class FakeManager:
         return self.running
 
     def reload(self) -> None:
+        self._require_running()
         self.calls.append("reload")
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
+        self._require_running()
         if self._properties_of(unit)["ActiveState"] == "active":
             return
         self.calls.append(f"start {unit}")
+        if self._properties_of(unit)["LoadState"] == "masked":
+            reason = f"Failed to start {unit}: Unit {unit} is masked."
+            raise unit_failed(unit, result="success", status="0", lines=[reason])
         if unit in self.failing:
+            lines = self.failing[unit]
+            if not isinstance(lines, list | tuple):
+                raise TypeError(
+                    f"failing[{unit!r}] is {lines!r}; it must be the lines that the unit logs: "
+                    f"({lines!r},)"
+                )
             self.states[unit] = "failed"
-            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
+            raise unit_failed(unit, result="exit-code", status="1", lines=lines)
         self.states[unit] = "active"
 
     def stop(self, unit: str) -> None:
+        self._require_running()
         self.calls.append(f"stop {unit}")
         if unit in self.states:
             self.states[unit] = "inactive"
@@ -165,6 +190,7 @@ class FakeManager:
         A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is
         "yes" if a file of the unit has changed since.
         """
+        self._require_running()
         if not units:
             return (dict.fromkeys(names, "") | {"Version": self.version},)
         shown: list[dict[str, str]] = []
@@ -175,6 +201,12 @@ class FakeManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         return self.errors.get(unit, ()) if since else ()
+
+    def _require_running(self) -> None:
+        """Raise the error of systemctl if systemd does not run."""
+        if not self.running:
+            ended = Ended(1, err=_NO_SYSTEMD)
+            raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with those that match each pattern in its place."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.programs import EXAMPLES, completed
 
+ESCAPES = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0 "
 DEMO = [sys.executable, "-W", "error", str(EXAMPLES / "demo.py")]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -32,7 +33,7 @@ def demo(tmp_path: Path, *before: str, after: str = "--", **environment: str) ->
     assert sorted(os.listdir("/sys/class/net")) == devices
     lines = done.stdout.splitlines()
     places = [
-        lines.index("OVERLAP: all of 172.16.0.0/16 leaves through ib0; expected: eth0"),
+        next(at for at, text in enumerate(lines) if text.startswith(ESCAPES)),
         next(at for at, text in enumerate(lines) if text.split()[:2] == ["bootstrap", "ok"]),
         lines.index(
             "OK: every address of 172.16.0.0/16 leaves through eth0, or is this host's own"
@@ -51,7 +52,7 @@ def test_both_families_as_root(tmp_path: Path) -> None:
     """
     lines = demo(tmp_path, after="--dual-stack")
     assert lines[1].startswith("It is in a private network namespace")
-    assert "OVERLAP: all of fd16::/48 leaves through ib0; expected: eth0" in lines
+    assert any(line.startswith("OVERLAP: fd16::/48 leaves through ib0 [") for line in lines)
     assert "OK: every address of fd16::/48 leaves through eth0, or is this host's own" in lines
     assert "For fd16::5:9, the kernel now answers: dev eth0" in lines
 

@@ -1,5 +1,6 @@
 """examples/node_agent.py: a whole agent, on a fake host."""
 
+import asyncio
 import json
 import runpy
 import signal
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeFiles, FakeHost, h200
+from phases.testing import StubTask
 from tests.support.programs import EXAMPLES, example
 from tests.support.tasks import manager_of
 from tests.support.waiting import wait_for
@@ -61,21 +63,106 @@ def test_a_node(tmp_path: Path) -> None:
     assert (ended["start-kubelet"], ended["wait-until-it-runs"]) == ("ok", "ok")
 
 
-def test_a_kubelet_that_runs() -> None:
-    """A second run of the agent tells systemd nothing: kubelet is not restarted."""
-    document = {
-        "hostRouting": {
-            "staticRoutes": {"enabled": True, "routes": ROUTES},
-            "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]},
-        }
+DOCUMENT: dict[str, Any] = {
+    "hostRouting": {
+        "staticRoutes": {"enabled": True, "routes": ROUTES},
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]},
     }
+}
+KUBELET = "kubelet.service"
+DROP_IN = f"/etc/systemd/system/{KUBELET}.d/50-node-ip.conf"
+
+
+def made(name: str) -> Any:
+    """What the example defines under this name."""
+    return runpy.run_path(str(EXAMPLES / "node_agent.py"))[name]
+
+
+def run_and_fail(host: FakeHost) -> None:
+    """Run the agent, and after it a task that fails: all that ran is undone."""
+    fails = StubTask("join-cluster", errors=[OSError("refused")])
+    bootstrap = phases.serial(made("agent")(DOCUMENT, host), fails, name="node")
+    report = phases.run(bootstrap, undo_on_failure=True, observers=[])
+    assert [step.name for step in report.failures] == ["join-cluster"]
+
+
+def test_a_kubelet_that_runs() -> None:
+    """A second run of the agent tells systemd nothing: kubelet is not restarted. If that run fails
+    later, what the first one did stays.
+    """
     host = FakeHost(kernel=h200())
-    bootstrap = runpy.run_path(str(EXAMPLES / "node_agent.py"))["agent"](document, host)
-    assert phases.run(bootstrap, observers=[]).ok
-    calls = list(manager_of(host).calls)
+    assert phases.run(made("agent")(DOCUMENT, host), observers=[]).ok
+    calls, files = list(manager_of(host).calls), dict(host.files.texts)
     assert calls[-1] == "start kubelet.service"
-    assert phases.run(bootstrap, observers=[]).ok
-    assert manager_of(host).calls == calls
+    assert phases.run(made("agent")(DOCUMENT, host), observers=[]).ok
+    run_and_fail(host)
+    assert (manager_of(host).calls, host.files.texts) == (calls, files)
+
+
+def test_a_kubelet_that_gets_another_address() -> None:
+    """It is restarted with it. If a later task fails, it runs again with the address that it had;
+    one that did not run is stopped.
+    """
+    former = '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--node-ip=10.9.9.9"\n'
+    host = FakeHost(kernel=h200(), files=FakeFiles(texts={DROP_IN: former}))
+    manager = manager_of(host)
+    manager.states[KUBELET] = "active"
+    run_and_fail(host)
+    assert (host.files.texts[DROP_IN], manager.states[KUBELET]) == (former, "active")
+    assert manager.calls.count(f"start {KUBELET}") == 2
+    new = FakeHost(kernel=h200())
+    run_and_fail(new)
+    assert (new.files.texts, manager_of(new).states[KUBELET]) == ({}, "inactive")
+
+
+def test_a_dry_run(tmp_path: Path) -> None:
+    """Each task says what it would do, and does not."""
+    file = configured(tmp_path, *ROUTES, kubelet="https://a.example/kubelet")
+    done = example("node_agent.py", file, "--plan")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "would download https://a.example/kubelet" in done.stdout
+    assert "would start kubelet.service with this drop-in" in done.stdout
+    assert "--node-ip=10.0.0.4" in done.stdout
+    assert "would wait until kubelet.service runs" in done.stdout
+    assert "no plan" not in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.json"]
+
+
+def test_downloads_whose_names_begin_alike(tmp_path: Path) -> None:
+    """Each is downloaded into a file of its own."""
+    texts = {"cni.tgz": "an archive", "cni.sha256": "a sum"}
+    downloads: list[Any] = []
+    for name, text in texts.items():
+        (tmp_path / f"source-{name}").write_text(text)
+        url = (tmp_path / f"source-{name}").as_uri()
+        downloads.append(made("Download")(str(tmp_path / name), url))
+    assert len({download.part for download in downloads}) == 2
+    assert phases.run(phases.parallel(*downloads), observers=[]).ok
+    assert {name: (tmp_path / name).read_text() for name in texts} == texts
+
+
+def test_an_agent_that_is_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    """If its coroutine is cancelled, what ran is undone first, and the report is printed."""
+    host = FakeHost(kernel=h200())
+    started = threading.Event()
+
+    @phases.task("wait")
+    def wait(ctx: phases.Context) -> None:
+        started.set()
+        ctx.sleep(60)
+
+    async def program() -> None:
+        bootstrap = phases.serial(made("agent")(DOCUMENT, host), wait, name="node")
+        running = asyncio.ensure_future(made("run")(bootstrap))
+        await asyncio.to_thread(started.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(program())
+    assert host.files.texts == {}
+    report = json.loads(capsys.readouterr().out)
+    assert (report["status"], report["reason"]) == ("cancelled", "the agent was cancelled")
 
 
 def test_a_node_that_is_not_repaired(tmp_path: Path) -> None:
@@ -127,7 +214,8 @@ def test_a_node_that_is_stopped(tmp_path: Path) -> None:
             agent.send_signal(signal.SIGTERM)
             out, err = agent.communicate(timeout=60)
         sender.join()
-    assert agent.returncode == 1, err
+    assert agent.returncode == 143, err
     report = json.loads(out)
     assert (report["status"], report["reason"]) == ("cancelled", "SIGTERM")
+    assert report["signal"] == signal.SIGTERM
     assert {path.name for path in tmp_path.iterdir()} == {"agent.json"}

@@ -1,5 +1,7 @@
 """hostrouting.exit_code: an agent's program exits as the command would."""
 
+import signal
+
 import pytest
 
 import hostrouting
@@ -62,7 +64,6 @@ def test_the_worst_counts() -> None:
 def test_a_signal() -> None:
     """A run that was stopped has 128 plus the number of the signal."""
     ctx = phases.Context(observers=[], clock=FakeClock())
-    ctx.cancel("SIGTERM")
+    ctx.cancel(signal.SIGTERM)
     report = phases.run(Configure(config(), host=FakeHost(kernel=h200())), ctx=ctx)
-    report.signal = 15
     assert hostrouting.exit_code(report) == 143

@@ -63,7 +63,7 @@ def test_each_state_and_what_to_type(state: State) -> None:
         (of(h200), 0),
         (applied(), 0),
         (applied(change=OPENED), 1),
-        (applied(change=broken), 1),
+        (applied(change=broken), 2),
         (applied(change=GARBLED), 2),
         (silent, 3),
     ],

@@ -175,15 +175,95 @@ def test_the_first_wait_is_not_above_the_longest() -> None:
     assert phases.run(again, clock=FakeClock(), observers=[]).seconds == 10
 
 
-@pytest.mark.parametrize(("seconds", "attempts"), [(4.9, 1), (5.1, 2)])
-def test_a_wait_that_the_deadline_allows(
-    seconds: float, attempts: int, monkeypatch: pytest.MonkeyPatch
+def moments_of_attempts(
+    seconds: float, *, each: float = 0, **options: float
+) -> tuple[list[float], phases.Step]:
+    """When a task is tried that takes this long and always fails, with this deadline; and the
+    report.
+    """
+    clock, moments = FakeClock(), list[float]()
+
+    @phases.task("a")
+    def fails(ctx: Context) -> None:
+        moments.append(clock.now())
+        ctx.sleep(each)
+        raise OSError("busy")
+
+    again = phases.retry(fails, attempts=None, **options)  # type: ignore[arg-type]  # all are numbers
+    return moments, phases.run(phases.deadline(again, seconds), clock=clock, observers=[])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "each", "moments"),
+    [
+        (60, 0, [0, 1, 3, 7, 15, 31, 59]),
+        (60, 3, [0, 4, 9, 16, 27, 46, 56]),
+        (2, 0, [0, 1]),
+        (1, 0, [0]),
+    ],
+)
+def test_a_last_attempt_before_the_deadline(
+    seconds: float, each: float, moments: list[float]
 ) -> None:
+    """A wait that would pass the deadline is shortened: the last attempt has as long as the one
+    before it took, and a second more. The task fails with the error of that attempt.
+    """
+    tried, report = moments_of_attempts(seconds, each=each, jitter=0)
+    assert (tried, report.attempts) == (moments, len(moments))
+    assert isinstance(report.error, OSError)
+
+
+def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is the wait that would be made, after the jitter was taken off."""
     monkeypatch.setattr(random, "random", lambda: 1.0)
-    task = phases.retry(StubTask("a", errors=[OSError()]), delay=10, jitter=0.5)
-    report = phases.run(phases.deadline(task, seconds), clock=FakeClock(), observers=[])
-    assert (report.attempts, report.ok) == (attempts, attempts == 2)
+    assert moments_of_attempts(5.5, delay=10, jitter=0.5)[0] == [0, 5]
+
+
+def test_no_wait_between_attempts() -> None:
+    """Without a wait, attempts are made until the deadline comes."""
+    moments, report = moments_of_attempts(3, each=1, delay=0)
+    assert moments == [0, 1, 2]
+    assert isinstance(report.error, phases.DeadlineExceeded)
+
+
+def test_the_time_for_another_attempt_is_what_is_left() -> None:
+    """If the last attempt ends early, there may be time for another one."""
+    lengths = iter([20, 0, 0])
+    clock, moments = FakeClock(), list[float]()
+
+    @phases.task("a")
+    def fails(ctx: Context) -> None:
+        moments.append(clock.now())
+        ctx.sleep(next(lengths))
+        raise OSError("busy")
+
+    again = phases.retry(fails, attempts=None, delay=100, longest=100, jitter=0)
+    assert not phases.run(phases.deadline(again, 60), clock=clock, observers=[]).ok
+    assert moments == [0, 39, 59]
+
+
+def test_what_is_said_where_the_deadline_ends_the_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log, the report and the error say that there was no time for another attempt; but not
+    of a task that was tried again after that.
+    """
+    words = "the deadline left no time for another attempt"
+
+    def limited(task: StubTask) -> phases.Task[object]:
+        return phases.deadline(phases.retry(task, attempts=None, jitter=0), 4)
+
+    always = limited(StubTask("a", errors=repeat(OSError("busy"))))
+    with pytest.raises(phases.TaskFailed) as caught:
+        phases.execute(always, Context(clock=FakeClock()))
+    [step] = caught.value.failures
+    assert (step.attempts, step.reason) == (3, words)
+    assert str(caught.value) == f"a failed: OSError: busy; {words} (in a)"
+    assert str(step).endswith(f"3 attempts, OSError: busy, {words}")
+    assert f"a failed after 3.00 s: OSError: busy; {words}" in caplog.text
+    again = phases.retry(limited(StubTask("a", errors=[OSError("busy")] * 4)))
+    report = phases.run(again, clock=FakeClock(), observers=[])
+    assert (report.ok, report.reason) == (True, "")
 
 
 def test_attempts_until_the_deadline(caplog: pytest.LogCaptureFixture) -> None:

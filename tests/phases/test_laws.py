@@ -299,13 +299,17 @@ def together(spec: Spec, now: float, around: Around) -> list[Result]:
 
 
 def retry(spec: Spec, now: float, around: Around) -> Result:
-    """The member again after a pause, if it has failed and nothing stops it meanwhile."""
+    """The member again after a pause, if it has failed and nothing stops it meanwhile. A deadline
+    shortens the pause: the last attempt has as long as this one, and a second more.
+    """
     result = wrapped_member(spec, now, around)
     later = result.end + spec.seconds
-    if result.how != "failed" or spec.number == 1:
+    if result.how != "failed" or spec.number == 1 or around.stop <= result.end:
         return result
-    if around.stop <= result.end or around.limit <= later:
-        return result
+    if around.limit <= later:
+        later = around.limit - (result.end - now) - 1
+        if later - result.end < 0.001:
+            return result
     if around.stop <= later:
         return result._replace(end=around.stop, how="cancelled", by=around.by, failures=())
     again = around._replace(attempts=around.attempts + result.again + 1)
@@ -479,6 +483,7 @@ def ids(specs: list[Spec]) -> list[int]:
 RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cancelled])
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
+IN_TIME = Spec("deadline", "a", (AGAIN,), seconds=5.25)
 FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
 NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))
@@ -488,6 +493,7 @@ BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
 @settings(max_examples=10 * settings().max_examples)
 @given(tree=TREES, moment=MOMENTS, raises=RAISED, undo_on_failure=st.booleans())
 @example(tree=AGAIN, moment=1, raises=None, undo_on_failure=False)
+@example(tree=IN_TIME, moment=math.inf, raises=None, undo_on_failure=False)
 @example(tree=FOUND_THERE, moment=math.inf, raises=None, undo_on_failure=False)
 @example(tree=NOTHING_ELSE, moment=math.inf, raises=None, undo_on_failure=False)
 @example(tree=BOTH_FAIL, moment=math.inf, raises=None, undo_on_failure=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -54,13 +55,21 @@ def _yields(_ctx: phases.Context) -> Iterator[None]:
     yield
 
 
+class _Named:
+    """Has a name, and nothing to do."""
+
+    name = "own"
+
+
 @pytest.mark.parametrize(
     ("candidate", "words"),
     [
         (lambda _ctx: None, "cannot be used as a task: it needs a method"),
-        (StubTask, "pass an instance"),
-        ([StubTask("a")], "it needs a method"),
+        (StubTask, "StubTask'> cannot be used as a task: .* pass an instance"),
+        ([StubTask("a")], r"^you passed a list; pass each task: serial\(\*tasks\)$"),
+        ((StubTask("a"),), "^you passed a tuple; pass each task"),
         (None, "None cannot be used as a task"),
+        (_Named(), "^task 'own' cannot be used as a task: it needs a method"),
         (StubTask(""), "its name is ''"),
         (StubTask("a/b"), "its name is 'a/b'"),
         (StubTask("a\nb"), r"its name is 'a\\nb'"),
@@ -148,13 +157,28 @@ def test_tasks_that_are_used_wrongly(
 def test_functions_that_are_used_wrongly() -> None:
     """They are refused where the task is made; a builtin whose parameters nobody knows is not."""
     make: Any = FunctionTask
-    with pytest.raises(phases.InvalidTask, match="do takes no context"):
+    with pytest.raises(
+        phases.InvalidTask, match=r"^task 'a' cannot be used as a task: do takes no"
+    ):
         phases.task("a")(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
     with pytest.raises(phases.InvalidTask, match="its plan is 'text'"):
         make("a", print, plan="text")
     with pytest.raises(phases.InvalidTask, match="they must be a tuple"):
         make("a", print, subtasks=StubTask("b"))
     assert phases.run(make("a", type), observers=[]).ok
+
+
+def test_a_decorator_without_a_name() -> None:
+    """It is refused above the function, and not where the function is used as a task."""
+
+    def download(_ctx: Context) -> None:
+        """Nothing."""
+
+    without_name: Any = phases.task
+    with pytest.raises(
+        phases.InvalidTask, match=r"^the task has no name; write @phases.task\('download'\)$"
+    ):
+        without_name(download)
 
 
 def test_a_coroutine_that_nothing_runs() -> None:
@@ -319,6 +343,35 @@ def test_a_run_is_cancelled_from_outside() -> None:
     for other in ({"observers": [seen]}, {"clock": FakeClock()}, {"logger": "agent"}):
         with pytest.raises(TypeError, match="run: give observers, clock and logger to the context"):
             phases.run(download, ctx=ctx, **other)
+
+
+@pytest.mark.parametrize("moment", ["before it starts", "while it runs"])
+@pytest.mark.parametrize(
+    ("reason", "words", "number", "code"),
+    [
+        (signal.SIGTERM, "SIGTERM", 15, 143),
+        (2, "SIGINT", 2, 130),
+        (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}", signal.SIGRTMIN + 3, 165),
+        ("the agent is shutting down", "the agent is shutting down", None, 1),
+    ],
+)
+def test_a_run_is_cancelled_because_of_a_signal(
+    moment: str, reason: str | int, words: str, number: int | None, code: int
+) -> None:
+    """A program that handles signals itself passes them on: the report, also as observers get it,
+    has the number at its root, and the exit code is as if `run` had handled the signal.
+    """
+    signals: list[tuple[str, int | None]] = []
+    ctx = Context(observers=[lambda step: signals.append((step.name, step.signal))])
+    stop = phases.task("stop")(lambda inner: inner.cancel(reason))
+    if moment == "before it starts":
+        ctx.cancel(reason)
+    report = phases.run(phases.serial(stop, StubTask("next"), name="all"), ctx=ctx)
+    ctx.cancel(signal.SIGHUP)  # too late to be the reason
+    assert (report.status, report.reason) == (Status.CANCELLED, words)
+    assert (report.signal, report.exit_code) == (number, code)
+    assert signals[-1] == ("all", number)
+    assert [step.signal for step in report.children] == [None] * len(report.children)
 
 
 def test_a_plan_in_a_context_of_ones_own() -> None:

@@ -92,14 +92,20 @@ def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Ro
 
 
 @st.composite
+def _next_hops(draw: st.DrawFn, family: int, devs: list[str]) -> NextHop:
+    gateway = draw(st.sampled_from([None, _GATEWAY[family]]))
+    return NextHop(draw(st.sampled_from(devs)), gateway=gateway)
+
+
+@st.composite
 def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
-    hop = NextHop(
-        draw(st.sampled_from(devs)), gateway=draw(st.sampled_from([None, _GATEWAY[family]]))
-    )
+    hops = [draw(_next_hops(family, devs))]
+    if kind == "unicast" and draw(_ONE_IN_TEN) == 0:
+        hops.append(draw(_next_hops(family, devs)))
     return Route(
         draw(prefixes(family)),
-        () if kind in _PATHLESS else (hop,),
+        () if kind in _PATHLESS else tuple(hops),
         type=kind,
         table=TABLE_LOCAL if kind == "local" else draw(_TABLES),
         metric=draw(_METRICS),

@@ -119,6 +119,16 @@ def test_routes_that_cannot_be_installed(mode: str | None) -> None:
         assert gate.has_started(system)
 
 
+def test_lost_routes_beside_a_broken_file() -> None:
+    """The unit sets the routes of its script again, whatever config.json has become."""
+    with gate.host(gate.config(*HALVES, mode="STRICT")) as system:
+        assert len(gate.ours(system)) == len(HALVES)
+        system.lay(LAYOUT.config_path, "{")
+        system.must("ip", "route", "flush", "proto", "213")
+        system.must("systemctl", "restart", LAYOUT.routes_unit)
+        assert len(gate.ours(system)) == len(HALVES)
+
+
 def test_a_start_while_the_unit_of_the_routes_waits() -> None:
     """The start does not queue behind static-routes.service, at boot or when that tries again: its
     own gate says at once what it waits for, an open gate lets it pass, and a new default route ends

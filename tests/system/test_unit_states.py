@@ -7,6 +7,8 @@ import pytest
 
 from hostrouting.boot.unit_states import UnitState, unit_states
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.testing import FakeFiles, FakeManager
 from tests.support import gate
 from tests.support.gate import KUBE1, LAYOUT, await_start, begin_start, end, gate_tests
 from tests.support.systemd import System
@@ -57,6 +59,20 @@ def test_each_state(system: System) -> None:
     assert "the licence has ended" in reasons()
 
 
+def test_a_masked_unit_is_not_started(system: System) -> None:
+    """The fake manager refuses as systemd does."""
+    path = LAYOUT.unit_path(LAYOUT.guard_unit)
+    system.must("ln", "-sf", "/dev/null", path)
+    system.must("systemctl", "daemon-reload")
+    fake = FakeManager(files=FakeFiles(links={path: "/dev/null"}))
+    messages: list[str] = []
+    for manager in (InsideManager(system), fake):
+        with pytest.raises(HostError) as caught:
+            manager.start(LAYOUT.guard_unit, timeout=10)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
 def test_reasons_that_the_journal_takes_late(system: System) -> None:
     """On a busy host, the gate has ended before the journal has its first line."""
     system.lay(STEP, "echo '<3>the licence has ended' >&2; exit 1\n", mode=0o755)
@@ -68,6 +84,27 @@ def test_reasons_that_the_journal_takes_late(system: System) -> None:
         system.must("kill", "-CONT", journal)
     wait_for("the journal to have it", lambda: "the licence has ended" in state(system).reasons)
     assert f"{KUBE1} was not started" in "\n".join(state(system).reasons)
+
+
+def test_a_start_without_the_gate(system: System) -> None:
+    """A machine that has started while a drop-in cancelled the gate is told from one that the gate
+    has let pass, also when systemd has read its files again, or itself.
+    """
+    override = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    for is_cancelled in (True, False):
+        if is_cancelled:
+            system.lay(override, "[Service]\nExecCondition=\n")
+            system.must("systemctl", "daemon-reload")
+        assert gate.start(system) == 0
+        if is_cancelled:
+            assert not state(system).unchecked  # systemd would not run the gate now either
+            system.outside(override).unlink()
+        for verb in ("daemon-reload", "daemon-reexec"):
+            system.must("systemctl", verb)
+            shown = state(system)
+            assert shown.state == "runs"
+            assert (shown.unchecked, shown.checked == 0) == (is_cancelled, is_cancelled)
+        end(system)
 
 
 def test_when_the_gate_last_ran(system: System) -> None:

@@ -45,10 +45,52 @@
 
 # shellcheck disable=SC2016,SC2317 # programs of awk are texts; `run` calls the steps
 
-# Data only: no line of it is executed.
+# The settings, one in a line. They are data: no line is executed.
+#
+# What to do:
+#   mode STRICT|WARN
+#   state FOLDER             for the marker
+#   families FAMILY...       of the expected CIDRs
+#   cidr CIDR FIRST LAST     an expected CIDR, and its ends
+#   service CIDR FIRST LAST  one of them, from which services have their addresses
+#   device NAME              it is expected (routeOverlap.expectedDevs)
+#   allowed PATTERN          such devices are allowed (routeOverlap.allowedDevs)
+#   intended SELECTORS       a rule with these may treat packets differently (intendedRules)
+#
+# What `ip` prints:
+#   names, kind, link-type   see "What `ip` lists"
+#   own FIRST LAST           addresses that every host has
+#   error TYPE WORDS         how it says that packets are refused, or have no route
+#   selector WORD            in a rule, this comes before a value that selects packets
+#   keeps-destination encap WORD
+#                            packets leave by the device of a route with this encapsulation
+#
+# What is known of CNIs:
+#   cni CNI USE KIND PATTERN
+#     Such devices are of this CNI. USE is what they lead to: other nodes (network), all pods of
+#     this node (bridge), or one (pod); or they are for marked packets (marked). In PATTERN, # is a
+#     digit. For example, "cni Antrea network wireguard antrea-wg0".
+#   serves CNI OTHER
+#     The first CNI's devices can lead to pods of the other; "any" is each, and "bridge-plugin" the
+#     one that makes a plain bridge.
+#   pods DEVICE
+#     Like the device of a pod, it shows that its CNI has pods.
+#   refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST
+#     With such a route, whose prefix has one of these lengths, the CNI refuses packets. For
+#     example, "refuses 4 blackhole bird Calico inside protocol 20 32".
+#     PROOF: it is the CNI's if there is a device of it (device), a pod or an address by one inside
+#       the range (inside), or such an address at its beginning (first).
+#     TRACE: it may be the CNI's if there is a device of it (device), or also if other routes have
+#       the protocol (protocol).
+#   pod-block FAMILY LENGTH
+#     A prefix shorter than this is not a block of pods.
+#
+# What is said:
+#   sentence NAME WORDS      with {holes}
 configuration=(
 )
 set -fuo pipefail
+shopt -s lastpipe # the last function of a pipeline needs no process of its own
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 declare -A setting # by its first word; of settings with several lines, the last
@@ -65,7 +107,7 @@ main() {
       cidrs+=("$line")
     fi
   done
-  trap 'leave_marker ""; exit 1' TERM # told to stop, it has no verdict, and leaves no marker
+  trap 'leave_marker ""; exit 1' TERM INT HUP # told to stop, it has no verdict, and no marker
   look
   while may_improve; do
     report_waiting
@@ -78,7 +120,13 @@ main() {
 
 # --- The steps ------------------------------------------------------------------------------------
 
-# Looks at this host once: sets the verdict and the findings.
+# Looks at this host once: sets the verdict, and what the report says:
+#   escapes   a line for each range of addresses that escapes
+#   lacking   a line for each family without a default route
+#   doubts    the lines that begin with UNDECIDED
+#   repairs   the expected CIDRs that routes may repair
+#   awaited   what may still come
+#   failure   why there is no verdict
 look() {
   local family
   escapes=() lacking=() doubts=() repairs=() awaited=() failure=''
@@ -149,7 +197,7 @@ ask() { # PLACES
 
 judge() { # PLACES ANSWERS BEFORE AFTER
   lines places "$1" answers "$2" before "$3" after "$4" |
-    program "$addresses$ranges$settings$judging" "${configuration[@]}"
+    program "$addresses$ranges$listed$settings$judging" "${configuration[@]}"
 }
 
 lines() { # LINE...
@@ -225,7 +273,8 @@ report_waiting() {
 
 # Says the verdict, leaves it as a marker, and sets the exit status.
 report() {
-  local faults=("${escapes[@]}" "${lacking[@]}") notes=() marker=('') level=4
+  local faults=("${escapes[@]}" "${lacking[@]}") notes=() level=4
+  local marker=('') # none, if there is no verdict
   status=0
   if [[ $failure ]]; then
     faults+=("$failure")
@@ -266,7 +315,8 @@ say() { # LEVEL LINE...
   printf "<$1>%s\n" "${@:2}" >&2
 }
 
-# Leaves these lines as the only marker. It is whole or absent, and one that is right already stays.
+# Leaves these lines as the only marker, which is whole or absent. If it is there already, nothing
+# is written, so a program that watches the folder sees only changes.
 leave_marker() { # NAME LINE...
   local path=${setting[state]}/route-overlap new=${setting[state]}/route-overlap.$$
   local name text left=''
@@ -294,33 +344,7 @@ leave_marker() { # NAME LINE...
   return 1
 }
 
-# --- What the programs of awk share: settings -----------------------------------------------------
-# mode STRICT|WARN, state FOLDER, families FAMILY...: for the steps above
-# cidr CIDR FIRST LAST: an expected CIDR, and its ends
-# service CIDR FIRST LAST: one of the expected CIDRs, from which services have their addresses
-# own FIRST LAST: every host has these
-# device NAME: it is expected (routeOverlap.expectedDevs)
-# allowed PATTERN: such devices are allowed (routeOverlap.allowedDevs)
-# intended SELECTORS: a rule with these may treat packets differently (routeOverlap.intendedRules)
-# names LIST NUMBER NAME...: `ip -N` prints numbers: of a type, proto, scope, table or ipproto
-# error TYPE WORDS: how `ip` says that packets are refused, or have no route. In REFUSES are all
-#   types but no-route.
-# selector WORD: it comes before a value that selects packets, in a rule
-# keeps-destination encap WORD: packets leave by the device of a route with this encapsulation
-# kind KIND CLASS, link-type TYPE CLASS: what a device of this kind or link type is
-# cni CNI USE KIND PATTERN: such devices are of this CNI. USE is what they lead to: other nodes
-#   (network), all pods of this node (bridge), or one (pod); or they are for marked packets (marked)
-#   For example, "cni Antrea network wireguard antrea-wg0".
-# serves CNI OTHER: the first CNI's devices can lead to pods of the other; "any" is each, and
-#   "bridge" the plain bridge plugin
-# pods DEVICE: like the device of a pod, it shows that its CNI has pods
-# refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST: with such a route, whose prefix has
-#   one of these lengths, the CNI refuses packets. It is the CNI's if there is a device of it
-#   (device), a pod or address by one of these inside (inside), or such an address at its beginning
-#   (first). It may be the CNI's if there is a device of it (device) or also if other routes have
-#   the protocol (protocol). For example, "refuses 4 blackhole bird Calico inside protocol 20 32".
-# pod-block FAMILY LENGTH: a prefix shorter than this is not a block of pods
-# sentence NAME WORDS: what is said, with {holes}
+# --- What the programs of awk share: reading the settings -----------------------------------------
 settings='
 BEGIN {
   NONE = "/" # a list of no devices; see below
@@ -331,11 +355,11 @@ BEGIN {
 function read_settings(   i) {
   for (i = 1; i < ARGC; i++) {
     $0 = ARGV[i]
-    read_setting($NF ~ /:/ ? 6 : 4)
+    read_setting($NF ~ /:/ ? 6 : 4) # the last word of a range is an address
   }
   ARGC = 1 # these are not names of files
 }
-function read_setting(its_family,   i) {
+function read_setting(its_family) {
   if ($1 ~ /^(cidr|service|own)$/ && its_family == family) {
     add_range($1, hex_of($(NF - 1)), hex_of($NF))
     if ($1 == "cidr") cidr[count["cidr"]] = $2
@@ -343,15 +367,13 @@ function read_setting(its_family,   i) {
   if ($1 == "device") named = named $2 "/"
   if ($1 == "allowed") allowed[++patterns] = expression($2)
   if ($1 == "intended") is_intended[words_from(2)]
-  if ($1 == "names") for (i = 3; i < NF; i += 2) name[$2, $i] = $(i + 1)
+  read_listed_setting()
   if ($1 == "error") {
     error[words_from(3)] = $2
     if ($2 != "no-route") refusing_types = refusing_types "|" $2
   }
   if ($1 == "selector") is_selector[$2]
   if ($1 == "keeps-destination") keeps_destination[$3]
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_link_type[$2] = $3
   if ($1 == "cni") {
     row_cni[++rows] = $2
     row_use[rows] = $3
@@ -376,9 +398,9 @@ function expression(pattern) {
   gsub(/[.]/, "[.]", pattern)
   gsub(/[*]/, ".*", pattern)
   gsub(/[?]/, ".", pattern)
+  gsub(/[#]/, "[0-9]", pattern)
   return "^" pattern "$"
 }
-function name_of(list, code) { return (list, code) in name ? name[list, code] : code }
 function listed(list, separator, item) { return list (list == "" ? "" : separator) item }
 function words_from(n,   i, words) {
   words = $n
@@ -446,7 +468,8 @@ function add_ends(block) {
 }
 function add(hex) { if (overlaps("cidr", hex, hex)) is_place[hex] }
 
-# A rule for UDP does not select a packet of TCP. A rule for ICMP is not judged.
+# Linux is asked with a protocol that no rule selects (ipproto): UDP, TCP or ICMP. Then the answer
+# is that for plain packets. A rule for ICMP is not judged.
 function protocol_to_ask() {
   if (!(17 in has_rule)) return 17
   if (!(6 in has_rule)) return 6
@@ -473,6 +496,7 @@ function protocol_to_ask() {
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
 read_lists='
+# A route may go on in the next line (nh_info), so it is read when another line is there.
 held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
   held_route = ""
@@ -503,6 +527,7 @@ section == "before" {
   count_line(1)
   next
 }
+# What is listed after the answers is judged, by the patterns below.
 { count_line(-1) }
 /^[0-9]+:\t/ {
   read_rule()
@@ -513,7 +538,7 @@ section == "before" {
   if (match($0, / proto [0-9]+ /)) routes_of[substr($0, RSTART + 7, RLENGTH - 8)]++
   read_prefix($2)
   if (overlaps("cidr", first, last)) held_route = $0
-  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first)
+  if (/^2 [^\/]+ dev [^ ]+ table 255 proto 2 /) note_address($4, first) # of this host
   next
 }
 /^\tnh_info / { # the next hops of the route in the line before
@@ -532,6 +557,7 @@ END {
     find_ranges()
     judge_other_packets()
   }
+  say_what_is_awaited()
   say_doubts()
   if (is_changed) print "changed"
 }
@@ -591,15 +617,17 @@ function prefix_of(line,   word) {
 # "from 10.0.0.4 fwmark 0x1", selector["fwmark"] is "0x1".
 read_rules='
 # 100:	not from 10.0.0.4 to 10.9.0.0/16 fwmark 0x1 lookup 254 suppress_prefixlength 0 proto 2
-function read_rule() {
+function read_rule(   are_selected) {
   take_rule_apart()
   if (is_inverted && action ~ REFUSES) is_known = 0
   if (!is_known) action = "unknown"
   prefix = "to" in selector ? selector["to"] : "default"
+  are_selected = are_plain_packets_met()
+  if (is_inverted) are_selected = !are_selected
+  # "not to 10.9.0.0/16 ..." selects plain packets to elsewhere, whatever else it says.
+  if (is_inverted && "to" in selector) are_selected = 1
   plain_packets = "none"
-  # Of "not to 10.9.0.0/16 ...", plain packets to elsewhere are selected, whatever else it says.
-  if (are_plain_packets_met() != is_inverted || (is_inverted && "to" in selector))
-    plain_packets = "to" in selector ? "some" : "all"
+  if (are_selected) plain_packets = "to" in selector ? "some" : "all"
   read_prefix(prefix)
 }
 function note_rule() {
@@ -609,13 +637,18 @@ function note_rule() {
   if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps it like a route that no CNI has.
+# Keeps the rule as if it were a route, one that is of no CNI. For a rule "unreachable", Linux
+# answers as if there were no route.
 function note_refusing_rule() {
   type = action
   prefix = "default"
   is_kept = 0
-  refusal[++refusals] = kept()
+  note_refusal(action == "unreachable" ? "no-route" : action)
   route_text[routes] = "[rule " text "]"
+}
+function note_refusal(its_answer) {
+  refusal[++refusals] = kept()
+  answered[routes] = its_answer
 }
 function take_rule_apart(   i, word, value) {
   action = table = "-"
@@ -630,9 +663,9 @@ function take_rule_apart(   i, word, value) {
     if (word ~ /^\[/) continue # [detached]
     if (word in is_selector || word ~ HAVE_A_VALUE) value = $(++i)
     if (word == "proto") continue # which program made the rule
-    if (word == "lookup") value = name_of("table", value)
-    if (word == "ipproto") value = name_of("ipproto", protocol_number(value))
-    if (word ~ /^[0-9]/) word = name_of("type", word)
+    if (word == "lookup") value = name_for("table", value)
+    if (word == "ipproto") value = name_for("ipproto", protocol_number(value))
+    if (word ~ /^[0-9]/) word = name_for("type", word)
     note_word(word, value)
     text = text " " word (value == "" ? "" : " " value)
   }
@@ -654,19 +687,22 @@ function note_word(word, value) {
   else if (word !~ /^(from|realms)$/) is_known = 0
 }
 # Sets `their_word`, the selector by which the rule is judged, and `their_value`. The word is "else"
-# if the rule has only selectors that are not judged, and "" if it is about plain packets only.
-function find_their_selector(   word, count_of_words) {
-  their_word = ""
-  for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") count_of_words++
-  if (!count_of_words) return
-  their_word = "else"
-  if ("iif" in selector && selector["iif"] != "lo") their_word = is_inverted ? "" : "iif"
-  else if ("fwmark" in selector && count_of_words == 1) their_word = "fwmark"
-  else if (!is_inverted && "from" in selector) their_word = "from"
-  else if (!is_inverted && "oif" in selector) their_word = "oif"
+# if the rule has only selectors that are not judged, and "" if the rule is not about other packets.
+function find_their_selector() {
+  their_word = word_that_tells_them_apart()
   if (their_word in selector) their_value = selector[their_word]
 }
+function word_that_tells_them_apart(   word, words) {
+  for (word in selector) if (word != "to" && word " " selector[word] != "iif lo") words++
+  if (!words) return "" # plain packets only
+  if ("iif" in selector && selector["iif"] != "lo") return is_inverted ? "" : "iif"
+  if ("fwmark" in selector && words == 1) return "fwmark"
+  if (is_inverted) return "else"
+  if ("from" in selector) return "from"
+  return "oif" in selector ? "oif" : "else"
+}
 function are_plain_packets_met(   word) {
+  if (/ lookup \[l3mdev-table\]/) return 0 # it is for the packets of VRFs
   for (word in selector)
     if (word != "to" && !is_met_by_plain_packets(word, selector[word])) return 0
   return 1
@@ -696,63 +732,27 @@ function hex_of_mark(mark) {
 }
 '
 
-# --- What is right: reading a device --------------------------------------------------------------
-# The class of a device, by its kind and link type:
-#   card      Ethernet, wwan                leads to the network
-#   bridge    bridge                        leads to the network
-#   tunnel    wireguard, vxlan, tun         its packets leave by another device: a VPN
-#   line      ppp                           a VPN, or the line of a provider
-#   tap       tun that looks like Ethernet  a VPN, or the network card of a virtual machine
-#   dummy     dummy                         sends nothing out; its default route is the last choice
-#   dead-end  ifb, vrf, lo, InfiniBand      sends nothing to the network
-read_devices='
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
-# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
-# name. A kind that is not in the settings is a tunnel, unless the link type is that of a card.
-function note_device(   i, dev, part, link_type, kind) {
-  dev = $2
-  sub(/(@[^@]*)?:$/, "", dev)
-  split($0, part, /\\ +/) # where -o joins lines
-  link_type = part[2] # link/[1], or link/ether
-  sub(/ .*/, "", link_type)
-  gsub(/link\/|[][]/, "", link_type)
-  kind = part[3] ""
-  sub(/ .*/, "", kind)
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
-  class[dev] = class_of(kind, link_type)
-  for (i = 1; i <= rows; i++)
-    if (row_kind[i] == kind && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
-}
-function class_of(kind, link_type,   is_card) {
-  if (class_of_link_type[link_type] == "dead-end") return "dead-end" # InfiniBand, and lo
-  if (kind == "dummy") return "dummy"
-  is_card = class_of_link_type[link_type] == "card"
-  if (!(kind in class_of_kind)) return is_card || kind == "" ? "card" : "tunnel"
-  if (class_of_kind[kind] == "tap" && !is_card) return "tunnel"
-  return class_of_kind[kind]
-}
-'
-
 # --- What is right: reading a route ---------------------------------------------------------------
 # Sets what the route says: `type`, `prefix` with its ends, `table`, and so on. `object` is the
-# number of a nexthop object, `unclear` is why the route is not judged, and `devices` are those of
-# the next hops that are not dead, as in /eth0/ib0/. What is absent is "-".
+# number of a nexthop object, and `unclear` is why the route is not judged. `devices` are those of
+# the next hops that are not dead, as in /eth0/ib0/; `direct` are those without a gateway. What is
+# absent is "-".
 read_routes='
 # unicast 10.8.0.0/16 via 10.0.0.1 dev eth0 table 254 proto 80 scope 0
 function read_route(line,   n, word, i) {
   gsub(/\\?\t/, " ", line) # which join lines
   n = split(line, word, " ")
-  type = name_of("type", word[1])
+  type = name_for("type", word[1])
   prefix = word[2]
   text = type == "unicast" ? prefix : type " " prefix
   field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
-  field["metric"] = field["expires"] = hops = 0
+  field["metric"] = field["expires"] = hops = is_via = 0
   field["pref"] = "medium"
   for (i = 3; i <= n; i++) {
     if (word[i] == "nh_info") i = end_of_object(word, i, n)
     else if (word[i] == "dev") add_hop(word[++i]) # it can have any name, such as "via"
     else if (word[i] ~ /^(table|proto|scope|metric|pref|nhid|expires|error)$/) {
-      add_field(word[i], name_of(word[i], word[i + 1]))
+      add_field(word[i], name_for(word[i], word[i + 1]))
       i++
     } else add_word(word[i], word[i + 1])
   }
@@ -762,8 +762,12 @@ function read_route(line,   n, word, i) {
   preference = field["pref"]
   gateway = field["via"]
   object = field["nhid"]
-  devices = NONE
-  for (i = 1; i <= hops; i++) if (!is_dead[i]) devices = union(devices, "/" hop[i] "/")
+  devices = direct = NONE
+  for (i = 1; i <= hops; i++) {
+    if (is_dead[i]) continue
+    devices = union(devices, "/" hop[i] "/")
+    if (!has_gateway[i]) direct = union(direct, "/" hop[i] "/")
+  }
   if (devices == NONE && unclear == "-" && type == "unicast") unclear = "no-hops"
   read_prefix(prefix)
   return field["expires"] !~ /^-/ # or it is over
@@ -771,12 +775,12 @@ function read_route(line,   n, word, i) {
 function note_route() {
   is_kept = 0
   if (unclear ~ /^(from|tos)$/) note_not_judged(route_and_why(unclear))
-  if (type ~ REFUSES) refusal[++refusals] = kept()
+  if (type ~ REFUSES) note_refusal(type)
   note_default_route()
   if (gateway == "-") note_what_is_near()
   if (table in is_for_others) note_route_for_others()
   routes_by[object]++
-  is_listed[type, prefix, metric] # Linux may answer that a local route is in table main
+  is_listed[type, prefix, metric] # not by table: for one of table local, Linux may answer main
 }
 # The number under which this route is kept.
 function kept() {
@@ -791,7 +795,6 @@ function kept() {
   route_protocol[routes] = protocol
   route_metric[routes] = metric
   route_preference[routes] = preference
-  route_gateway[routes] = gateway
   route_unclear[routes] = unclear
   route_devices[routes] = devices
   route_text[routes] = "[" text "]"
@@ -807,7 +810,8 @@ function note_address(dev, hex) {
 function add_hop(dev) {
   if (type ~ REFUSES) return # IPv6 lists lo
   hop[++hops] = dev
-  is_dead[hops] = 0
+  has_gateway[hops] = is_via
+  is_dead[hops] = is_via = 0
   text = text " dev " dev
 }
 function add_field(word, value) {
@@ -815,7 +819,10 @@ function add_field(word, value) {
   text = text noteworthy(word, value)
 }
 function add_word(word, next_word) {
-  if (word == "via") field["via"] = "via"
+  if (word == "via") {
+    field["via"] = "via"
+    is_via = 1 # the device comes next
+  }
   if (word == "dead") is_dead[hops] = 1
   if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
   if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
@@ -842,10 +849,10 @@ BEGIN {
   TUNNELS = "tunnel|line|tap"
   LEADING = CARDS "|" TUNNELS
   expected = NONE
-  doubtful = NONE # of these, it is unclear whether packets should leave by them
-  beside_tunnel = NONE # the same, of cards without a default route
-  below_tunnel = NONE # the same, only of packets that leave without a gateway
-  behind_router = NONE # by these, a default route has a gateway
+  # For example, where the default route of tun0 hides that of eth0, "via 10.0.0.1 dev eth0":
+  doubtful = NONE      # /tun0/eth0/: it is unclear which of these is right
+  beside_tunnel = NONE # cards that may be right, too, such as eth0 if it has no default route
+  behind_router = NONE # /eth0/: these have a default route with a gateway
 }
 function note_lookup() {
   if (action == "unknown") is_in_doubt = 1
@@ -860,7 +867,7 @@ function is_first_for_plain(its_table,   i) {
 }
 function note_default_route() {
   if (type != "unicast") return
-  if (prefix ~ /\/1$/) is_hidden = 1 # two halves, as of a VPN, hide the default route
+  if (prefix ~ /\/1$/) has_some_default = 1 # two halves, as of a VPN, hide the default route
   if (prefix != "default") return
   if (unclear ~ /^(from|tos)$/) {
     is_in_doubt = 1
@@ -872,18 +879,17 @@ function note_default_route() {
 
 function find_expected(   used) {
   if (looked_up[1] != "local") print "doubt", filled(sentence["no-local-rule"], "{family}", family)
+  find_equal_routes()
   used = first_default(LEADING, 0)
   uplink = of_class(LEADING, route_devices[used])
   if (!used) {
     used = first_default("dummy", 0)
     uplink = of_class("dummy", route_devices[used])
   }
-  if (first_default(LEADING "|dummy", 1)) is_hidden = 1
+  if (first_default(LEADING "|dummy", 1)) has_some_default = 1 # it matters where none is used
   if (named != NONE) expect_named()
   else if (uplink != NONE) expect_uplink(used)
   else say_that_none_is_expected()
-  note_equal_routes()
-  say_what_is_awaited()
 }
 # The first default route by a device of these classes; 0 if there is none. With `all`, default
 # routes that a lookup passes over count, too.
@@ -907,57 +913,68 @@ function of_class(classes, list,   n, dev, i, those) {
 
 function expect_named() {
   expected = named
-  if (of_class(TUNNELS, named) != NONE) below_tunnel = route_devices[first_default(CARDS, 1)]
+  if (of_class(TUNNELS, named) != NONE) beside_tunnel = hidden_cards()
 }
 function expect_uplink(used) {
   doubt_equal_routes(used)
   if (of_class(CARDS, uplink) != uplink) doubt_tunnel()
   expected = union(uplink, doubtful)
 }
-# Of equal default routes, Linux uses any; and each router that advertises itself may be meant.
-function doubt_equal_routes(used,   d, r, all) {
-  all = route_devices[used]
-  if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
-  for (d = 1; d <= defaults; d++) {
-    r = default_route[d]
-    if (route_table[r] != route_table[used]) continue
-    if (route_metric[r] == route_metric[used]) all = union(all, route_devices[r])
-  }
+# Equal default routes may be by different devices, and so may be the routers that advertise
+# themselves: Linux lists these as one route.
+function doubt_equal_routes(used,   all) {
+  if (route_protocol[used] == "ra" && route_devices[used] ~ /^\/.+\/.+\/$/) doubtful = uplink
+  all = union(route_devices[used], equal_devices[rank_of(used)])
   if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
-# What the packets of a tunnel leave by may be meant: the card whose default route the tunnel hides,
-# or without one, any card.
+# What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:
+#   eth0 has a worse one         tun0 or eth0 is right
+#   eth0 has an address          tun0 is in doubt, and so is eth0 (beside_tunnel)
+# Where it is tap0, and no card has an address, tap0 may be the network card of a virtual machine;
+# where it is ppp0, it may be the line of a provider.
 function doubt_tunnel(   hidden, cards) {
-  hidden = of_class(CARDS, route_devices[first_default(CARDS, 1)])
+  hidden = hidden_cards()
+  if (hidden != NONE) {
+    doubtful = union(doubtful, union(uplink, hidden))
+    return
+  }
   cards = without(of_class("card", devices_with_addresses()), devices_of_cnis)
-  if (hidden != NONE) doubtful = union(doubtful, union(uplink, hidden))
-  else if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
-  else if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
-  if (hidden == NONE && of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("line", uplink) == NONE) beside_tunnel = cards
+  if (of_class("tunnel", uplink) != NONE) doubtful = union(doubtful, uplink)
+  if (of_class("tap", uplink) != NONE && cards != NONE) doubtful = union(doubtful, uplink)
 }
+# The cards of the best default route that has some, though it may be passed over.
+function hidden_cards() { return of_class(CARDS, route_devices[first_default(CARDS, 1)]) }
 function devices_with_addresses(   i, list) {
   list = NONE
   for (i = 1; i <= addresses; i++) list = union(list, "/" address_dev[i] "/")
   return list
 }
 function say_that_none_is_expected() {
-  if (is_hidden || is_in_doubt) {
+  if (has_some_default || is_in_doubt) {
     print "doubt", filled(sentence["default-route-hidden"], "{family}", family)
     return
   }
   print "lacking NO-DEFAULT-ROUTE:", filled(sentence["NO-DEFAULT-ROUTE"], "{family}", family)
   is_lacking = 1
 }
+# With named devices, a default route matters only to packets that have no route.
 function say_what_is_awaited(   n, dev, i) {
   n = split(named == NONE ? uplink : named, dev, "/")
   for (i = 2; i < n; i++) if (!is_up[dev[i]]) print "awaited the device", dev[i]
-  if (uplink == NONE && !is_hidden) print "awaited an IPv" family " default route"
+  if (uplink != NONE || has_some_default) return
+  if (named == NONE || is_refused) print "awaited an IPv" family " default route"
 }
-# Equal default routes are one route by all of their devices.
-function note_equal_routes(   d, r, rank) {
+function rank_of(r) { return route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r] }
+# Default routes of one rank are taken for one, by all of their devices.
+function find_equal_routes(   d, r, rank) {
   for (d = 1; d <= defaults; d++) {
     r = default_route[d]
-    rank = route_table[r] SUBSEP route_metric[r] SUBSEP route_preference[r]
+    rank = rank_of(r)
+    if (route_devices[r] == "/lo/") {
+      is_equal_by_lo[rank]
+      continue
+    }
     if (!(rank in equal_devices)) equal_devices[rank] = NONE
     equal_devices[rank] = union(equal_devices[rank], route_devices[r])
   }
@@ -967,6 +984,11 @@ function note_equal_routes(   d, r, rank) {
 # --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
 judge_leftovers='
 BEGIN { devices_of_cnis = NONE }
+function note_device(   dev, i) {
+  dev = read_device()
+  for (i = 1; i <= rows; i++)
+    if (row_kind[i] == kind_of[dev] && dev ~ row_name[i]) note_cni(dev, row_cni[i], row_use[i])
+}
 function note_cni(dev, cni, use) {
   cnis++
   cni_dev[cnis] = dev
@@ -1011,8 +1033,9 @@ function with_spaces(word) {
 # What shows that a CNI has left this device, or this route to it, behind; "" if nothing does. No
 # CNI has a route inside the network of an expected card, or of a bridge for pods.
 function sign_of_leftover(dev, low, high,   i, its_dev) {
-  for (i = 1; i <= networks && low != high; i++) {
-    its_dev = spoken(route_devices[network[i]], "")
+  if (low == high) return dev in rival_of ? rival_of[dev] : ""
+  for (i = 1; i <= networks; i++) {
+    its_dev = spoken(route_devices[network[i]], "") # a network has one device
     if (its_dev == dev || !is_around(network[i], low, high)) continue
     if (has(expected, its_dev) || uses[its_dev] ~ /\/bridge\//) return "the network of " its_dev
   }
@@ -1021,9 +1044,10 @@ function sign_of_leftover(dev, low, high,   i, its_dev) {
 '
 
 # --- What is right: routes and rules that refuse packets ------------------------------------------
-# A CNI refuses the addresses of its pods that no pod has. The owner of a refusal is "cni" if the
-# refusal is as the table of CNIs says, and what proves it is there. It is "perhaps" if there is
-# only a trace of the CNI, or a pod of any CNI inside; or else "nobody".
+# A CNI refuses the addresses of its block that no pod has. Whose a refusing route is:
+#   cni      it is as the table of CNIs says (refuses), and what proves it is there
+#   perhaps  there is only a trace of the CNI, or a pod of any CNI inside its range
+#   nobody   all others
 judge_refusals='
 # Keeps a route without a gateway: it leads to pods of this node, or to neighbours.
 function note_what_is_near() {
@@ -1052,7 +1076,7 @@ function owner_of_refusal(r,   size, i) {
 # Whether several routes have this protocol, whatever their prefix.
 function is_common(its_protocol,   number) {
   for (number in routes_of)
-    if (name_of("proto", number) == its_protocol) return routes_of[number] > 1
+    if (name_for("proto", number) == its_protocol) return routes_of[number] > 1
 }
 function is_proven(i) {
   if (known_proof[i] == "device") return known_cni[i] in runs
@@ -1134,24 +1158,29 @@ function route_and_why(cause) { return "route [" text "] (" sentence["unclear-" 
 function grade_of_error(its_error) {
   if (!(its_error in error)) stop(its_error)
   if (overlaps("changed", place, place)) return doubt_what_changed()
-  if (error[its_error] != "no-route") return grade_of_refusal(error[its_error])
-  if (expected == NONE) return "fine" # the default route is in doubt
-  return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
+  return grade_of_refusal(error[its_error])
 }
 
 # Linux does not say which route or rule refuses, so each that may be it is looked at.
-function grade_of_refusal(its_type,   i, r, by, owners, may_be_repaired) {
+function grade_of_refusal(its_answer,   i, r, by, owners, its_type, may_be_repaired) {
   may_be_repaired = 1
+  its_type = its_answer
   for (i = 1; i <= refusals; i++) {
     r = refusal[i]
-    if (route_type[r] != its_type || !is_around(r, place, place)) continue
-    owners = owners owner[r] " "
+    if (answered[r] != its_answer || !is_around(r, place, place)) continue
+    its_type = route_type[r]
+    owners = owners owner[r] " " # such as "cni nobody "
     by = listed(by, " or ", route_text[r])
     if (route_table[r] != "main" || route_first[r] == route_last[r]) may_be_repaired = 0
   }
-  if (owners ~ /^(cni )+$/) return "fine"
+  if (owners ~ /^(cni )+$/) return "fine" # all of them
   if (owners ~ /cni|perhaps/)
     return doubt("doubtful-route", filled(sentence["perhaps-for-pods"], "{route}", by))
+  is_refused = 1
+  if (by == "" && its_answer == "no-route") {
+    if (expected == NONE) return "fine" # the default route is in doubt
+    return escape("NO-ROUTE", sentence["NO-ROUTE"], 1)
+  }
   if (by == "") {
     by = "a route or rule that is not known"
     may_be_repaired = 0
@@ -1183,14 +1212,15 @@ function is_by_shared_object() {
   if (family == 4 || object == "-") return 0
   return routes_by[object] > 1 || place < first || last < place
 }
-function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
+function grade_of_route(   used, rank, n, dev, i, its_grade, escaping, is_doubtful) {
   used = devices
-  if (prefix == "default" && (table, metric, preference) in equal_devices)
-    used = equal_devices[table, metric, preference]
+  rank = table SUBSEP metric SUBSEP preference
+  if (prefix == "default" && rank in is_equal_by_lo) return doubt("not-judged", route_and_why("lo"))
+  if (prefix == "default" && rank in equal_devices) used = equal_devices[rank]
   escaping = NONE
   n = split(used, dev, "/")
   for (i = 2; i < n; i++) {
-    its_grade = grade_of_device(dev[i], first, last, gateway, 0)
+    its_grade = grade_of_device(dev[i], first, last, 0)
     if (its_grade == "escape") escaping = escaping dev[i] "/"
     if (its_grade == "fine" && may_lack_its_gateway(dev[i])) its_grade = doubt_gateway(dev[i])
     if (its_grade == "doubt") is_doubtful = 1
@@ -1204,7 +1234,7 @@ function grade_of_route(   used, n, dev, i, its_grade, escaping, is_doubtful) {
 # Whether a route that was made by hand asks the link for addresses that may be behind the router.
 # The kernel, DHCP and routers know who is on the link.
 function may_lack_its_gateway(dev,   i) {
-  if (gateway != "-" || !has(behind_router, dev) || is_allowed(dev)) return 0
+  if (!has(direct, dev) || !has(behind_router, dev) || is_allowed(dev)) return 0
   if (first == last || prefix == "default" || protocol ~ /^(kernel|ra|dhcp)$/) return 0
   for (i = 1; i <= networks; i++)
     if (has(route_devices[network[i]], dev) && is_around(network[i], first, last)) return 0
@@ -1217,20 +1247,22 @@ function doubt_gateway(dev,   its_reason) {
 function escape_by(escaping,   its_sentence) {
   its_sentence = filled(sentence["OVERLAP"], "{devices}", spoken(escaping, ", "))
   its_sentence = filled(its_sentence, "{route}", "[" text "]")
+  # A longer route in table main closes it, if there is one and nothing is looked up before.
   return escape("OVERLAP", its_sentence, table == "main" && first != last)
 }
 
 # The grade of packets that leave by a device, through a route with these ends. `by_mark_or_iif`
 # says that a rule selects them by a mark, or by the device on which the packets of pods arrive.
-function grade_of_device(dev, low, high, its_gateway, by_mark_or_iif,   sign) {
+function grade_of_device(dev, low, high, by_mark_or_iif,   sign) {
+  if (doubtful == "/" dev "/") return doubt("one-default-route", dev)
   if (has(doubtful, dev)) return doubt("default-routes", spoken(doubtful, " or "))
   if (has(expected, dev) || is_allowed(dev)) return "fine"
   if (is_of_cni(dev, low == high, by_mark_or_iif)) {
     sign = sign_of_leftover(dev, low, high)
     return sign == "" ? "fine" : doubt("two-cnis", dev " beside " sign)
   }
-  if (has(beside_tunnel, dev) || (its_gateway == "-" && has(below_tunnel, dev)))
-    return doubt("default-routes", spoken(expected dev "/", " or "))
+  if (has(beside_tunnel, dev))
+    return doubt("default-routes", spoken(union(expected, "/" dev "/"), " or "))
   return "escape"
 }
 function is_allowed(dev,   i) {
@@ -1284,16 +1316,21 @@ function judge_rule(low, high,   c) {
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
 # the block, but no device of a CNI. Connections to the pods of this node may have the address of
-# such a device.
-function find_their_devices(   i) {
-  their_devices = NONE
+# such a device. A block with a route to a pod is that of pods.
+function find_their_devices(   i, k, to_pods) {
+  their_devices = to_pods = NONE
   are_for_pods = 0
   if (their_word != "from") return
   read_prefix(their_value)
   for (i = 1; i <= addresses; i++)
     if (first <= address_hex[i] && address_hex[i] <= last)
       their_devices = union(their_devices, "/" address_dev[i] "/")
-  are_for_pods = without(their_devices, devices_of_cnis) != their_devices
+  for (i = 1; i <= nears && first != last; i++) {
+    k = near[i]
+    if (first <= route_first[k] && route_last[k] <= last) to_pods = union(to_pods, route_devices[k])
+  }
+  to_pods = union(to_pods, their_devices)
+  are_for_pods = without(to_pods, devices_of_cnis) != to_pods
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.
@@ -1304,7 +1341,7 @@ function are_of_the_cluster() {
 }
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
-function are_led_right(low, high,   i, r, around) {
+function are_led_right(low, high,   i, r, narrowest_around) {
   # As "not fwmark 1" does: Linux has answered for plain packets, and the marked ones go on.
   if (plain_packets != "none") return their_word == "fwmark"
   if (action ~ REFUSES) return 0
@@ -1313,12 +1350,14 @@ function are_led_right(low, high,   i, r, around) {
   for (i = 1; i <= routes_for_others; i++) {
     r = for_others[i]
     if (route_table[r] != table || route_last[r] < low || high < route_first[r]) continue
+    if (action == "suppress" && route_prefix[r] == "default") continue
     if (!is_around(r, low, high)) {
       if (!leads_right(r)) return 0
-    } else if (!around || !is_around(r, route_first[around], route_last[around])) around = r
+    } else if (!narrowest_around || is_narrower(r, narrowest_around)) narrowest_around = r
   }
-  return !around || leads_right(around)
+  return !narrowest_around || leads_right(narrowest_around)
 }
+function is_narrower(r, than) { return !is_around(r, route_first[than], route_last[than]) }
 # TCP looks up again, with the source that Linux chose. If that is the address of an expected
 # device, a table for it hides the routes to pods, which are in table main.
 function may_hide_pods() {
@@ -1331,13 +1370,10 @@ function leads_right(r,   by_mark_or_iif, dev, i) {
     return their_word == "fwmark" || route_first[r] == route_last[r]
   if (route_type[r] ~ REFUSES || route_unclear[r] != "-") return 0
   if (their_word == "oif") return 1 # a socket bound to a device passes over routes by others
-  if (route_devices[r] == their_devices) return 1
+  if (route_devices[r] == their_devices) return 1 # where their addresses are
   for (i = split(route_devices[r], dev, "/") - 1; i > 1; i--)
-    if (!is_fine(dev[i], route_first[r], route_last[r], route_gateway[r], by_mark_or_iif)) return 0
+    if (grade_of_device(dev[i], route_first[r], route_last[r], by_mark_or_iif) != "fine") return 0
   return 1
-}
-function is_fine(dev, low, high, its_gateway, by_mark_or_iif) {
-  return grade_of_device(dev, low, high, its_gateway, by_mark_or_iif) == "fine"
 }
 '
 
@@ -1400,34 +1436,14 @@ function say_doubts(   d, its_sentence) {
   }
 }
 '
-judging=$read_lists$read_rules$read_devices$read_routes$judge_devices$judge_leftovers
+judging=$read_lists$read_rules$read_routes$judge_devices$judge_leftovers
 judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
-# --- What the programs of awk share: addresses ----------------------------------------------------
-addresses='
-# An address is its family and its hexadecimal digits: 10.0.0.1 is 4:0a000001. So the order of these
-# texts is the order of the addresses.
-function hex_of(address,   part, gap, left, right) {
-  if (address !~ /:/) return "4:" hex_of_bytes(address)
-  if (match(address, /[0-9]+[.][0-9.]+$/)) { # as in ::ffff:10.0.0.1
-    right = hex_of_bytes(substr(address, RSTART))
-    address = substr(address, 1, RSTART - 1) substr(right, 1, 4) ":" substr(right, 5)
-  }
-  gap = index(address, "::") # where groups of zeros are left out
-  if (!gap) return "6:" hex_of_groups(address)
-  left = hex_of_groups(substr(address, 1, gap - 1))
-  right = hex_of_groups(substr(address, gap + 2))
-  return "6:" left substr(ZEROS, 1, 32 - length(left right)) right
-}
-function hex_of_bytes(bytes,   byte) {
-  split(bytes, byte, ".")
-  return sprintf("%02x%02x%02x%02x", byte[1], byte[2], byte[3], byte[4])
-}
-function hex_of_groups(groups,   n, group, i, hex) {
-  n = split(groups, group, ":")
-  for (i = 1; i <= n; i++) hex = hex substr("0000" group[i], length(group[i]) + 1)
-  return hex
-}
+# --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
+
+# Here comes addresses.sh.
+# Here comes listed.sh.
+ranges='
 function address_of(hex,   i, group, address) {
   if (hex ~ /^4/)
     return byte_at(hex, 3) "." byte_at(hex, 5) "." byte_at(hex, 7) "." byte_at(hex, 9)
@@ -1441,27 +1457,14 @@ function address_of(hex,   i, group, address) {
   return address ~ /^::/ ? address : substr(address, 2)
 }
 function byte_at(hex, i) { return 16 * digit_at(hex, i) + digit_at(hex, i + 1) }
-function digit_at(hex, i) { return index(DIGITS, substr(hex, i, 1)) - 1 }
-function digit(value) { return substr(DIGITS, value + 1, 1) }
 
-function length_of(block,   part) {
-  if (split(block, part, "/") > 1) return part[2] + 0 # a number in busybox, too
-  return family == 4 ? 32 : 128
+function read_prefix(its_prefix) {
+  if (its_prefix == "default") its_prefix = family == 4 ? "0.0.0.0/0" : "::/0"
+  read_block(its_prefix)
 }
-# Sets the first and the last address of a prefix.
-function read_prefix(block,   part, common, free, values, lowest, i) {
-  if (block == "default") block = family == 4 ? "0.0.0.0/0" : "::/0"
-  split(block, part, "/")
-  first = last = hex_of(part[1])
-  common = 2 + int(part[2] / 4) # characters that all addresses have in common
-  free = length(first) - common - 1 # digits with any value; the one before, with some
-  if (part[2] == "" || free < 0) return
-  values = 16
-  for (i = part[2] % 4; i > 0; i--) values /= 2
-  lowest = digit_at(first, common + 1)
-  lowest -= lowest % values
-  first = substr(first, 1, common) digit(lowest) substr(ZEROS, 1, free)
-  last = substr(last, 1, common) digit(lowest + values - 1) substr(HIGHEST, 1, free)
+function length_of(its_prefix,   part) {
+  if (split(its_prefix, part, "/") > 1) return part[2] + 0 # a number in busybox, too
+  return family == 4 ? 32 : 128
 }
 # The next address, and the one before; "" if there is none.
 function after(hex) {
@@ -1472,15 +1475,7 @@ function before(hex) {
   if (!match(hex, /[1-9a-f]0*$/)) return ""
   return substr(hex, 1, RSTART - 1) digit(digit_at(hex, RSTART) - 1) substr(HIGHEST, 1, RLENGTH - 1)
 }
-BEGIN {
-  DIGITS = "0123456789abcdef"
-  ZEROS = "00000000000000000000000000000000"
-  HIGHEST = "ffffffffffffffffffffffffffffffff"
-}
-'
 
-# --- What the programs of awk share: ranges, and what `ip` prints ---------------------------------
-ranges='
 # Ranges of addresses, by what they are: "cidr" are the expected CIDRs.
 function add_range(kind, low, high) {
   count[kind]++

@@ -126,7 +126,8 @@ exit_failed() { # REASON
 # Not after a signal: an operator who stops a unit that is starting needs no advice.
 advise_to_open() {
   if [[ ! $signal ]]; then
-    log 3 "to start ALL gated units unchecked until $opening is deleted, as root: \
+    log 3 "to start ALL gated units without any step (no static route is set, nothing is checked) \
+until $opening is deleted, as root: \
 echo REASON >$opening && chmod 644 $opening" # with some umasks, the group could write to it
   fi
 }

@@ -1,10 +1,12 @@
 #!/bin/bash
-# Sets the static routes of this host, and deletes our other routes (those with our protocol).
-# All or nothing: if something fails, the routes are as before. Another program's route is never
-# changed; if one has the prefix and the metric of a wanted route, nothing is written.
+# Sets the static routes of this host in table main, and deletes our other routes there (those with
+# our protocol). All or nothing: if something fails, the routes are as before. The route of another
+# program, or of an administrator, is never changed. If one has the prefix and metric of a wanted
+# route, nothing is written.
 #
 # A configured route takes the device and the gateway that it does not name from a default route:
-#   1. With a device: from the best default route by that device, in any table.
+#   1. With a device: from the best default route by that device. It may be in another table than
+#      main, where cloud-init and others put that of a second card.
 #   2. Without a device: from the best default route of table main.
 #   3. Without a device, if it is unclear whether that default route leads to the network of this
 #      host: from that of the only device of expectedDevs that can have one.
@@ -27,7 +29,16 @@
 #   ROUTE-CONFLICT  another program has a route in its place
 # The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
-# Data only: no line of it is executed.
+# shellcheck disable=SC2016 # programs of awk are texts
+
+# The settings, one in a line. They are data: no line is executed.
+#   protocol NUMBER          that of our routes
+#   route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]
+#                            a configured route, with its halves if it has any
+#   expected DEVICE          one of routeOverlap.expectedDevs
+#   guest KIND               such a port of a bridge leads only to a container or virtual machine
+#   names, kind, link-type   see "What `ip` lists"
+#   sentence NAME WORDS      what is said, with {holes}
 configuration=(
 )
 set -u -o pipefail && umask 077 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -41,20 +52,20 @@ unit=${1:-UNIT}
 apply='hostrouting apply --config /etc/hostrouting/config.json'
 
 main() { # SECONDS
-  local wait=$1 waited=0 stopped='' next=0 now=0 began
+  local seconds_to_wait=$1 waited=0 stopped='' say_again_at=0 now=0 began
   read_clock
   began=$now
   trap 'stopped=143' TERM INT HUP
   until attempt; do
     read_clock
     waited=$(((now - began) / 100))
-    if [[ $is_hopeless || $stopped ]] || ((waited >= wait)); then
+    if [[ $is_hopeless || $stopped ]] || ((waited >= seconds_to_wait)); then
       say_why
       exit "${stopped:-1}"
     fi
-    if ((waited >= next)); then
-      say 6 "waiting ($waited of $wait s): ${reasons[0]}"
-      next=$((waited + 10))
+    if ((waited >= say_again_at)); then
+      say 6 "waiting ($waited of $seconds_to_wait s): ${reasons[0]}"
+      say_again_at=$((waited + 10))
     fi
     sleep 1
   done
@@ -72,7 +83,8 @@ say_why() {
   if [[ $stopped ]]; then # the variable of main
     end="; told to stop after $waited s"
   fi
-  if [[ $is_hopeless ]] || ((wait == 0)); then # the guard logs what is new, and would log a time
+  # The guard logs what is new: a time would be new each time.
+  if [[ $is_hopeless ]] || ((seconds_to_wait == 0)); then
     end=''
   fi
   for ((i = 0; i < ${#reasons[@]} && i < shown; i++)); do
@@ -106,6 +118,12 @@ attempt() {
   say_notes
 }
 
+# What a plan has said until then counts no more.
+fail_because() { # REASON
+  reasons=("$1")
+  advice=()
+}
+
 # One run changes routes at a time. Where /run is full or read-only there is no lock; then two runs
 # at once can refuse each other's commands: such a run takes its changes back, and tries again.
 change_routes() {
@@ -113,9 +131,9 @@ change_routes() {
   if { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null; then
     flock -w 5 7 || status=$?
     if ((status)); then
-      reasons=("cannot lock $lock: flock failed (exit status $status)")
+      fail_because "cannot lock $lock: flock failed (exit status $status)"
       if ((status == 1)); then
-        reasons=("cannot lock $lock: another run has held it for 5 s")
+        fail_because "cannot lock $lock: another run has held it for 5 s"
       fi
       exec 7<&-
       return 1
@@ -137,7 +155,7 @@ change_routes() {
 }
 
 write_and_read_back() {
-  local writes not_found='' not_found_before
+  local writes
   # How often it has written. The third plan only shows whether the second writing was enough.
   for writes in 0 1 2; do
     make_plan # another run may have written before this one had the lock
@@ -145,22 +163,12 @@ write_and_read_back() {
       return
     fi
     if ((writes == 2)); then
-      reasons=("another program also changes these routes: ${changes[0]}")
+      fail_because "another program also changes these routes: ${changes[0]}"
       return
     fi
-    not_found_before=$not_found
-    not_found=''
-    if write_changes; then
-      continue
-    fi
-    if [[ ! $not_found ]]; then
+    if ! write_changes; then
       return
     fi
-    if [[ $not_found == "$not_found_before" ]]; then
-      say_foreign_next_hop "$not_found"
-      return
-    fi
-    take_back # it may have gone since it was listed: a new plan shows that
   done
 }
 
@@ -182,23 +190,24 @@ make_plan() {
       return
     fi
   done
-  reasons=('the routes changed while they were read')
+  fail_because 'the routes changed while they were read'
   is_hopeless=''
 }
 
+# `read` puts all that is left of a line into its last variable: of "refused", all options.
 read_plan() {
-  local kind text undo unread='ip or awk was killed, or is missing'
+  local kind text rest unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
-  settings_and_lists | "$awk" "$planner" | while IFS=$'\t' read -r kind text undo; do
+  settings_and_lists | run_planner | while IFS=$'\t' read -r kind text rest; do
     case $kind in
       change)
         changes+=("$text")
-        undos+=("$undo")
+        undos+=("$rest")
         ;;
       optional) optional+=("$text") ;;
       missing) reasons+=("$text") ;;
       refused)
-        advice[${#reasons[@]}]=${undo//$'\t'/$'\n'}$'\n'
+        advice[${#reasons[@]}]=${rest//$'\t'/$'\n'}$'\n'
         reasons+=("$text")
         is_hopeless=1
         ;;
@@ -207,11 +216,15 @@ read_plan() {
       unread) unread=$text ;;
     esac
   done || { # a program of the pipeline failed (pipefail)
-    reasons=("the routes cannot be read: $unread")
+    fail_because "the routes cannot be read: $unread"
     if [[ ! $stopped ]]; then # by the signal that `ip` and awk got, too
       is_hopeless=1
     fi
   }
+}
+
+run_planner() {
+  exec "$awk" "$addresses$listed$planner"
 }
 
 # Devices come behind routes, because an alias is any text, even of several lines. Since iproute2
@@ -228,42 +241,38 @@ settings_and_lists() {
 # --- Writing --------------------------------------------------------------------------------------
 
 write_changes() {
-  local said failed count=${#changes[@]}
-  if said=$(batch -N "${changes[@]}"); then
+  local said failed succeeded=${#changes[@]}
+  if said=$(batch '' "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
   # `ip` stops at the command that fails, and says its number. If it was killed, all may be done.
   if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
-    count=$((BASH_REMATCH[1] - 1))
+    succeeded=$((BASH_REMATCH[1] - 1))
   fi
-  written+=("${undos[@]:0:count}")
-  failed=${changes[count]-ip}
-  reasons=("$failed: ${said%%$'\n'*}")
+  written+=("${undos[@]:0:succeeded}")
+  failed=ip
+  if ((succeeded < ${#changes[@]})); then
+    failed=${changes[succeeded]}
+  fi
+  fail_because "$failed: ${said%%$'\n'*}"
   case ${reasons[0]} in
-    'route del '*:*' via '*'No such process') not_found=$failed ;;
     *'Operation not permitted') is_hopeless=1 ;;
+    'route del '*:*' via '*'No such process') say_foreign_next_hop "$failed" ;;
   esac
   return 1
 }
 
 # Linux lists the next hops of an IPv6 route as if all had the protocol of the first. One that is
-# listed and cannot be deleted with our protocol is another program's.
-say_foreign_next_hop() { # route del PREFIX [WORDS] proto NUMBER metric NUMBER via ...
-  local hop=${1#route del } place
+# listed, and cannot be deleted with our protocol, is another program's; or it has just gone, which
+# the next attempt shows.
+say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
+  local hop=${1#route del }
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  place=${hop%% *}
-  reasons=("ROUTE-CONFLICT: $hop is a next hop of another program")
-  advice=(
-    "$place: option A: write another \"metric\" for this route into staticRoutes.routes: the \
-lowest takes precedence; then, as root: $apply
-$place: option B: if nothing needs that next hop, delete it (its program may add it again), \
-as root: ip route del $hop; then: systemctl restart $unit
-"
-  )
-  is_hopeless=1
+  fail_because "ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete \
+it (its program may add it again), as root: ip route del $hop"
 }
 
 take_back() {
@@ -279,15 +288,13 @@ take_back() {
 
 # Runs all commands, also after one that fails, and logs each that failed.
 batch_all() { # LEVEL TEXT COMMAND...
-  local level=$1 text=$2 said line number reason='' is_named=''
-  shift 2
-  if said=$(batch -force "$@"); then
+  local level=$1 text=$2 commands=("${@:3}") said line reason='' is_named=''
+  if said=$(batch -force "${commands[@]}"); then
     return
   fi
   while IFS= read -r line; do
     if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
-      number=${BASH_REMATCH[1]}
-      say "$level" "$text: ${!number}: $reason"
+      say "$level" "$text: ${commands[BASH_REMATCH[1] - 1]}: $reason"
       reason='' is_named=1
     elif [[ ! $reason ]]; then
       reason=$line
@@ -298,27 +305,17 @@ batch_all() { # LEVEL TEXT COMMAND...
   fi
 }
 
-# A signal does not cut it short.
-batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
+# Runs these commands; a signal does not cut that short.
+batch() { # OPTION COMMAND...; the option of `ip` is -force, to go on after an error, or ''
   (
     trap '' TERM INT HUP
-    printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1
+    printf '%s\n' "${@:2}" | ip ${1:+"$1"} -batch - 2>&1
   )
 }
 
 # --- The plan -------------------------------------------------------------------------------------
-# The settings:
-# protocol NUMBER: that of our routes
-# route PREFIX [via GATEWAY] [dev DEVICE] metric NUMBER [optional link] [left HALF right HALF]: a
-#   configured route, with its halves if it has any
-# expected DEVICE: one of routeOverlap.expectedDevs
-# kind KIND CLASS, link-type TYPE CLASS: what a device is; see "Which default route"
-# names LIST NUMBER NAME...: what `ip -N` prints as numbers, because a host can have other names: of
-#   a type, proto, scope or table
-# sentence NAME WORDS: what is said, with {holes}
-#
-# The planner reads them up to an empty line, then the lists of `ip`. It prints lines, with tabs
-# between their fields:
+# The planner reads the settings up to an empty line, then the lists of `ip`. It prints lines, with
+# tabs between their fields:
 #   change COMMAND UNDO, optional COMMAND, missing REASON, refused REASON ADVICE..., note TEXT,
 #   torn, unread LINE
 #
@@ -348,12 +345,14 @@ batch() { # OPTION COMMAND...; the option is one of `ip`: -N for none
 # fate[e] says what becomes of one: "right", or "stays" (something is missing for the wanted route,
 # or it cannot be deleted safely); one of ours without a fate is deleted.
 # No apostrophe can stand in the text of the program: it would end it.
-# shellcheck disable=SC2016 # a program of awk is a text
+
+# Here comes addresses.sh.
+# Here comes listed.sh.
 planner='
 !is_listing && /^$/ { is_listing = 1; next }
 !is_listing { read_setting(); next }
 /^[0-9]+: [^ ]+: <.*\\ +link\// {
-  read_device()
+  note_device()
   has_devices = 1
   next
 }
@@ -375,13 +374,14 @@ has_devices { next } # another line of an alias
     on_link_line[++on_link_lines] = $0
     on_link_to[on_link_lines] = $2
   }
+  if ($2 in is_half && / table 254 / && !is_line_of_ours()) is_held[$2]
 }
 /^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
   if (is_kept) line[lines] = line[lines] substr($0, index($0, "\tnexthop "))
 }
 END {
   print_errors()
-  if (!ours) {
+  if (!ours) { # what is deleted are routes with our protocol
     print "unread\tthis script has lost its settings; to write it again, as root: " apply
     exit 1
   }
@@ -396,14 +396,13 @@ END {
 
 # --- Settings -----------------------------------------------------------------
 
-function read_setting(   i, text) {
+function read_setting(   text) {
   if ($1 == "protocol") ours = $2
   if ($1 == "unit") restart = "systemctl restart " $2
   if ($1 == "apply") apply = substr($0, 7)
   if ($1 == "expected") is_expected[$2]
-  if ($1 == "kind") class_of_kind[$2] = $3
-  if ($1 == "link-type") class_of_type[$2] = $3
-  if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
+  if ($1 == "guest") is_of_guests[$2]
+  read_listed_setting()
   if ($1 == "sentence") {
     text = $0
     sub(/^sentence [^ ]+ /, "", text)
@@ -424,8 +423,15 @@ function read_wanted(   name, i) {
   route[wanted, "metric"] = named[wanted, "metric"]
   is_wanted_key[key_of(wanted)]
   is_wanted_prefix[$2]
-  sub($2 ~ /:/ ? "/128$" : "/32$", "", $2) # as `ip` lists it
-  is_wanted_prefix[$2]
+  is_wanted_prefix[as_listed($2)]
+  is_half[as_listed(named[wanted, "left"])]
+  is_half[as_listed(named[wanted, "right"])]
+}
+
+# `ip` lists a single address without its length.
+function as_listed(prefix) {
+  sub(prefix ~ /:/ ? "/128$" : "/32$", "", prefix)
+  return prefix
 }
 
 function is_optional(w) {
@@ -444,43 +450,14 @@ function print_errors() {
 
 # --- Devices ------------------------------------------------------------------
 
-# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ... [master br0] ...\    link/[1] ...\    veth ...
-# With -N, `ip` prints the number of the link type (ARPHRD_... in Linux); some versions print its
-# name. With a link type that is not in the settings, a bridge, or a kind that is not in the
-# settings, is a tunnel.
-function read_device(   dev, piece, word, kind, of_type) {
-  dev = $2
-  sub(/(@[^@]*)?:$/, "", dev)
-  split($0, piece, /\\ +/)
-  split(piece[2], word, /[\/ ]/)
-  gsub(/[][]/, "", word[2])
-  of_type = class_of_type[word[2]]
-  split(piece[3], word, " ")
-  kind = word[1]
-  if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = ""
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
-  class[dev] = class_of(kind, of_type)
-  if (class_of_kind[kind] !~ /^(guest|tap)$/) has_card_port[master_in(piece[1])]
-}
-
-# A dead end, a tunnel, a tap or a line (which are tunnels, too), a bridge, or a card.
-function class_of(kind, of_type,   of_kind) {
-  of_kind = class_of_kind[kind]
-  if (of_type == "dead-end" || of_kind == "dead-end") return "dead-end"
-  if (of_kind == "tap") return of_type == "card" ? "tap" : "tunnel"
-  if (of_kind == "tunnel" || of_kind == "line") return of_kind
-  if (kind == "" || of_kind == "card") return "card"
-  if (of_type == "") return "tunnel"
-  return of_kind == "bridge" ? "bridge" : "card"
-}
-
-function master_in(text,   words, word, i) {
-  words = split(text, word, " ")
-  for (i = 4; i < words; i++) if (word[i] == "master") return word[i + 1]
+function note_device(   dev, i) {
+  dev = read_device()
+  if (kind_of[dev] in is_of_guests) return
+  for (i = 4; i < NF && $i !~ /^link\//; i++) if ($i == "master") has_card_port[$(i + 1)]
 }
 
 function leads_out(dev) {
-  return dev in class && class[dev] != "dead-end"
+  return dev in class && class[dev] !~ /^(dead-end|dummy)$/
 }
 
 function is_tunnel(dev) {
@@ -498,14 +475,17 @@ function is_card(dev) {
 # There can be 100,000 routes: those matter that are default routes, ours, local, or wanted.
 function matters() {
   if ($2 == "default" || name_for("type", $1) == "local") return 1
-  return $2 in is_wanted_prefix || index($0 " ", " proto " ours " ")
+  return $2 in is_wanted_prefix || is_line_of_ours()
 }
 
-# `ip -d` prints the usual words, too: unicast, table main, proto boot and scope global.
+function is_line_of_ours() {
+  return index($0 " ", " proto " ours " ")
+}
+
+# `ip -d` prints the usual words, too: unicast, table main and scope global.
 function without_usual_words(text) {
   sub(/^1 /, "", text)
   sub(/ table 254 /, " ", text)
-  sub(/ proto 3 /, " ", text)
   sub(/ scope 0 /, " ", text)
   return text
 }
@@ -514,7 +494,7 @@ function without_usual_words(text) {
 # IPv4, Linux passes over routes that have a gateway themselves.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || ($2 !~ /:/ && has_gateway($0))) return 0
-  return !index($0 " ", " proto " ours " ")
+  return !is_line_of_ours()
 }
 
 function has_gateway(text) {
@@ -611,20 +591,26 @@ function make_parts(r,   h) {
 }
 
 # Of the next hops from the first to the last.
-function make_part(r, h, last) {
+function make_part(r, h, last_hop) {
   parts++
   part[parts, "route"] = r
-  part[parts, "hops"] = last - h + 1
-  part[parts, "to"] = hop_list(r, h, last)
+  part[parts, "hops"] = last_hop - h + 1
+  part[parts, "to"] = hop_list(r, h, last_hop)
   part[parts, "identity"] = part[parts, "to"] difference(r)
-  part[parts, "addition"] = addition(r, h, last)
-  part[parts, "deletion"] = deletion(r, h, last)
+  part[parts, "addition"] = addition(r, h, last_hop)
+  part[parts, "deletion"] = deletion(r, h, last_hop)
 }
 
-# Routes exclude each other if their keys are the same. The tos of an encapsulation is decimal.
+# Routes exclude each other if their keys are the same. The key of one that is only for some packets
+# (from, tos) has all of its words. A tos in decimal is that of an encapsulation.
 function key_of(r,   key) {
   key = route[r, "prefix"] " metric " route[r, "metric"]
-  return route[r, "words"] ~ / (from |tos 0x)/ ? key lasting_words(r) : key
+  if (is_for_some_packets(r)) key = key lasting_words(r)
+  return key
+}
+
+function is_for_some_packets(r) {
+  return route[r, "words"] ~ / (from |tos 0x)/
 }
 
 function lasting_words(r,   words) {
@@ -645,30 +631,30 @@ function has_object(r) {
 }
 
 # In IPv6, a single next hop can have a weight in a list only.
-function addition(r, h, last,   text) {
+function addition(r, h, last_hop,   text) {
   if (has_object(r)) return head_of(r)
-  if (h == last && hop[r, h, "weight"] == 1)
+  if (h == last_hop && hop[r, h, "weight"] == 1)
     return head_of(r) hop[r, h, "via"] " dev " hop[r, h, "dev"] hop[r, h, "onlink"]
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text " nexthop" hop[r, h, "via"] " dev " hop[r, h, "dev"] \
       " weight " hop[r, h, "weight"] hop[r, h, "onlink"]
   return head_of(r) text
 }
 
 # See "How Linux matches" above for the list and the gateway "::".
-function deletion(r, h, last,   text, is_list) {
+function deletion(r, h, last_hop,   text, is_list) {
   is_list = route[r, "family"] == 4
   text = "del " head_of(r)
   if (has_object(r)) return text
-  if (route[r, "family"] == 6 && h == last && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
+  if (route[r, "family"] == 6 && h == last_hop && hop[r, h, "via"] == "" && hop[r, h, "dev"] != "")
     text = text " via ::"
-  for (; h <= last; h++)
+  for (; h <= last_hop; h++)
     text = text (is_list ? " nexthop" : "") hop[r, h, "via"] " dev " hop[r, h, "dev"]
   return text
 }
 
-function hop_list(r, h, last,   text) {
-  for (; h <= last; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
+function hop_list(r, h, last_hop,   text) {
+  for (; h <= last_hop; h++) text = text hop[r, h, "via"] " dev " hop[r, h, "dev"] ";"
   return text
 }
 
@@ -719,23 +705,14 @@ function is_our_entry(e) {
 
 # --- Which default route ------------------------------------------------------
 #
-# What a device is, by its kind and link type (class_of):
-#   dead-end  dummy, ifb, vrf, lo, InfiniBand   sends nothing to the network of this host
-#   tunnel    wireguard, vxlan, tun             its packets leave by another device: a VPN
-#   line      ppp                               a VPN, or the line of a provider
-#   tap       tun that looks like Ethernet      a VPN, or the network card of a virtual machine
-#   bridge    bridge                            a card, if a port leads to more than guests
-#   card      Ethernet, wwan                    leads to the network
-# And `guest`, a class of kinds only (veth): a port to containers.
-# InfiniBand is a dead end unless it is named: its fabric does not lead to the network.
-#
 # The best default route is in doubt if it leads through a tunnel, or an equal one leads through
 # another device. A line or taps alone are no doubt, because then nothing else leads out.
 
 # Whether it is for all packets, and not one of ours, which may go.
 function is_default(r) {
   if (route[r, "prefix"] !~ /\/0$/ || route[r, "type"] != "" || is_ours(r)) return 0
-  return route[r, "words"] !~ / (from |tos 0x|expires [-0])/
+  if (is_for_some_packets(r)) return 0
+  return route[r, "words"] !~ / expires [-0]/ # its time is over
 }
 
 # Inserts it into the default routes, the best first.
@@ -836,8 +813,15 @@ function is_vpn(family, dev) {
 }
 
 # Sets `doubtful` if the best default route may not be the one to the network of this host: the
-# devices among which an operator can choose, as in "eth0/tun0", or "". Then it also sets `choice`,
-# what a route without a device needs, and `remedy`, what an operator can do for it.
+# devices among which an operator can choose, or "". Then it also sets `choice`, what a route
+# without a device needs, and `remedy`, what an operator can do for it. For example, if these have
+# default routes:
+#                                   devs   equals     behind     doubtful
+#   eth0                            eth0   eth0       eth0
+#   eth0, eth1 with a worse metric  eth0   eth0       eth0
+#   eth0, eth1 with the same one    eth0   eth0/eth1  eth0       eth0/eth1
+#   tun0, eth0 with a worse metric  tun0   tun0       tun0/eth0  tun0/eth0
+#   tun0                            tun0   tun0       tun0       tun0, if a card has an address
 function find_doubt(family,   used, devs, equals, behind) {
   doubtful[family] = ""
   used = best_default(family, "")
@@ -881,7 +865,9 @@ function missing_for_hop(r, h,   gateway, family) {
   value["dev"] = hop[r, h, "dev"]
   value["gateway"] = gateway
   if (is_own_address(gateway, family)) return filled("own") # Linux would lose the packets
-  if (hop[r, h, "onlink"] || is_near(gateway, hop[r, h, "dev"], family)) return ""
+  if (hop[r, h, "onlink"]) {
+    if (family == 4 || !is_elsewhere(gateway, hop[r, h, "dev"])) return ""
+  } else if (is_near(gateway, hop[r, h, "dev"], family)) return ""
   return filled("near")
 }
 
@@ -895,13 +881,24 @@ function is_near(gateway, dev, family,   best) {
   return best && !has_gateway(on_link_line[best])
 }
 
-# The number of the line of the best route to the gateway by the device; 0 if there is none.
+# Whether Linux does not believe that an IPv6 gateway is on the link (onlink): because a route that
+# is not a default route leads to it by another device.
+function is_elsewhere(gateway, dev,   best, word) {
+  best = best_line(gateway, "", 6)
+  if (!best || index(on_link_line[best] " ", " dev " dev " ")) return 0
+  split(on_link_line[best], word, " ")
+  if (word[1] ~ /^[678]$/) return 0 # it refuses packets
+  return word[2] != "default" && word[2] !~ /^::\//
+}
+
+# The number of the line of the best route to the gateway, by the device if one is given; 0 if there
+# is none.
 function best_line(gateway, dev, family,   i, to, metric, best, most, order) {
   if ((gateway, dev) in best_by) return best_by[gateway, dev]
   for (i = 1; i <= on_link_lines; i++) {
     to = on_link_to[i]
-    if (is_elsewhere(gateway, to) || family_of(to, on_link_line[i]) != family) continue
-    if (!index(on_link_line[i] " ", " dev " dev " ")) continue
+    if (begins_differently(gateway, to) || family_of(to, on_link_line[i]) != family) continue
+    if (dev != "" && !index(on_link_line[i] " ", " dev " dev " ")) continue
     to = whole(to, family)
     if (!is_within(gateway, to)) continue
     metric = 0
@@ -917,7 +914,7 @@ function best_line(gateway, dev, family,   i, to, metric, best, most, order) {
 }
 
 # Whether the first 16 bits of an IPv6 prefix already differ. With 100,000 routes, that is quick.
-function is_elsewhere(gateway, prefix) {
+function begins_differently(gateway, prefix) {
   if (gateway !~ /^[1-9a-f].*:/ || prefix !~ /:/ || prefix ~ /\/([0-9]|1[0-5])$/) return 0
   return substr(gateway, 1, index(gateway, ":")) != substr(prefix, 1, index(prefix, ":"))
 }
@@ -953,43 +950,10 @@ function hidden(w, r, h,   gateway, dev, i) {
   return filled("hides")
 }
 
-function is_within(address, prefix,   piece, bits, i, b, size, of_prefix, of_address) {
-  split(prefix, piece, "/")
-  read_groups(piece[1], of_prefix)
-  read_groups(address, of_address)
-  bits = piece[2]
-  for (i = 1; bits > 0; i++) {
-    size = 1
-    for (b = bits; b < 16; b++) size *= 2 # some awks cannot raise to a power
-    if (int(of_prefix[i] / size) != int(of_address[i] / size)) return 0
-    bits -= 16
-  }
-  return 1
-}
-
-# The numbers of 16 bits of an address, in which "::" stands for zeros, and a tail can be IPv4.
-function read_groups(address, group,   piece, half, halves, i, left, right) {
-  split("", group)
-  if (match(address, /[0-9]+[.][0-9.]+$/)) {
-    split(substr(address, RSTART), piece, ".")
-    group[1] = piece[1] * 256 + piece[2]
-    group[2] = piece[3] * 256 + piece[4]
-    if (RSTART == 1) return
-    address = substr(address, 1, RSTART - 1) sprintf("%x:%x", group[1], group[2])
-  }
-  halves = split(address, half, "::")
-  left = split(half[1], piece, ":")
-  for (i = 1; i <= left; i++) group[i] = from_hex(piece[i])
-  if (halves < 2) return
-  right = split(half[2], piece, ":")
-  for (i = left + 1; i <= 8 - right; i++) group[i] = 0
-  for (i = 1; i <= right; i++) group[8 - right + i] = from_hex(piece[i])
-}
-
-function from_hex(digits,   i, number) {
-  for (i = 1; i <= length(digits); i++)
-    number = number * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
-  return number + 0
+function is_within(address, prefix) {
+  read_block(prefix)
+  address = hex_of(address)
+  return first <= address && address <= last
 }
 
 # --- Planning a configured route ----------------------------------------------
@@ -998,12 +962,12 @@ function plan_wanted(   w) {
   for (w = 1; w <= wanted; w++) plan_route(w)
 }
 
-function plan_route(w,   missing, existing, held) {
+function plan_route(w,   missing, existing) {
   missing = complete(w)
   if (missing != "") {
     existing = existing_route(w)
     if (existing) {
-      mark_right_entries(existing) # as a listed route, it is as itself
+      mark_right_entries(existing) # its own entries are right, so they are not deleted
       note_existing(w, missing)
       return
     }
@@ -1013,10 +977,9 @@ function plan_route(w,   missing, existing, held) {
   }
   make_parts(w)
   mark_right_entries(w)
-  held = conflicting_route(w)
-  if (!held) add_missing(w)
+  if (!is_in_conflict(w)) add_missing(w)
   else if (is_optional(w)) keep_all(key_of(w))
-  else say_conflict(w, held)
+  else say_conflict(w)
 }
 
 # Gives the configured route its next hops; returns what is missing for that.
@@ -1105,8 +1068,9 @@ function is_usable(r, h, wanted_dev, wanted_gateway,   dev, gateway) {
   return leads_out(dev) && (dev == only_expected_dev() || !is_vpn(route[r, "family"], dev))
 }
 
-# Gives the fate "right" to each entry that is as a part of this route. Afterwards, `is_needed` is 1
-# for the parts that no entry is.
+# Compares the parts of this route with the entries that have its key. An entry that is the same as
+# a part has the fate "right", whoever added it. Parts without such an entry are still needed
+# (is_needed).
 function mark_right_entries(r,   key, p, i, e) {
   split("", is_needed)
   for (p = first_part[r]; p <= last_part[r]; p++) is_needed[part[p, "identity"]] = 1
@@ -1134,23 +1098,23 @@ function keep_those_behind(key, i,   right, e, r, of_right) {
   }
 }
 
-# The route of another program that is in the way: the first one that stays, if it is not as wanted.
-function conflicting_route(w,   key, i, e) {
+# Whether another program has a route in the place of this one. What counts is the route that Linux
+# will use: the first one that stays. If that is not ours, it has to be the same as the wanted one.
+function is_in_conflict(w,   key, i, e) {
   key = key_of(w)
   for (i = 1; i <= count_at[key]; i++) {
     e = at_key[key, i]
     if (is_our_entry(e) && fate[e] != "right") continue
-    if (is_our_entry(e) || is_as_wanted(e, w)) return 0
-    return part[e, "route"]
+    return !is_our_entry(e) && !is_as_wanted(e, w)
   }
   return 0
 }
 
 # Whether all parts of the route that begins with this entry are right, and as many as are wanted.
-function is_as_wanted(e, w,   last) {
-  last = last_part[part[e, "route"]]
-  if (last - e != last_part[w] - first_part[w]) return 0
-  for (; e <= last; e++) if (fate[e] != "right") return 0
+function is_as_wanted(e, w,   final) {
+  final = last_part[part[e, "route"]]
+  if (final - e != last_part[w] - first_part[w]) return 0
+  for (; e <= final; e++) if (fate[e] != "right") return 0
   return 1
 }
 
@@ -1165,7 +1129,8 @@ function add_missing(w,   p, key, verb) {
   for (p = first_part[w]; p <= last_part[w]; p++) {
     if (!is_needed[part[p, "identity"]]) continue
     is_added[key] = is_added[key] "|" part[p, "to"]
-    verb = count_at[key] || p > first_part[w] ? "append " : "add "
+    verb = "add " # which fails if another program has taken the place meanwhile
+    if (count_at[key] || p > first_part[w]) verb = "append "
     change(is_optional(w) ? "optional" : "add", verb part[p, "addition"], part[p, "deletion"])
   }
 }
@@ -1196,11 +1161,13 @@ function attributes_of(r,   words) {
   return gsub(/ (src|mtu|advmss) /, "", words)
 }
 
+# Before or after the additions; or "optional", if it may fail.
 function step_of_deletion(e,   r, is_joined) {
   r = part[e, "route"]
   is_joined = last_part[r] > first_part[r]
-  # We cannot delete a next hop of another program. If no other is wanted, that is fine; if one is,
-  # it has to be known first.
+  # Of several IPv6 next hops, those behind the first may be of another program, and then Linux does
+  # not delete them. Where nothing is wanted in their place, that is fine; else it is a conflict,
+  # which has to be known before anything is added.
   if (is_joined && !(key_of(r) in is_wanted_key)) return "optional"
   if (is_joined && e > first_part[r]) return "before"
   # A request to delete the new one, to take it back, could hit this one.
@@ -1222,7 +1189,7 @@ function print_changes(   n, i, step) {
   for (i = 1; i <= count["optional"]; i++) print "optional\t" command_of["optional", i]
 }
 
-# For a default route, what was seen; in doubt, the devices that can be named.
+# Behind what is missing: the default routes that were seen, or the devices that can be named.
 function say_missing(w, missing) {
   value["route"] = route[w, "text"]
   value["missing"] = missing
@@ -1251,28 +1218,46 @@ function print_notes(   i, n, missing) {
 }
 
 # The fact, and what an operator can do: each becomes a line of the log.
-function say_conflict(w, held,   place, text, lowest, edit) {
+function say_conflict(w,   place, text, lowest, edit) {
   place = route[w, "prefix"]
   value["prefix"] = place
-  value["held"] = route[held, "text"]
-  value["delete"] = command_to_delete(held)
+  name_holders(key_of(w))
   value["reason"] = filled("held")
   text = "ROUTE-CONFLICT: " filled("conflict")
-  if (is_of_an_address(held)) {
-    value["dev"] = hop[held, 1, "dev"]
-    text = text "\t" place ": " filled("address")
-  }
+  if (value["dev"] != "") text = text "\t" place ": " filled("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
+  edit = ""
   lowest = route[w, "family"] == 6 ? 1 : 0
   if (route[w, "metric"] > lowest) edit = filled("metric")
-  else if (value["left"] != "") edit = filled("halves")
-  if (edit == "")
-    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
-  else
+  else if (can_be_added(value["left"]) && can_be_added(value["right"])) edit = filled("halves")
+  if (edit != "")
     text = text "\t" place ": option A: " edit "; then, as root: " apply \
       "\t" place ": option B: " filled("delete")
+  else if (value["left"] == "")
+    text = text "\t" place ": the only option: " filled("single") "; " filled("delete")
+  else text = text "\t" place ": the only option: " filled("delete")
   print "refused\t" text "; then: " restart
+}
+
+# Sets all routes of other programs with this key, the commands that delete them, and the device if
+# one is of an address.
+function name_holders(key,   i, r, held, deletion_commands, last_one) {
+  value["dev"] = ""
+  for (i = 1; i <= count_at[key]; i++) {
+    r = part[at_key[key, i], "route"]
+    if (is_ours(r) || r == last_one) continue
+    held = held (held == "" ? "" : "], [") route[r, "text"]
+    deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
+    if (is_of_an_address(r)) value["dev"] = hop[r, 1, "dev"]
+    last_one = r
+  }
+  value["held"] = held
+  value["delete"] = deletion_commands
+}
+
+function can_be_added(half) {
+  return half != "" && !(half in is_wanted_prefix) && !(as_listed(half) in is_held)
 }
 
 # Whether Linux seems to have added the route with an address (proto kernel).
@@ -1280,9 +1265,8 @@ function is_of_an_address(r) {
   return route[r, "protocol"] == 2 && route[r, "type"] == "" && route[r, "hops"] == 1
 }
 
-# The command that deletes the route of another program. `ip` leaves out proto boot. Without a
-# metric, Linux deletes the first route that has the rest; nothing of another program comes before
-# this one. It does not find a route with a nexthop object by its device.
+# The command that deletes the route of another program. It does not find a route with a nexthop
+# object by its device. Without a metric, Linux deletes the first route that has the rest.
 function command_to_delete(r,   text) {
   text = "ip " (route[r, "family"] == 6 ? "-6 " : "") "route del " route[r, "prefix"]
   if (match(route[r, "words"], / nhid [0-9]+/))
@@ -1291,7 +1275,7 @@ function command_to_delete(r,   text) {
     text = text hop[r, 1, "via"] " dev " hop[r, 1, "dev"]
   text = text " table main"
   if (route[r, "metric"]) text = text " metric " route[r, "metric"]
-  return text " proto " (route[r, "protocol"] == "" ? 3 : route[r, "protocol"])
+  return text " proto " route[r, "protocol"]
 }
 
 # The sentence with this name. Each {NAME} in it is replaced with `value[NAME]`, which the caller
@@ -1318,10 +1302,6 @@ function with_names(text,   n, word, i, shown) {
     i++
   }
   return shown
-}
-
-function name_for(kind, number) {
-  return (kind, number) in name_of ? name_of[kind, number] : number
 }
 '
 

@@ -3,9 +3,9 @@
 Requires root. The file describes the whole installation: anything installed that it does not have
 is removed. A file that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is
 refused without --allow-removal, also if it is the installed one after an edit. So is, in mode
-STRICT, the deletion of routes that were typed and without which addresses escape. A running unit
-is not touched. If an address escapes afterwards, the exit code is 1 in mode STRICT, and 0 in mode
-WARN.
+STRICT, the deletion of routes that were typed and without which addresses escape. A running unit is
+not touched. If an address escapes afterwards, or a drop-in lets a gated unit start unchecked, the
+exit code is 1 in mode STRICT, and 0 in mode WARN.
 
 With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
 signal, or when the terminal is closed. Only kill -9 leaves the change in place.
@@ -19,11 +19,12 @@ import phases
 from hostrouting.boot.health import AGAIN, find_faults
 from hostrouting.boot.unit_states import refused_units, unit_states
 from hostrouting.check.results import CheckReport
-from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
+from hostrouting.cli.check import check_lines, refused_sentence, starts_unchecked, what_is_wrong
 from hostrouting.cli.confirming import AwaitConfirmation, controlling_terminal
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import Run, run_task
 from hostrouting.cli.source import bad_input, read_config
+from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
@@ -67,7 +68,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         lines.append("To see how this host is now, and what to type: hostrouting status")
     if check is not None:
         lines += check_lines(check)
-    return Answer(outcome.code, document, lines, report)
+    code = outcome.code
+    if code == FINE and starts_unchecked(config, findings):
+        code = PROBLEM
+    return Answer(code, document, lines, report)
 
 
 def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:

@@ -2,8 +2,7 @@
 says.
 
 The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that
-is not bound. If other packets to the address are routed differently, the answer says which. The
-exit code is 0 for any verdict.
+is not bound. If other packets to the address are routed differently, the answer says which.
 """
 
 import argparse

@@ -1,15 +1,16 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail.
-3: apply would wait, because a default route or a device is missing. With --snapshot, only routes
-are planned.
+Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail;
+or, in mode STRICT, a gated unit starts unchecked, whatever apply does. 3: apply would wait, because
+a default route or a device is missing. With --snapshot, only routes are planned.
 """
 
 import argparse
 
 import attrs
 
-from hostrouting.cli.check import code_with
+from hostrouting.boot.health import find_lasting_openings
+from hostrouting.cli.check import code_with, starts_unchecked, what_is_wrong
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import as_whom, read_config, typed_name
@@ -49,8 +50,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     check = None if plan.report is None else HostCheck.of(plan.report, config)
     who = as_whom(arguments)
     answer = _answer(arguments, plan, check)
-    lines = [f"{answer.upper()}: {_rest(arguments, plan, answer, who)}", *plan_lines(plan, who)]
-    findings = list(plan.findings)
+    openings = _openings(arguments, config, host)
+    told = attrs.evolve(plan, findings=(*plan.findings, *openings))
+    first = f"{answer.upper()}: {_rest(arguments, plan, answer, who)}"
+    if answer == "nothing to do" and openings:
+        first += f", but {what_is_wrong(openings, None)}"
+    lines = [first, *plan_lines(told, who)]
+    findings = list(told.findings)
     if check is not None:
         findings += check.findings
         lines += ["", "The verdict afterwards:", *map(str, check.report.families)]
@@ -58,9 +64,22 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         "schema": "hostrouting/plan/4",
         "answer": answer,
         **plan.to_mapping(),
+        "findings": [finding.to_mapping() for finding in told.findings],
         "check": check and check.document(),
     }
-    return Answer(code_with(arguments, _CODES[answer], findings), document, lines)
+    code = _CODES[answer]
+    if answer == "nothing to do" and starts_unchecked(config, openings, arguments.ignore):
+        code = PROBLEM
+    return Answer(code_with(arguments, code, findings), document, lines)
+
+
+def _openings(
+    arguments: argparse.Namespace, config: HostRoutingConfig, host: Host
+) -> tuple[Finding, ...]:
+    """What lets units start unchecked, also after apply; a snapshot does not have it."""
+    if arguments.snapshot is not None:
+        return ()
+    return find_lasting_openings(host, config)
 
 
 def _answer(arguments: argparse.Namespace, plan: Plan, check: HostCheck | None) -> str:
@@ -89,6 +108,8 @@ def _rest(arguments: argparse.Namespace, plan: Plan, answer: str, who: str) -> s
         return "for the reasons below"
     if answer == "not ready":
         return "apply would wait, for the reasons below"
+    if answer == "to do" and arguments.config == "-":
+        return f"{who}: the same command with apply instead of plan"
     if answer == "to do":
         return Remedy(command=_apply(arguments)).text_for(who)
     if arguments.snapshot is not None:
@@ -106,7 +127,10 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
 
 
 def _apply(arguments: argparse.Namespace) -> str:
-    return f"hostrouting apply --config {typed_name(arguments.config)}{_options(arguments)}"
+    file = "-"  # behind the same pipe
+    if arguments.config != "-":
+        file = typed_name(arguments.config)
+    return f"hostrouting apply --config {file}{_options(arguments)}"
 
 
 def _options(arguments: argparse.Namespace) -> str:

@@ -2,9 +2,9 @@
 
 With --root, they are written below the directory where the host's image is mounted, and files of an
 earlier configuration are removed there; this requires root. With --tar, they are written into an
-archive, in which root owns them: unpack it in / of the host as root. It removes nothing, and no
-Python is needed there. The running kernel and systemd are not changed: the files take effect at the
-next boot.
+archive, in which root owns them: unpack it in / of the host as root. Unpacking removes nothing from
+the host, and the host needs no Python. The running kernel and systemd are not changed: the files
+take effect at the next boot.
 """
 
 import argparse

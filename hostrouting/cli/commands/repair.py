@@ -1,9 +1,9 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
 The output is the file of --config, or else the installed configuration, with the routes that the
-host lacks once it is applied: a route that was added until the next boot becomes permanent. A route
-that can use the gateway and the device of the default route names neither, so the file fits other
-nodes with the same problem. Standard error says what the repair costs, and what it cannot repair.
+host lacks once it is applied: a route that was added until the next boot becomes permanent. Routes
+through the default gateway are written without gateway and dev, so the file fits other nodes with
+the same problem. Standard error says what the repair costs, and what it cannot repair.
 If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
 code is 1, or 3 if the check is undecided. With --commands, nothing is printed where hostrouting is
 installed, because it would remove these routes again; the exit code is then 1.
@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hostrouting.check.proposal import Proposal, propose_configuration
-from hostrouting.check.results import CheckReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.check import MANAGED, consent_lines
 from hostrouting.cli.output import Answer, say
@@ -49,18 +48,21 @@ class _Printed(NamedTuple):
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
     who = as_whom(arguments)
-    now = check_host(config, host, arguments.snapshot)
+    options = typed_options(arguments)
+    now = check_host(config, host, arguments.snapshot, options=options)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
-    check = now if arguments.commands else HostCheck.of(proposal.report, config)
+    check = now
+    if not arguments.commands:
+        check = HostCheck.of(proposal.report, config, options=options)
     _require_repair(check, who)
-    doubts = _doubts(now.report, check.report)
+    doubts = _doubts(now, check)
     if doubts:
         remarks = ["cannot tell whether a repair is needed:", *_texts(doubts, who)]
         printed = _Printed(CANNOT_DECIDE, doubts, remarks)
     elif arguments.commands:
-        printed = _print_commands(now, typed_options(arguments), who)
+        printed = _print_commands(now, options, who)
     else:
         source = "installed" if arguments.config is None else "given"
         printed = _print_configuration(now, check, proposal, source, who)
@@ -90,14 +92,16 @@ def _require_repair(check: HostCheck, who: str) -> None:
         raise RouteOverlapError("; ".join((*reasons, *_remedies(check, who))))
 
 
-def _doubts(now: CheckReport, report: CheckReport) -> list[Finding]:
+def _doubts(now: HostCheck, check: HostCheck) -> list[Finding]:
     """Why nobody knows whether a repair is needed; also that the kernel differs from its tables."""
-    if report.verdict == "overlap":
+    verdict = check.report.verdict
+    if verdict == "overlap":
         return []
-    doubts = list(report.doubts)
-    if report.verdict == "ok":
-        doubts += [doubt for doubt in now.doubts if doubt.name == "kernel-differs"]
-    return doubts
+    doubts = {doubt.sentence for doubt in check.report.doubts}
+    findings = [finding for finding in check.findings if finding.sentence in doubts]
+    if verdict == "ok":
+        findings += [finding for finding in now.findings if finding.name == "kernel-differs"]
+    return findings
 
 
 def _commands(now: HostCheck) -> list[str]:
@@ -147,7 +151,7 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
         known = "already has these routes, but they are not set on this host; apply sets them"
-        yield f"the {source} configuration {known}"
+        yield f"repair: the {source} configuration {known}"
     for finding in proposal.left_out:
         reason = "another program's route has the same destination and metric"
         yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"
@@ -169,12 +173,9 @@ def _unsafe(check: HostCheck) -> list[Finding]:
 
 
 def _limits(check: HostCheck, now: HostCheck) -> list[Finding]:
-    """What no route repairs, and what the repair costs: also configured routes that are missing."""
-    costs: dict[tuple[str, str], Finding] = {}
-    for finding in (*now.findings, *check.findings):
-        if finding.name == "repair-cost":
-            costs.setdefault((finding.target, finding.facts["dev"]), finding)
-    return [*_unsafe(check), *costs.values()]
+    """What no route repairs, and what the repair takes away that is there now."""
+    costs = [finding for finding in now.findings if finding.name == "repair-cost"]
+    return [*_unsafe(check), *costs]
 
 
 def _remedies(check: HostCheck, who: str) -> list[str]:

@@ -1,5 +1,7 @@
 """`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and
 plan elsewhere.
+
+The output is JSON, also without --json. Nothing is changed.
 """
 
 import argparse

@@ -5,9 +5,10 @@ The mode, the gated units and the guard follow the first line, and what the jour
 start that was refused. With a unit, only that one. A part of the host that does not answer, and a
 config.json that cannot be used, hide no other part.
 
-Exit code 1: something differs, a unit can start unchecked or cannot start, or an address escapes
-now. 2: config.json cannot be used. 3: the verdict is undecided, or a part of the host does not
-answer. With --metrics, which prints the text format of Prometheus, it is 0: the metrics say it.
+Exit code 2: config.json cannot be used, whatever else is wrong. 1: something differs, a unit can
+start unchecked or cannot start, or an address escapes now. 3: the verdict is undecided, or a part
+of the host does not answer. With --metrics, which prints the text format of Prometheus, it is 0:
+the metrics say it.
 """
 
 import argparse
@@ -15,9 +16,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from hostrouting.boot.health import AGAIN
+from hostrouting.boot.health import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import check_lines, refused_sentence, what_is_wrong
+from hostrouting.cli.check import LOOK_FIRST, check_lines, refused_sentence, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
@@ -35,6 +36,7 @@ ARGUMENTS = ("unit", "--metrics")
 _PATH = HostLayout.config_path
 _NO_MATCH = f"this host does not match {_PATH}"
 _DIFFERENT = f"DIFFERENT: {_NO_MATCH}"
+_AND_ESCAPES = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
 _HEADLINES: dict[State, str] = {
     "nothing": "NOTHING: hostrouting has nothing installed on this host; to check its routes: "
     "hostrouting check CIDR",
@@ -49,6 +51,11 @@ _HEADLINES: dict[State, str] = {
     "cannot start; ROUTE-WAITS says why",
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
+_TO_RESTORE = Remedy(
+    "the installed script still has the missing routes; to set them now",
+    f"systemctl restart {HostLayout.routes_unit}",
+)
+_TO_CHECK = "to check it now (this stops it, and the gate decides whether it starts again)"
 _ENDS: dict[State, str] = {"broken": "file", "not-configured": "route-not-configured"}
 """The finding that ends the headline, by its name."""
 _TO: dict[State, str] = {
@@ -91,29 +98,31 @@ def _document(status: Status) -> dict[str, object]:
 
 def _lines(status: Status, unit: str | None) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
-    findings = list(status.findings)
     in_headline = _headline_finding(status)
     yield _headline(status)
-    if in_headline is not None:
-        findings.remove(in_headline)
-        if not status.command:
-            yield from way_lines(in_headline.remedy)
     yield from _protection_lines(status)
+    if in_headline is not None and not status.command:
+        yield from way_lines(in_headline.remedy)
     if unit is not None:
         yield from _of_one_unit(unit, status)
     yield from _unit_lines(status)
-    if status.command == AGAIN.command:
-        findings = [_without_again(finding) for finding in findings]
-    yield from plan_lines(attrs.evolve(status.plan, findings=tuple(findings)))
+    others = [finding for finding in _findings_with_one_remedy(status) if finding != in_headline]
+    yield from plan_lines(attrs.evolve(status.plan, findings=tuple(others)))
     yield from _verdict_lines(status)
+    if status.state == "broken" or (status.state in _TO and status.command):
+        yield LOOK_FIRST
 
 
 def _protection_lines(status: Status) -> Iterator[str]:
-    """Whether the gate works although config.json cannot be used."""
-    gate = status.enforced.gate
-    if status.state != "broken" or gate is None:
+    """Where config.json cannot be used: how lost routes come back, and whether the gate works."""
+    if status.state != "broken":
         return
-    if all(fault.name not in {"gate-open", "gate-shut"} for fault in status.faults):
+    if status.plan.routes.changes:
+        yield f"  {_TO_RESTORE}"
+    gate = status.enforced.gate
+    if gate is not None and all(
+        fault.name not in {"gate-open", "gate-shut"} for fault in status.faults
+    ):
         yield f"  the gate still checks {spoken(gate.units)}: it does not read this file"
 
 
@@ -131,8 +140,8 @@ def _headline(status: Status) -> str:
     """How this host compares with its configuration, and what to type."""
     headline = _HEADLINES[status.state]
     cause = _headline_finding(status)
-    if status.state == "different" and _escapes(status):
-        headline = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
+    if status.state in {"different", "failing"} and _escapes(status):
+        headline = headline.replace(_DIFFERENT, _AND_ESCAPES)
     if cause is not None:
         headline += cause.sentence
     if status.command:
@@ -150,9 +159,33 @@ def _escapes(status: Status) -> bool:
     return status.check is not None and bool(status.check.report.escapes)
 
 
-def _without_again(finding: Finding) -> Finding:
-    """The finding without the command of the headline."""
-    return finding._replace(remedy=None) if finding.remedy == AGAIN else finding
+def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
+    """The findings without a remedy that is another command of the page."""
+    done_by_headline: set[Remedy] = set()
+    if status.command == AGAIN.command:
+        done_by_headline = {AGAIN, RELOAD}
+    choices = _choices_of_a_dev(status)
+    for finding in status.findings:
+        if finding.remedy in done_by_headline:
+            yield finding._replace(remedy=None)
+        elif finding.remedy in choices:
+            yield finding._replace(remedy=Remedy("the commands below name the device"))
+        else:
+            yield finding
+
+
+def _choices_of_a_dev(status: Status) -> set[Remedy]:
+    """The remedies to write a device into the configuration, if the check has a command for each
+    device.
+    """
+    check = status.check
+    if check is None or all("candidates" not in finding.facts for finding in check.findings):
+        return set()
+    choices: set[Remedy] = set()
+    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
+        if route.missing.remedy is not None:
+            choices.add(route.missing.remedy)
+    return choices
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
@@ -160,7 +193,12 @@ def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     if not status.units:
         yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
     elif not status.to_start and refused_units(status.units):
-        remedy = Remedy("when the cause is gone", f"systemctl start {unit}")
+        when = "when the cause is gone"
+        if status.command:
+            when = "after the command in the first line"
+        elif status.check is not None and status.check.report.routes:
+            when = "after the command below"
+        remedy = Remedy(when, f"systemctl start {unit}")
         yield f"{unit} was refused; {remedy}"
 
 
@@ -168,6 +206,9 @@ def _unit_lines(status: Status) -> Iterator[str]:
     """Each unit with its state; of a refused one, what its start has logged as errors."""
     for state in status.units:
         yield f"  {state.line}"
+        if state.unchecked:
+            remedy = Remedy(_TO_CHECK, f"systemctl restart {state.unit}")
+            yield f"    its start was not checked; {remedy}"
         yield from (f"    {reason}" for reason in state.reasons)
     known: list[str] = []
     if status.mode:
@@ -177,8 +218,6 @@ def _unit_lines(status: Status) -> Iterator[str]:
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
-    if status.guard == "is masked":
-        yield f"    {Remedy(command=f'systemctl unmask {HostLayout.guard_unit}')}"
     if status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:

@@ -14,7 +14,7 @@ from hostrouting.boot.scripts import render_check_script, render_static_routes_s
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
 from tests.support.awks import put_before
-from tests.support.check_script import Checked, check, command
+from tests.support.check_script import Checked, check, command, showing
 from tests.support.namespace import Namespace
 from tests.support.sections import static
 
@@ -350,7 +350,24 @@ class TestWaiting:
         assert done.returncode == 0, done.stderr
         assert set(waits) <= {"0", "1", "2", "3"}
 
-    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("routed", [False, True])
+    def test_a_named_device_without_a_default_route(
+        self, namespace: Namespace, tmp_path: Path, *, routed: bool
+    ) -> None:
+        """A default route is awaited where packets have no route; not where only something else is
+        in doubt.
+        """
+        namespace.batch(["route del default", "rule add pref 9 fwmark 1 lookup 100"])
+        namespace.batch([f"route add {HEALTHY} dev ib0 table 100"])
+        if routed:
+            namespace.batch([f"route add {HEALTHY} via 10.0.0.1 dev eth0"])
+        config = check(HEALTHY, expected_devs=["eth0"])
+        checked = Checked(namespace, config, tmp_path, wait=9, tools={"sleep": f"ip {ROUTER}"})
+        assert checked.verdict == "undecided", checked.said
+        assert (" for an IPv4 default route\n" in checked.said) is not routed
+
+    @pytest.mark.parametrize("signal", ["TERM", "HUP", "INT"])
+    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path, signal: str) -> None:
         """A run that is told to stop fails without a verdict, and leaves no marker of an earlier
         one.
         """
@@ -358,7 +375,9 @@ class TestWaiting:
         namespace.batch(["route del default"])
         script = tmp_path / "check.sh"
         script.write_text(
-            put_before(render_check_script(check(HEALTHY)), tmp_path, {"sleep": "kill $PPID"})
+            put_before(
+                render_check_script(check(HEALTHY)), tmp_path, {"sleep": f"kill -{signal} $PPID"}
+            )
         )
         run = subprocess.run(
             [*namespace.enter, *command(script, "kubelet.service", "9")],
@@ -545,6 +564,19 @@ class TestMishaps:
         checked = Checked(namespace, check(FABRIC), tmp_path)
         assert (checked.verdict, checked.lines) == ("overlap", [OVERLAP])
 
+    @pytest.mark.parametrize("option", ["alias", "altname"])
+    def test_other_names_of_a_device(
+        self, namespace: Namespace, tmp_path: Path, option: str
+    ) -> None:
+        """A modem may have no kind: what is listed in its place, such as another name, is not
+        taken for one.
+        """
+        words = ["set", "dev"] if option == "alias" else ["property", "add", "dev"]
+        namespace.ip("link", *words, "eth0", option, "uplink")
+        tools = {"ip": showing({"eth0": (65534, "")})}
+        checked = Checked(namespace, check(HEALTHY), tmp_path, tools=tools)
+        assert checked.verdict == "ok", checked.said
+
     @pytest.mark.parametrize("alias", LISTING_ALIASES)
     def test_an_alias_like_the_end_of_a_list(
         self, namespace: Namespace, tmp_path: Path, alias: str
@@ -648,8 +680,8 @@ exit $status"""
 
 PROGRAMS = [
     (render_check_script, "$addresses$ranges$finding"),
-    (render_check_script, "$addresses$ranges$settings$judging"),
-    (render_static_routes_script, "$planner"),
+    (render_check_script, "$addresses$ranges$listed$settings$judging"),
+    (render_static_routes_script, "$addresses$listed$planner"),
 ]
 
 

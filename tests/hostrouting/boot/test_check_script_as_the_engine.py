@@ -330,10 +330,13 @@ the default route is suppressed, and hidden
   undecided: UNDECIDED: rules or routes hide the IPv4 default route; in routeOverlap.expectedDevs, name the intended
 one default route by lo
   route replace default dev lo
-  no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
 a rule that refuses a part
   rule add pref 9 to 172.20.4.0/24 blackhole
   overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole) by [rule 9:
+a rule for which Linux answers as if there were no route
+  rule add pref 9 to 172.20.4.0/24 unreachable
+  overlap: REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (unreachable) by [rule 9:
 a part of the host's own
   route add 172.20.9.0/24 dev ib0; address add 172.20.9.7/32 dev eth0; address add 172.20.8.7/32 dev eth0
   overlap: (172.20.9.0\u2013172.20.9.255) routes via ib0
@@ -359,7 +362,7 @@ a route for a tos
   undecided: UNDECIDED: this check does not judge route [172.20.9.0/24 tos 0x10 dev ib0 proto boot scope link] (only for
 a rule for UDP, with the only default route
   rule add pref 50 ipproto udp lookup 100; route del default; route add default via 10.0.0.1 dev eth0 table 100
-  no-default-route: NO-DEFAULT-ROUTE: plain packets use no IPv4 default route
+  no-default-route: NO-DEFAULT-ROUTE: no IPv4 default route leads packets from this host to the network
 a rule for UDP, and one for TCP, with what would escape
   rule add pref 50 ipproto udp lookup 100; rule add pref 51 ipproto tcp lookup 100; route add 172.20.9.0/24 dev ib0 table 100
   undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 50: from all ipproto udp lookup 100;
@@ -406,6 +409,25 @@ all destinations but one network look up another table, which has the default ro
 a route that was made by hand without its gateway
   route add 172.20.9.0/24 dev eth0; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
+a route by two next hops, of which only one has a gateway
+  route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
+  undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
+an equal default route by lo, which Linux does not use
+  route append default dev lo
+  undecided: UNDECIDED: this check does not judge route [default via 10.0.0.1 dev eth0 proto boot] (an equal default route is by lo)
+the rule for VRFs before the one for table local
+  rule add pref 1000 l3mdev; rule add pref 1001 l3mdev unreachable; rule add pref 32765 table local; rule del pref 0
+  ok
+a rule for the sources of pods, whose addresses are in no device of this host
+  {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.0.0/16 lookup 100; route add default dev eth1 table 100
+  undecided: UNDECIDED: some packets to 172.20.0.0/16 are routed differently, by rule 9: from 172.20.0.0/16 lookup 100;
+a rule for the source of one pod, as a CNI adds it
+  {pods}; route add 172.20.1.5 dev cali1; rule add pref 9 from 172.20.1.5 lookup 100; route add default dev eth1 table 100
+  ok
+a mark whose table has a default route that the rule passes over
+  rule add pref 9 fwmark 1 lookup 100 suppress_prefixlength 0
+  route add 172.20.9.0/24 via 10.0.0.1 dev eth0 table 100; route add default dev eth1 table 100
+  ok
 the block of a CNI, and a route of another type that it hides
   {pods}; route add blackhole 172.20.40.0/26 proto 80; route add unreachable 172.20.40.0/26 metric 9
   ok
@@ -416,7 +438,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 29
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 36
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 
@@ -538,6 +560,24 @@ def test_what_is_not_judged_may_hide_an_escape(
     checked = Checked(namespace, config, tmp_path)
     assert (checked.verdict, engines.objections(checked)) == (verdict, [])
     assert engines.verdict == verdict
+
+
+@pytest.mark.parametrize("family", [IPV4, IPV6])
+@pytest.mark.parametrize("kind", ["blackhole", "prohibit", "unreachable"])
+def test_a_rule_that_refuses(namespace: Namespace, tmp_path: Path, family: int, kind: str) -> None:
+    """The rule is named, whatever Linux answers for it, and no route is proposed: a rule comes
+    first.
+    """
+    cidr = "172.20.0.0/16" if family == IPV4 else "fd16::/32"
+    namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
+    namespace.batch([f"rule add pref 100 to {cidr} {kind}"], family=family)
+    config = check(cidr)
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.objections(checked)) == ("overlap", [])
+    rule = f"[rule 100: from all to {cidr} {kind}]"
+    assert f" is refused ({kind}) by {rule}; expected via eth0\n" in checked.said
+    assert "hostrouting repair" not in checked.said
 
 
 @pytest.mark.parametrize("awk", AWKS)

@@ -5,7 +5,7 @@ it.
 import re
 from collections.abc import Iterator
 
-from hostrouting.boot.check_settings import check_sentences, check_settings
+from hostrouting.boot.check_settings import _word, check_sentences, check_settings
 from hostrouting.boot.scripts import asset
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS
@@ -29,7 +29,8 @@ def test_the_script_reads_each_setting() -> None:
 
 def test_each_device_of_a_cni() -> None:
     """The script knows each device in the table of CNIs, with its kinds and its use."""
-    rendered = {(name.replace("_", " "), *words) for name, *words in settings("cni")}
+    names = {_word(cni.name): cni.name for cni in CNIS}
+    rendered = {(names[name], *words) for name, *words in settings("cni")}
     assert rendered == {
         (cni.name, device.use, kind, device.pattern)
         for cni in CNIS

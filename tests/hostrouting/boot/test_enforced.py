@@ -18,8 +18,11 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     enforced = read_enforced(files)
     assert set(gated_units(enforced)) == set(gated_units(config))
     assert enforced.guard == config.guard
-    destinations = [route.destination for route in enforced.static_routes.routes]
-    assert destinations == [route.destination for route in config.static_routes.routes]
+    for route, wanted_route in zip(
+        enforced.static_routes.routes, config.static_routes.routes, strict=True
+    ):
+        assert (route.key, route.gateway) == (wanted_route.key, wanted_route.gateway)
+        assert route.dev == wanted_route.dev
     check, wanted = enforced.route_overlap, config.route_overlap
     assert check.cidrs == wanted.cidrs
     if wanted.cidrs:

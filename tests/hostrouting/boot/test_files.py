@@ -2,6 +2,7 @@
 read the files.
 """
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hostrouting.boot import files as boot_files, units
+from hostrouting.boot import files as boot_files, scripts, units
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config, why_not_run
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
@@ -196,7 +197,7 @@ class TestValuesAreData:
             if text := text_of(config, LAYOUT.step_path(step)):
                 block, body = block_of(text)
                 assert body == block_of(filled(f"{step[3:]}.sh", []))[1]
-                harmless = r"[A-Za-z0-9_./*?=@:;,!{}\" -]"
+                harmless = r"[A-Za-z0-9_./*?#=@:;,!{}\" -]"
                 # which no value reaches
                 sentence = rf"sentence [A-Za-z-]+ ({harmless}|[][()|]|'\\'')+"
                 assert all(re.fullmatch(rf"  '({sentence}|{harmless}*)'", line) for line in block)
@@ -309,10 +310,27 @@ def test_time_limits() -> None:
         assert int(limit) + int(end) < int(allowed)
 
 
-def test_an_asset_without_a_block() -> None:
-    """An asset that lost its block is an error, not a script without settings; every asset is used."""
+def test_an_asset_without_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An asset that lost the place of its settings is an error, not a script without them."""
     with pytest.raises(ValueError, match=r"guard.sh has no data block"):
         filled("guard.sh", [])
+    monkeypatch.setattr(scripts, "asset", lambda _: "required=()  wanted=()\n")
+    with pytest.raises(ValueError, match=r"gate.sh has no place for its steps"):
+        scripts.render_gate_script(["a"], [])
+
+
+def test_errors_in_the_language_of_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `ip` says of a lookup is rendered in English, whatever the language of this process: the
+    scripts run `ip` with LC_ALL=C.
+    """
+    monkeypatch.setattr(os, "strerror", lambda _: "Geen route naar host")
+    assert "'error unreachable No route to host'" in render_check_script(FULL)
+
+
+def test_assets() -> None:
+    """Every asset is used, and no line is too long."""
     assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
-    assert assets == {"clock.sh", "gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
-    assert all(len(line) <= 100 for name in assets for line in asset(name).splitlines())
+    shared = {"addresses.sh", "clock.sh", "listed.sh"}
+    assert assets == {*shared, "gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
+    lines = [(name, line) for name in assets for line in asset(name).splitlines()]
+    assert [(name, line) for name, line in lines if len(line) > 100] == []

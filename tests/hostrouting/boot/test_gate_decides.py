@@ -151,7 +151,8 @@ def test_which_steps_hold_a_unit_back(gate: Gate, decision: str) -> None:
         refusal, advice = lines[-2:]
         assert refusal.startswith("<3>hostrouting: a.service was not started: ")
         assert advice == (
-            "<3>hostrouting: to start ALL gated units unchecked until "
+            "<3>hostrouting: to start ALL gated units without any step (no static route is set, "
+            "nothing is checked) until "
             f"{gate.open} is deleted, as root: echo REASON >{gate.open} && chmod 644 {gate.open}"
         )
         lines = [line for line in lines[:-2] if "is cut short" not in line]

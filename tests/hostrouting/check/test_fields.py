@@ -277,7 +277,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 
         escapes = [in_the_file(family.family, escape) for escape in family.escapes]
         repair = [str(route.destination) for route in family.repair.routes]
-        repair += dict.fromkeys(unsafe.reason for unsafe in family.repair.unrepairable)
+        repair += dict.fromkeys(unsafe.why.reason for unsafe in family.repair.unrepairable)
         # With a verdict of its own, the file need not have these two.
         if said.escapes or not said.verdict:
             assert escapes == said.escapes, f"seen: escapes = {json.dumps(escapes)}"

@@ -253,7 +253,10 @@ def test_a_bridge_below_a_tunnel(ports: list[str], verdict: str) -> None:
     assert checked(host._replace(addresses=(held,)), "172.16.5.0/24").verdict == verdict
 
 
-@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap", "ip6gretap", "tun", "bond"])
+@pytest.mark.parametrize(
+    "kind",
+    ["vxlan", "geneve", "gretap", "ip6gretap", "erspan", "ip6erspan", "batadv", "tun", "bond"],
+)
 def test_tunnels_that_look_like_ethernet(kind: str) -> None:
     """A default route by one hides the card's: which is meant is in doubt."""
     host = node(Route.to("0.0.0.0/0", dev="dev0"), links=(Link(name="dev0", index=9, kind=kind),))
@@ -545,7 +548,7 @@ def test_a_repair_of_many_ipv6_routes_is_given_up_at_once() -> None:
         for at, length in enumerate(lengths)
     ]
     report = checked(node(BY_IPV6, *captures), "fd00::/8")
-    assert {unsafe.reason for unsafe in report.families[0].repair.unrepairable} == {"too-many"}
+    assert {unsafe.why.reason for unsafe in report.families[0].repair.unrepairable} == {"too-many"}
 
 
 def test_a_repair_waits_until_the_device_is_named() -> None:
@@ -555,7 +558,7 @@ def test_a_repair_waits_until_the_device_is_named() -> None:
     links = (IB0, Link(name="wg1", index=10, kind="wireguard", type=65534))
     host = node(Route.to("0.0.0.0/0", dev="wg1"), Route.to(CIDR, dev="ib0"), links=links)
     repair = checked(host).families[0].repair
-    assert (repair.routes, [unsafe.reason for unsafe in repair.unrepairable]) == (
+    assert (repair.routes, [unsafe.why.reason for unsafe in repair.unrepairable]) == (
         (),
         ["no-gateway"],
     )
@@ -608,7 +611,7 @@ def test_a_repair_that_nobody_would_read(count: int, routes: int) -> None:
     report = checked(node(*captures), "172.16.0.0/13")
     assert (
         len(report.routes),
-        {unsafe.reason for unsafe in report.families[0].repair.unrepairable},
+        {unsafe.why.reason for unsafe in report.families[0].repair.unrepairable},
     ) == (
         routes,
         set() if routes else {"too-many"},
@@ -730,7 +733,7 @@ def test_a_repair_leaves_alone_what_a_later_rule_sends_right() -> None:
     report = checked(node(*ways, rules=rules, links=links), allowed_devs=["wg1"])
     assert (
         report.routes,
-        [unsafe.reason for unsafe in report.families[0].repair.unrepairable],
+        [unsafe.why.reason for unsafe in report.families[0].repair.unrepairable],
     ) == (
         (),
         ["below-a-cni"],
@@ -745,7 +748,7 @@ def test_a_repair_that_is_not_proven() -> None:
         .families[0]
         .repair.unrepairable
     )
-    assert unsafe.reason == "not-proven"
+    assert unsafe.why.reason == "not-proven"
 
 
 def test_a_cni_that_refuses_in_one_family_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -803,12 +806,12 @@ def test_each_cni_is_named_with_its_own_pattern(monkeypatch: pytest.MonkeyPatch)
     """Of several CNIs that may have made a device, each may know it by another pattern."""
     made_up = [
         Cni(name, (Device(pattern, ("dummy",), "network"),))
-        for name, pattern in (("Foo", "foo*"), ("Bar", "foo?"), ("Baz", "foo*"))
+        for name, pattern in (("Foo", "foo*"), ("Bar", "foo#"), ("Baz", "foo*"))
     ]
     monkeypatch.setattr("hostrouting.config.cni.CNIS", made_up)
     host = node(Route.to(CIDR, dev="foo1"), links=(Link(name="foo1", index=10, kind="dummy"),))
     parts = checked(host).families[0].parts
-    assert {part.allowance for part in parts} == {"foo* (Foo or Baz) or foo? (Bar)"}
+    assert {part.allowance for part in parts} == {"foo* (Foo or Baz) or foo# (Bar)"}
 
 
 def test_an_equal_copy_of_the_plain_packet() -> None:
@@ -836,8 +839,8 @@ def test_a_route_that_a_rule_suppresses_catches_nothing() -> None:
     links = (IB0, Link(name="flannel.1", index=10, kind="vxlan"))
     report = checked(node(stale, suppressed, by_flannel, rules=rules, links=links))
     [unrepairable] = report.families[0].repair.unrepairable
-    assert unrepairable.reason == "below-a-cni"
-    assert unrepairable.catching == (stale,)
+    assert unrepairable.why.reason == "below-a-cni"
+    assert unrepairable.why.catching == (stale,)
 
 
 RAIL = Link(name="rail0", index=10)
@@ -886,7 +889,7 @@ def test_what_no_route_repairs_for_pods(first: dict[str, Any] | None) -> None:
         rules.append(Rule(**{"family": 4, "priority": 50, "table": TABLE_MAIN, **first}))
     host = node(ELSEWHERE, rules=tuple(rules))
     [family] = checked(host, "172.16.6.0/24", pod_cidrs=["10.244.1.0/24"]).families
-    assert [lost.reason for lost in family.repair.unrepairable] == ["earlier-rule"]
+    assert [lost.why.reason for lost in family.repair.unrepairable] == ["earlier-rule"]
 
 
 def test_a_rule_for_connections_that_is_intended() -> None:
@@ -905,3 +908,38 @@ def test_the_user_of_what_is_forwarded(users: str, verdict: str) -> None:
     rule = Rule(family=4, priority=100, table=100, others=(("uidrange", users),))
     host = node(ELSEWHERE, rules=(pods, rule))
     assert checked(host, pod_cidrs=["10.244.1.0/24"]).verdict == verdict
+
+
+def test_all_ways_that_are_fine_are_said() -> None:
+    """OK names what does not leave by an expected device: the neighbours on a card that a tunnel
+    hides, and what a CNI refuses or takes.
+    """
+    tunnel = Route.to("0.0.0.0/0", dev="wg1", metric=200)
+    report = checked(node(tunnel, links=(WG1,)), "10.0.0.0/24", expected_devs=["wg1"])
+    assert str(report) == (
+        "OK: every address of 10.0.0.0/24 leaves through wg1, or through eth0 (its own network), "
+        "or is this host's own"
+    )
+    block = Route.to("172.16.5.0/26", type="blackhole", protocol=80)
+    pod = Route.to("172.16.5.1/32", dev="cali1")
+    assert str(checked(node(block, pod, links=(CALI1,)))) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cali* (Calico), or is "
+        "refused as no pod's, in 172.16.5.0/26 (Calico), or is this host's own"
+    )
+    hops = Route(Prefix.parse(CIDR), (NextHop("wg1"), NextHop("cni0"), NextHop("eth0")), protocol=2)
+    report = checked(
+        node(hops, links=(WG1, Link("cni0", index=10, kind="bridge"))), allowed_devs=["wg1"]
+    )
+    assert str(report) == (
+        "OK: every address of 172.16.0.0/16 leaves through eth0, or through cni0 (bridge) or wg1 "
+        "(allowedDevs), or is this host's own"
+    )
+
+
+def test_one_default_route_beside_two_halves_and_a_goto() -> None:
+    """The default route that plain packets may miss is a card's, and nothing calls it a tunnel."""
+    halves = [Route.to(half, dev="wg1") for half in ("0.0.0.0/1", "128.0.0.0/1")]
+    first = Rule(family=4, priority=49, table=TABLE_MAIN, suppress_prefixlength=1)
+    jump = Rule(family=4, priority=50, action="goto", target=32766)
+    report = checked(node(*halves, rules=(first, jump), links=(WG1,)), "10.0.0.0/24")
+    assert "eth0, a tunnel" not in "".join(map(str, check_findings(report)))

@@ -8,14 +8,19 @@ import pytest
 from hypothesis import event, given
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.check.proposal import find_unconfigured, propose_configuration
+from hostrouting.check.proposal import (
+    find_by_hand,
+    find_unconfigured,
+    propose_configuration,
+)
 from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
-from hostrouting.model.route import OURS, Route
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import FakeKernel, h200
+from hostrouting.testing import FakeKernel, cni_node, h200
 from tests.support.nodes import block_of, nodes
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, config
@@ -85,12 +90,12 @@ def unconfigured(configured: HostRoutingConfig, snapshot: Snapshot) -> tuple[Fin
         (
             REPAIR,
             HALF,
-            f"the route to {REPAIR[1]} is not in the configuration; without it {REPAIR[1]} escapes",
+            f"the route to {REPAIR[1]} is not in the configuration, and will be gone after the next boot; without it {REPAIR[1]} escapes",
         ),
         (
             REPAIR,
             NONE,
-            f"the routes to {REPAIR[0]} and {REPAIR[1]} are not in the configuration; without them {CIDR}",
+            f"the routes to {REPAIR[0]} and {REPAIR[1]} are not in the configuration, and will be gone after the next boot; without them {CIDR}",
         ),
         (REPAIR[:1], NONE, f"without it {REPAIR[0]} escapes"),
         (("10.9.0.0/16",), NONE, ""),
@@ -109,6 +114,77 @@ def test_routes_that_are_needed_and_not_configured(
         assert sentence in finding.sentence
         needed = [route["destination"] for route in finding.facts["routes"]]
         assert {*needed} | {*destinations(configured)} == {*REPAIR}
+
+
+def test_only_what_is_needed_is_called_not_configured() -> None:
+    """`apply` deletes every route of ours that is not configured; a wrong one is not missed."""
+    kernel = with_ours(*REPAIR)
+    kernel.ip_route("add", Route.to("172.16.9.9/32", dev="ib0", protocol=OURS))
+    [finding] = unconfigured(NONE, kernel.snapshot())
+    assert finding.facts["unconfigured"] == [*REPAIR]
+
+
+TYPED = ("10.128.0.0/10", "10.192.0.0/10")
+
+
+def typed(*others: Route, gateway: str = "10.0.0.1") -> Snapshot:
+    """A node with a CNI that sets routes without a protocol, as `ip route add` does, and two routes
+    that somebody has typed because of ib0.
+    """
+    kernel = cni_node()
+    kernel.add_link(Link(name="ib0", index=0, type=32))
+    kernel.add_address("ib0", "10.128.0.4/9")
+    for destination in TYPED:
+        kernel.ip_route("add", Route.to(destination, dev="eth0", gateway=gateway))
+    for route in others:
+        kernel.ip_route("add", route)
+    snapshot = kernel.snapshot()
+    routes = (route._replace(protocol=route.protocol or PROTOCOL_BOOT) for route in snapshot.routes)
+    return snapshot._replace(routes=tuple(routes))
+
+
+def by_hand(snapshot: Snapshot, cidr: str) -> list[Finding]:
+    """What is found for this host."""
+    expected = HostRoutingConfig(route_overlap=expect(cidr))
+    now = check_snapshot(snapshot, expected)
+    assert now.verdict == "ok"
+    return [*find_by_hand(expected, now=now, pipeline="repair | apply")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Route.to("10.244.5.0/24", dev="ib0", table=101),
+        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1"),
+        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.9"),
+        Route.to("10.130.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4),
+        Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101),
+    ],
+)
+def test_only_what_was_typed_and_is_needed_is_to_be_deleted(other: Route) -> None:
+    """Protocol boot says only that no program has named itself: CNIs add such routes, too."""
+    [finding] = by_hand(typed(other), "10.128.0.0/9")
+    assert finding.facts["unconfigured"] == [*TYPED]
+    assert finding.remedy is not None
+    assert finding.remedy.command.count("ip route del") == len(TYPED)
+
+
+@pytest.mark.parametrize("gateway", ["10.0.0.9", "10.0.0.5"])
+def test_a_route_by_another_gateway_was_not_typed_instead_of_ours(gateway: str) -> None:
+    """Flannel leads to other nodes by their addresses, without a protocol. A route of ours in such
+    a place would lead to the router.
+    """
+    assert by_hand(typed(gateway=gateway), "10.128.0.0/9") == []
+
+
+def test_a_default_route_is_never_to_be_deleted() -> None:
+    """Also if every address is expected, and the default route has protocol boot."""
+    kernel = FakeKernel()
+    kernel.add_link(Link(name="eth0", index=2))
+    kernel.add_address("eth0", "10.0.0.4/24")
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=PROTOCOL_BOOT)
+    kernel.ip_route("add", default)
+    assert by_hand(kernel.snapshot(), "0.0.0.0/0") == []
 
 
 def escaping(report: CheckReport) -> set[int]:

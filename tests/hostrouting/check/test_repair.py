@@ -45,7 +45,7 @@ def destinations(report: CheckReport) -> list[str]:
 def reasons(report: CheckReport) -> list[tuple[str, str]]:
     """Why ranges cannot be repaired: the reason and the words."""
     [family] = report.families
-    return [(unsafe.reason, unsafe.cause) for unsafe in family.repair.unrepairable]
+    return [(unsafe.why.reason, unsafe.why.cause) for unsafe in family.repair.unrepairable]
 
 
 def test_a_later_rule_for_table_main_takes_a_wide_route() -> None:
@@ -104,6 +104,15 @@ def test_a_rule_that_suppresses_every_route_is_the_cause() -> None:
     assert reasons(report) == [("earlier-rule", "no rule uses every route of table main")]
 
 
+@pytest.mark.parametrize("wrong", ["172.16.0.0/16", "172.16.9.9/32"])
+def test_a_route_of_ours_by_another_device_is_replaced(wrong: str) -> None:
+    """The new route has the key of the wrong one, so it needs no longer prefix."""
+    ours = Route.to(wrong, dev="ib0", protocol=OURS)
+    report = checked(node(Route.to("172.16.0.0/15", dev="eth1"), ours), wrong)
+    assert destinations(report) == [wrong]
+    assert reasons(report) == []
+
+
 def test_a_holder_of_the_last_key_is_named() -> None:
     """A route that Linux does not use now holds the key that a route of ours would need."""
     dead = Route(Prefix.parse("172.16.5.1/32"), (NextHop("eth1", dead=True),), protocol=4)
@@ -141,7 +150,7 @@ def test_what_no_route_can_repair_keeps_its_reason_without_routes(captures: int)
     by_route = {reason for reason, _ in reasons(report)}
     general = "too-many" if captures else "no-gateway"
     [family] = report.families
-    said = {unsafe.first: unsafe.reason for unsafe in family.repair.unrepairable}
+    said = {unsafe.first: unsafe.why.reason for unsafe in family.repair.unrepairable}
     assert said[int(as_ip("172.16.0.0"))] == "earlier-rule"
     assert said[int(as_ip("172.17.0.0"))] == "earlier-rule"
     assert said[int(as_ip("172.20.1.1"))] == "host-route"
@@ -186,7 +195,7 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     parts = list(find_parts(judge, block.first, block.last))
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
     [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
-    assert unsafe.cause == "with these routes, packets there would still escape"
+    assert unsafe.why.cause == "with these routes, packets there would still escape"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,10 @@ def test_routes_that_lead_to_their_own_gateway(connected: str, repair: list[str]
         Route(Prefix.parse(connected), (NextHop("eth0"),), metric=256, protocol=2),
         Route(Prefix.parse("2001:db8::/32"), (NextHop("ib0"),), metric=100),
     )
-    cause = "the routes would also lead to their own gateway 2001:db8::1"
+    cause = (
+        "a repair needs a destination without the gateway 2001:db8::1, which Linux would no longer "
+        "reach directly"
+    )
     report = checked(node(*routes), "2001:db8::/32")
     expected = [] if repair else [("no-gateway", cause)]
     assert destinations(report) == repair
@@ -217,3 +229,44 @@ def test_connections_that_escape_alone_have_a_reason() -> None:
     report = checked(node(by_source, lost, rules=(first_lookup,)))
     cause = "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
     assert reasons(report) == [("not-proven", cause)]
+
+
+@pytest.mark.parametrize("is_on_link", [True, False])
+def test_ipv6_gateways_that_linux_refuses(*, is_on_link: bool) -> None:
+    """No route is proposed that Linux refuses because of the way to its gateway: by another device
+    to one that is said to be on the link, else by another gateway.
+    """
+    hop = NextHop("eth0", as_ip("fd01::1"), onlink=is_on_link)
+    routes = [
+        Route(Prefix.parse("::/0"), (hop,), metric=1024),
+        Route.to("fd00::/8", dev="ib0", gateway="fe80::9", metric=1024),
+    ]
+    if not is_on_link:
+        routes.append(Route.to("fd01::/64", dev="eth0", metric=256))
+        routes.append(Route.to("fd01::1/128", dev="eth0", gateway="fe80::1", metric=1024))
+    report = checked(node(*routes), "fd44::/16")
+    cause = "a repair needs an address or route on eth0 that reaches the gateway fd01::1 directly"
+    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
+
+
+@pytest.mark.parametrize(
+    ("source", "mtu", "lost"),
+    [
+        ("10.0.0.4", None, []),  # as of a DHCP client: Linux would choose it anyway
+        ("10.255.0.4", 1500, ["src 10.255.0.4 mtu 1500"]),
+        (None, 9000, ["mtu 9000"]),
+    ],
+)
+def test_what_the_default_route_has_and_a_static_route_cannot_have(
+    source: str | None, mtu: int | None, lost: list[str]
+) -> None:
+    """With BGP to the host, only the address of lo is known to others: without it, nothing comes
+    back. So this is a cost of the repair.
+    """
+    host = node(Route.to(CIDR, dev="ib0"))
+    prefsrc = None if source is None else as_ip(source)
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    others = (route for route in host.routes if route.prefix.length)
+    routes = (default._replace(prefsrc=prefsrc, mtu=mtu), *others)
+    [family] = checked(host._replace(routes=routes)).families
+    assert [cost.lost for cost in family.repair.costs] == lost

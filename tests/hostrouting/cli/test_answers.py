@@ -191,7 +191,7 @@ def test_typed_cidrs_need_no_configuration(name: str) -> None:
     assert (page.code, f"FILE: {warning['sentence']}" in page.out) == (1, True)
     at = page.lines.index(f"FILE: {warning['sentence']}")
     repair = f"hostrouting repair {CIDR}"
-    anew = f"echo {{}} | {repair} --config - | hostrouting apply --config - --allow-removal"
+    anew = f"' | {repair} --config - | hostrouting apply --config - --allow-removal"
     is_there = host.files.look(HostLayout.config_path) is not None
     assert page.lines[at + 1].startswith(f"  correct {HostLayout.config_path}") == is_there
     assert page.out.count(anew) == 1
@@ -490,7 +490,7 @@ def test_what_another_run_has_installed_meanwhile_is_not_taken_away() -> None:
     assert '"STRICT"' in host.files.texts["/etc/hostrouting/config.json"]
     stdin = json.dumps(warn).encode()
     allowed = say("plan", "--config", "-", "--allow-removal", host=host, stdin=stdin)
-    assert allowed.lines[0] == "TO DO: as root: hostrouting apply --config FILE --allow-removal"
+    assert allowed.lines[0] == "TO DO: as root: the same command with apply instead of plan"
 
 
 def test_a_refused_file_gates_nothing() -> None:

@@ -3,7 +3,9 @@ obvious command is typed there.
 """
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,6 +159,51 @@ def test_an_overriding_drop_in_is_named_before_systemd_reads_it() -> None:
     assert manager_of(host).calls == calls
 
 
+def with_loaded_override(mode: str) -> FakeHost:
+    """A drop-in that systemd has loaded takes the gate away."""
+    host = node(config(*REPAIR, mode=mode))
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    manager_of(host).reload()
+    return host
+
+
+@pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_an_overriding_drop_in_that_systemd_has_loaded(command: str, mode: str, code: int) -> None:
+    """Nothing that apply does ends that, so plan and apply say it, and fail in STRICT."""
+    host = with_loaded_override(mode)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    said = say(command, "--config", "-", host=host, stdin=text)
+    first = "NOTHING TO DO: this host matches the configuration, but units can start unchecked"
+    assert (said.code, said.lines[0]) == (code, first)
+    [line] = [line for line in said.lines if line.startswith("GATE-OPEN")]
+    assert f'the line "ExecCondition=" in {OVERRIDE} cancels the gate' in line
+    assert line.endswith("delete that line, not the file; then, as root: systemctl daemon-reload")
+
+
+def test_an_override_that_plan_is_told_to_ignore() -> None:
+    """It does not count then; a warning in WARN does, if warnings count."""
+    host = with_loaded_override("STRICT")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = ("plan", "--config", "-", "--fail-on", "warning")
+    assert say(*plan, "--ignore", "gate-open", host=host, stdin=text).code == 0
+    host = with_loaded_override("WARN")
+    text = host.files.texts[LAYOUT.config_path].encode()
+    assert say(*plan, host=host, stdin=text).code == 1
+
+
+def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
+    """To apply has systemd read it: no second command is proposed for that."""
+    host = with_loaded_override("STRICT")
+    host.files.write(OVERRIDE, "[Service]\n")
+    status = say("status", host=host)
+    assert status.lines[0].endswith(AGAIN.command)
+    assert "GATE-OPEN: kubelet.service starts unchecked: systemd has not read" in status.out
+    assert "systemctl daemon-reload" not in status.out
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
+
+
 def test_a_drop_in_that_adds_a_condition_takes_nothing_away() -> None:
     """Only an empty ExecCondition= resets the list."""
     host = node(config(*REPAIR))
@@ -197,6 +244,15 @@ def test_routes_that_were_typed_are_not_deleted_where_the_run_must_fail_then() -
     assert not ours(host)
 
 
+def test_a_repair_costs_nothing_that_is_lost_already() -> None:
+    """The typed routes have taken the addresses; to configure them changes nothing."""
+    host = node(config(mode="WARN"), h200)
+    assert "REPAIR-COST" in say("check", host=host).out
+    assert "can no longer be reached" in say("repair", host=host).err
+    type_repair(host)
+    assert "can no longer be reached" not in say("repair", host=host).err
+
+
 # A VPN has a better default route.
 
 
@@ -218,8 +274,44 @@ def test_beside_a_vpn_each_candidate_has_its_command(*, lost: bool) -> None:
     [line] = {line.partition(": ")[2] for line in status.lines if "--dev eth0 |" in line}
     assert line == f"hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -"
     assert any("--dev tun0 |" in line for line in status.lines)
+    assert "the commands below name the device" in status.out
+    assert "name one device in routeOverlap.expectedDevs" not in status.out
     assert type_pipeline(host, line).code == 0
     assert say("status", host=host).code == 0
+
+
+def test_each_candidate_says_what_its_repair_costs() -> None:
+    """Before the line is typed, and not only by the remark of the pipe."""
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    lose_routes(host)
+    lines = [line for line in say("status", host=host).lines if " --dev " in line]
+    lost = f"hosts in {CIDR} can no longer be reached through ib0 over IP"
+    assert [line.partition(",")[0] for line in lines] == [
+        f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
+    ]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
+    command: str, tmp_path: Path, *, lost: bool
+) -> None:
+    """Without it, the line would repair the installed configuration, or none."""
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps(config(*REPAIR, guard=GUARDED)))
+    host = FakeHost(kernel=h200())
+    if not lost:
+        type_repair(host)
+    with_vpn(host)
+    said = say(command, "--config", str(file), host=host)
+    [line] = set(
+        re.findall("hostrouting repair [^;\n]* --dev eth0 [|][^;\n]*", said.out + said.err)
+    )
+    assert line == f"hostrouting repair --config {file} --dev eth0 | hostrouting apply --config -"
+    assert type_pipeline(host, line).code == 0
+    status = say("status", host=host)
+    assert (status.code, "the guard runs" in status.out) == (0, True)
 
 
 # config.json is broken.
@@ -237,10 +329,57 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     garble(host)
     lose_routes(host)
     status = say("status", host=host)
-    assert status.code == 1
+    assert status.code == 2
     assert "the gate still checks kubelet.service" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
+
+
+def test_routes_that_are_lost_beside_a_broken_file() -> None:
+    """The installed script has them, so its unit sets them again; if none is missing, or if the
+    script would delete one, the page does not say so.
+    """
+    command = f"as root: systemctl restart {LAYOUT.routes_unit}"
+    host = node(config(*REPAIR))
+    garble(host)
+    assert command not in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert command in status.out
+    assert [line for line in status.lines if line.startswith("  + ")]
+    host = node(config())
+    garble(host)
+    type_repair(host)
+    assert command not in say("status", host=host).out
+
+
+def test_a_copy_of_a_broken_file_has_systemd_read_its_files() -> None:
+    """Nothing says what the file gated."""
+    host = node(config(*REPAIR))
+    text = host.files.texts[LAYOUT.config_path].encode()
+    garble(host)
+    plan = say("plan", "--config", "-", "--allow-removal", host=host, stdin=text)
+    reload = "  reload systemd    # to be safe: the installed file cannot be read"
+    assert reload in plan.lines
+
+
+def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
+    """Mode, guard, gated units and routes, with their gateways; and it gates no other unit."""
+    settings = config(*REPAIR, guard=GUARDED)
+    by_name = {"destination": "9.0.0.0/8", "dev": "eth0", "gateway": "10.0.0.1", "metric": 7}
+    settings["staticRoutes"]["routes"].append(by_name)
+    host = node(settings)
+    before = json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"]
+    garble(host)
+    lose_routes(host)
+    [line] = [line for line in say("status", host=host).lines if ": echo " in line]
+    assert "gives up podCidrs, probeRewrite, azureVnetCleanup and manageForeign)" in line
+    _, text, *pipeline = re.split(r"echo '| \| |' \| ", line.partition(", as root: ")[2])
+    repaired = say(*pipeline[0].split()[1:], host=host, stdin=text.encode())
+    applied = say(*pipeline[1].split()[1:], host=host, stdin=repaired.out.encode())
+    assert applied.code == 0
+    assert json.loads(host.files.texts[LAYOUT.config_path])["hostRouting"] == before
+    assert say("status", host=host).code == 0
 
 
 # The pipe.
@@ -270,6 +409,37 @@ def test_a_refused_unit_is_not_to_be_started_while_addresses_escape() -> None:
     with_ib0(host.kernel)
     refuse(host)
     assert "systemctl start" not in say("status", host=host).out
+
+
+@pytest.mark.parametrize(("main", "is_told"), [("40", True), ("70", False), ("", False)])
+def test_a_unit_that_runs_and_was_not_checked(main: str, *, is_told: bool) -> None:
+    """Its main process began before it had left the state "inactive"; that is not wrong by itself."""
+    host = node(config(*REPAIR))
+    manager_of(host).properties[KUBELET] |= {
+        "InactiveExitTimestampMonotonic": "50",
+        "ExecMainStartTimestampMonotonic": main,
+    }
+    status = say("status", host=host)
+    assert status.code == 0
+    assert ("its start was not checked" in status.out) == is_told
+    assert (f"as root: systemctl restart {KUBELET}" in status.out) == is_told
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert (unit["unchecked"], unit["checked"] == 0) == (is_told, is_told)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: bool) -> None:
+    """The page says which command ends the cause."""
+    host = node(config(), plain_vm)
+    if lost:
+        host = node(config(*REPAIR))
+        lose_routes(host)
+    else:
+        with_ib0(host.kernel)
+    refuse(host)
+    when = "after the command in the first line" if lost else "after the command below"
+    [line] = [line for line in say("status", "kubelet", host=host).lines if "was refused; " in line]
+    assert line == f"{KUBELET} was refused; {when}, as root: systemctl start {KUBELET}"
 
 
 def test_a_unit_may_be_typed_without_its_suffix() -> None:
@@ -304,6 +474,75 @@ def test_a_guard_that_does_not_run(state: str) -> None:
     assert f"the guard {state}" in status.out
     assert ("guard.sh: fork failed" in status.out) == (state == "has failed")
     assert ("systemctl unmask" in status.out) == (state == "is masked")
+
+
+def mask_guard(host: FakeHost) -> None:
+    """The mask of systemd is a link in the place of the file."""
+    path = LAYOUT.unit_path(LAYOUT.guard_unit)
+    host.files.remove(path)
+    host.files.links[path] = "/dev/null"
+    manager_of(host).stop(LAYOUT.guard_unit)
+    manager_of(host).reload()
+
+
+def mask_guard_elsewhere(host: FakeHost) -> None:
+    """The file is as it should be, and systemd masks the unit all the same."""
+    manager_of(host).properties[LAYOUT.guard_unit] = dict(GUARDS["is masked"])
+
+
+def unmask_guard(host: FakeHost) -> None:
+    """What systemctl unmask does."""
+    host.files.links.pop(LAYOUT.unit_path(LAYOUT.guard_unit), None)
+    manager_of(host).properties.pop(LAYOUT.guard_unit, None)
+    manager_of(host).reload()
+
+
+def with_masked_guard(mask: Callable[[FakeHost], None]) -> FakeHost:
+    """Somebody has masked the guard, and routes are lost since."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    mask(host)
+    lose_routes(host)
+    return host
+
+
+MASKS = (mask_guard, mask_guard_elsewhere)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_masked_guard_is_named_before_anything_is_changed(
+    mask: Callable[[FakeHost], None],
+) -> None:
+    """It could not be started."""
+    host = with_masked_guard(mask)
+    text = host.files.texts[LAYOUT.config_path].encode()
+    plan = say("plan", "--config", "-", host=host, stdin=text)
+    assert plan.code == 1
+    assert plan.lines[0].startswith("WOULD FAIL")
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in plan.out
+    refused = apply_installed(host)
+    assert refused.code == 1
+    assert f"systemctl unmask {LAYOUT.guard_unit}" in refused.out
+    assert "Nothing was changed." in refused.out
+    assert not ours(host)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost], None]) -> None:
+    """The page and the document say that addresses escape, that the guard is masked, and what to
+    type.
+    """
+    host = with_masked_guard(mask)
+    headline = say("status", host=host).lines[0]
+    assert headline.startswith("DIFFERENT: addresses escape, and this host does not match")
+    assert f"{LAYOUT.guard_unit} is masked" in headline
+    assert "the guard is masked" in say("status", host=host).out
+    command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
+    assert headline.endswith(f"as root: {command}")
+    assert say("status", host=host).out.count("systemctl unmask") == 1
+    assert say("status", "--json", host=host).json["command"] == command
+    unmask_guard(host)
+    assert apply_installed(host).code == 0
+    assert say("status", host=host).code == 0
 
 
 # Routes that somebody has added without a protocol.

@@ -475,8 +475,8 @@ def pages(name: str, folder: Path) -> str:
     )
     if not name.startswith("check"):  # the rest of a check is what check shows
         text = re.sub(
-            r"(^|\n)(OVERLAP: [^\n]*\n)  .*(\n  hostrouting repair [^\n]*).*",
-            r"\1\2…\3",
+            r"(^|\n)(OVERLAP: [^\n]*\n).*?(\n  hostrouting repair [^\n]*).*",
+            r"\1\2  …\3",
             text,
             flags=re.DOTALL,
         )

@@ -96,6 +96,14 @@ def test_an_agents_file_where_ours_is_required() -> None:
         HostRoutingConfig.from_json(
             '{"hostRouting": {}, "guard": {"own": 1}, "routeOverlap": {}}', required=True
         )
+    with pytest.raises(ConfigError) as caught:
+        HostRoutingConfig.from_json(
+            '{"hostRouting": {}, "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": 1}}',
+            required=True,
+        )
+    assert [fault.path for fault in caught.value.faults] == ["gate", "guard"]
+    of_an_agent = '{"hostRouting": {}, "gate": {"url": "https://a"}, "guard": true}'
+    assert HostRoutingConfig.from_json(of_an_agent, required=True) == HostRoutingConfig()
     assert HostRoutingConfig.from_json("{}", required=True) == HostRoutingConfig()
 
 

@@ -149,6 +149,23 @@ def test_a_next_hop_by_a_device_that_is_down(family: int) -> None:
     assert decision.devs == ("eth0",)
 
 
+def test_a_route_of_table_main_inside_one_of_table_local() -> None:
+    """IPv4 has both tables in one until a rule is added, and the engine does not judge what differs."""
+    address = ip_at(4, BLOCK[4].first)
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
+        namespace.batch(HOST)
+        namespace.batch(
+            ["route add local 10.8.0.0/15 dev lo table local", f"route add {BLOCK[4]} dev eth0"]
+        )
+        decision = Fib(backend.snapshot(), 4).lookup(address)
+        [answer] = backend.lookup([address])
+        assert (answer.kind, decision.kind) == ("unicast", "not-judged")
+        namespace.batch(["rule add priority 50000 lookup 200"])
+        decision = Fib(backend.snapshot(), 4).lookup(address)
+        [answer] = backend.lookup([address])
+        assert (answer.kind, decision.kind) == ("local", "local")
+
+
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize(
     ("rule", "selects"),

@@ -5,7 +5,7 @@ named.
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -136,3 +136,45 @@ def test_an_escape_that_may_not_exist_is_none(
         routes=tuple(routes),
     )
     assert checked(snapshot, "8000::/4", pod_cidrs=pods).verdict == verdict
+
+
+def test_a_route_of_table_main_inside_one_of_table_local() -> None:
+    """Until a rule is added, Linux has both tables in one. Then it looks up table local first."""
+    services = Route.to("172.16.0.0/15", type="local", dev="lo", table=TABLE_LOCAL)
+    host = vm_with(services, Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1"))
+    [doubt] = checked(host, "172.16.0.0/17").families[0].doubts
+    assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
+    assert "until a rule is added, it comes before a route of table local" in doubt.sentence
+    assert checked(host, "172.16.128.0/17").verdict == "overlap"
+    other = Rule(family=4, priority=50, table=100)
+    rules = (host.rules[0], other, *host.rules[1:])
+    assert checked(host._replace(rules=rules), "172.16.0.0/17").verdict == "overlap"
+
+
+@pytest.mark.parametrize(
+    ("forwarding", "metric", "gateway", "verdict"),
+    [
+        (False, 1024, "fe80::2", "undecided"),
+        (None, 1024, "fe80::2", "undecided"),
+        (True, 1024, "fe80::2", "ok"),
+        (False, 2000, "fe80::2", "ok"),
+        (False, 1024, None, "ok"),
+    ],
+)
+def test_equal_ipv6_routes(
+    metric: int, gateway: str | None, verdict: str, *, forwarding: bool | None
+) -> None:
+    """Of routes that several routers advertise, a host that does not forward uses one whose gateway
+    answers.
+    """
+    links = tuple(Link(name=name, index=index) for index, name in enumerate(["eth0", "ib0"]))
+    first = Route.to("8000::/4", dev="eth0", gateway=gateway, metric=1024, protocol=9)
+    other = Route.to("8000::/4", dev="ib0", gateway="fe80::2", metric=metric, protocol=9)
+    host = Snapshot(
+        links,
+        (),
+        default_rules(6),
+        (UPLINK, first, other),
+        ipv6_forwarding=forwarding,
+    )
+    assert checked(host, "8000::/4").verdict == verdict

@@ -23,7 +23,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
             False,
             "was not written by hostrouting, .*: move the file away",
         ),
-        (UNIT, "", False, "is masked: .*; systemctl unmask static-routes.service"),
+        (UNIT, "", False, "is masked: .*; as root: systemctl unmask static-routes.service"),
         ("/etc/systemd/networkd.conf.d/50-hostrouting.conf", "", False, "is masked: .*; remove it"),
         (SCRIPT, "anything", True, ""),
         ("/mnt/etc/hostrouting/gate.sh", "", True, ""),

@@ -125,6 +125,9 @@ IPV6_GATEWAY = as_ip("fd00:99::1")
 AROUND_THE_GATEWAY = ("fd00:98::/31", "fd00:99::/64", "fd00:99::/80", "fd00:99::1/128")
 
 
+REFUSED = Route(Prefix.parse("fd00:98::/64"), type="unreachable", metric=1024, protocol=4)
+
+
 def routes_around_the_gateway() -> st.SearchStrategy[list[Route]]:
     """Another program's IPv6 routes to networks that have a gateway of the host's link inside."""
     route = st.builds(
@@ -183,6 +186,35 @@ def test_gateways_that_linux_accepts_in_ipv6(
             assert isinstance(route, Route) == is_accepted, route
             if is_accepted:
                 assert route == wanted
+        finally:
+            backend.change(RouteRequest("delete", route) for route in reversed(made))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@settings(max_examples=scaled(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(routes_around_the_gateway(), st.sampled_from([[], [REFUSED]]))
+def test_gateways_on_link_that_linux_accepts_in_ipv6(
+    namespace: Namespace, others: list[Route], refused: list[Route]
+) -> None:
+    """A route whose gateway is said to be on the link is complete exactly if Linux accepts it."""
+    gateway = as_ip("fd00:98::1")
+    hop = NextHop("eth0", gateway=gateway, onlink=True)
+    default = Route(Prefix.parse("::/0"), (hop,), metric=1024, protocol=9)
+    wanted = default._replace(prefix=Prefix.parse("2001:db8::/32"), protocol=OURS)
+    with namespace.inside(), NetlinkBackend() as backend:
+        made: list[Route] = []
+
+        def accepts(route: Route) -> bool:
+            [outcome] = backend.change([RouteRequest("append", route)])
+            made.append(route)
+            return outcome.ok
+
+        try:
+            assert accepts(default)
+            assert all(accepts(route) for route in (*others, *refused))
+            route = Uplink(backend.snapshot(), IPV6).route_to(wanted.prefix)
+            assert isinstance(route, Route) == accepts(wanted), route
         finally:
             backend.change(RouteRequest("delete", route) for route in reversed(made))
 

@@ -110,7 +110,9 @@ def test_undo_of_what_cannot_be_read(version: str) -> None:
     before = dict(host.files.texts)
     said = str(phases.undo(task, phases.Context(observers=[])))
     reason = "what was installed before could not be read"
-    assert (reason if version == "257" else "it did not run, or changed nothing") in said
+    assert (
+        reason if version == "257" else "this object has not run, or has changed nothing"
+    ) in said
     assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
 
 
@@ -263,6 +265,8 @@ def test_what_is_not_a_configuration(task: type[Any]) -> None:
         TypeError, match=r"^a task takes a Host, not a FakeKernel: .*FakeHost\(kernel=…\)"
     ):
         task(config(), host=h200())
+    with pytest.raises(TypeError, match=rf"^{task.__name__}.__init__\(\) takes 2 positional arg"):
+        task(config(), FakeHost())
     with pytest.raises(
         TypeError, match="takes a bool, not a str: allow_removal is True or False"
     ):  # as a text, "false" would be true

@@ -5,15 +5,24 @@ is imported.
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
+from hostrouting.host.systemd import Manager, SystemdManager
+from hostrouting.kernel.programs import Ended
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.programs import completed
 from tests.support.tasks import config, run
+
+NO_SYSTEMD = (
+    "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+    "Failed to connect to bus: Host is down\n"
+)
+"""What systemctl prints where systemd does not run."""
 
 
 def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
@@ -78,6 +87,63 @@ def test_a_manager_starts_what_does_not_run() -> None:
     for unit in ("a.service", "a.service", "b.service"):
         manager.start(unit, timeout=1)
     assert manager.calls == ["start a.service"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda manager: manager.reload(),
+        lambda manager: manager.start("a.service", timeout=1),
+        lambda manager: manager.stop("a.service"),
+        lambda manager: manager.show(("ActiveState",), "a.service"),
+        lambda manager: manager.show(("Version",)),
+    ],
+    ids=["reload", "start", "stop", "show a unit", "show the manager"],
+)
+def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
+    """Whatever is asked of it raises the error of systemctl on a host without systemd."""
+
+    def systemctl(*_words: str, **_options: object) -> Ended:
+        return Ended(1, err=NO_SYSTEMD)
+
+    errors: list[HostError] = []
+    for manager in (SystemdManager(run=systemctl), FakeManager(running=False)):
+        with pytest.raises(
+            HostError, match="systemd does not answer; check that it runs"
+        ) as caught:
+            call(manager)
+        errors.append(caught.value)
+    assert errors[0].to_mapping() == errors[1].to_mapping()
+
+
+def test_a_manager_that_stops_running() -> None:
+    """It records no call that nobody has answered."""
+    manager = FakeManager()
+    manager.running = False
+    with pytest.raises(HostError):
+        manager.reload()
+    assert manager.calls == []
+
+
+def test_faults_of_a_wrong_type() -> None:
+    """What says which parts of the host fail is refused if it is of another type: at once, or when
+    it is needed. Lines of a unit that are one text would be logged letter by letter.
+    """
+    host = FakeHost()
+    wrong: Any = {"/etc/a"}
+    with pytest.raises(TypeError, match="'failing' must be <class 'dict'>"):
+        FakeManager(failing=wrong)
+    with pytest.raises(TypeError, match="'broken' must be <class 'dict'>"):
+        host.files.broken = wrong
+    wrong = ["/run/a"]
+    with pytest.raises(TypeError, match="'locked' must be <class 'set'>"):
+        host.files.locked = wrong
+    manager = FakeManager(failing={"a.service": "boom"})  # type: ignore[dict-item]  # the mistake
+    with pytest.raises(TypeError, match=r"failing\['a.service'\] is 'boom'; .*: \('boom',\)"):
+        manager.start("a.service", timeout=1)
+    files = FakeFiles(broken={"/etc/a": 28})  # type: ignore[dict-item]  # the mistake
+    with pytest.raises(TypeError, match=r"broken\['/etc/a'\] is 28; it must be the reason, a text"):
+        files.write("/etc/a", "")
 
 
 @pytest.mark.linux

@@ -1,0 +1,53 @@
+# What `ip` lists: names for its numbers, and what a device is. A text for programs of awk.
+#
+# names LIST NUMBER NAME...: `ip -N` prints numbers, because a host can have other names: of a type,
+#   proto, scope, table or ipproto
+# kind KIND CLASS, link-type TYPE CLASS: the class of a device of this kind or link type
+#
+# The classes:
+#   card      Ethernet, wwan                leads to the network
+#   bridge    bridge                        leads to the network, or only to guests or pods
+#   tunnel    wireguard, vxlan, tun         its packets leave by another device: a VPN
+#   line      ppp                           a VPN, or the line of a provider
+#   tap       tun that looks like Ethernet  a VPN, or the network card of a virtual machine
+#   dummy     dummy                         sends nothing out
+#   dead-end  ifb, vrf, lo, InfiniBand      sends nothing to the network
+# The fabric of InfiniBand does not lead to the network, so such a device has to be named.
+listed='
+function read_listed_setting(   i) {
+  if ($1 == "names") for (i = 3; i < NF; i += 2) name_of[$2, $i] = $(i + 1)
+  if ($1 == "kind") class_of_kind[$2] = $3
+  if ($1 == "link-type") class_of_link_type[$2] = $3
+}
+function name_for(list, number) {
+  return (list, number) in name_of ? name_of[list, number] : number
+}
+
+# 2: eth0@if3: <BROADCAST,UP> mtu 1500 ...\    link/[1] ...\    veth ...
+# Reads a device, and returns its name. With -N, `ip` prints the number of the link type (ARPHRD_...
+# in Linux); some versions print its name.
+function read_device(   dev, piece, link_type, kind) {
+  dev = $2
+  sub(/(@[^@]*)?:$/, "", dev)
+  split($0, piece, /\\ +/) # where -o joins lines
+  link_type = piece[2] # link/[1], or link/ether
+  sub(/ .*/, "", link_type)
+  gsub(/link\/|[][]/, "", link_type)
+  kind = piece[3] ""
+  sub(/ .*/, "", kind)
+  if (kind ~ /^(alias|altname|vf|prog\/xdp|.*_slave)$/) kind = "" # a card has no kind before these
+  is_up[dev] = $3 ~ /[<,]UP[,>]/
+  kind_of[dev] = kind
+  class[dev] = class_of(kind, link_type)
+  return dev
+}
+# A kind that is not in the settings is a tunnel, unless the link type is that of a card.
+function class_of(kind, link_type,   by_kind, by_type) {
+  by_kind = class_of_kind[kind]
+  by_type = class_of_link_type[link_type]
+  if (by_type == "dead-end") return "dead-end" # InfiniBand, and lo
+  if (by_kind == "tap" && by_type != "card") return "tunnel"
+  if (by_kind != "") return by_kind
+  return by_type == "card" || kind == "" ? "card" : "tunnel"
+}
+'

@@ -1,0 +1,84 @@
+"""hostrouting.check.parts: the second lookup of IPv6, with the source that Linux has chosen."""
+
+import socket
+
+import pytest
+
+from hostrouting.check.check import check_snapshot
+from hostrouting.check.results import CheckReport
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.snapshot import Snapshot
+from tests.support.commands import ports
+from tests.support.namespace import private_namespace
+from tests.support.sections import expect
+
+HOST = (
+    "link set lo up",
+    *ports("eth0", "ib0"),
+    "address add fd00::4/64 dev eth0 nodad",
+    "address add fd20::4/64 dev ib0 nodad",
+)
+BY_SOURCE = (
+    "rule add from fd00::4 lookup 100 pref 100",
+    "route add default via fd00::1 dev eth0 table 100",
+)
+
+
+def checked(snapshot: Snapshot) -> CheckReport:
+    """The check of this host."""
+    section = expect("fd44::/16", expected_devs=["eth0"])
+    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
+
+
+def source_of_a_connection() -> str:
+    """The source that Linux gives to a connected socket."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+        sender.connect(("fd44::1", 53))
+        return str(sender.getsockname()[0])
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    "failing", ["", "route add unreachable fd44::/16", "rule add pref 200 to fd44::/17 prohibit"]
+)
+def test_a_route_that_is_found_with_a_source(failing: str) -> None:
+    """Where the first lookup fails, IPv6 chooses a source and looks up again. It is in doubt whether
+    that leads to the uplink, because it may choose another source.
+    """
+    lines = [line for line in (*BY_SOURCE, failing) if line]
+    with private_namespace() as namespace, namespace.inside():
+        namespace.batch(HOST)
+        namespace.batch(lines, family=6)
+        assert source_of_a_connection() == "fd00::4"
+        snapshot = namespace.snapshot()
+    report = checked(snapshot)
+    assert report.verdict == "undecided"
+    cause = "only [rule 100: from fd00::4 lookup 100] has a route for them"
+    assert cause in report.doubts[0].sentence
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "from fd00::4 lookup 101",  # leads to ib0
+        "from fd77::/64 lookup 100",  # this host has no such source
+        "from fd00::4 prohibit",
+        "from fd00::4 fwmark 1 lookup 100",
+        "from fd00::4 iif ib0 lookup 100",
+    ],
+)
+def test_no_route_that_is_right_is_found_with_a_source(rule: str) -> None:
+    """Then what has no route escapes."""
+    lines = (
+        BY_SOURCE[1],
+        f"rule add {rule} pref 100",
+        "route add default via fd20::1 dev ib0 table 101",
+    )
+    with private_namespace() as namespace:
+        namespace.batch(HOST)
+        namespace.batch(lines, family=6)
+        report = checked(namespace.snapshot())
+    assert [escape.kind for escape in report.escapes] == ["no-route"]
