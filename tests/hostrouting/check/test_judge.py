@@ -899,6 +899,21 @@ def test_equal_default_routes_for_a_source() -> None:
         assert checked(host).verdict == verdict
 
 
+@pytest.mark.parametrize("section", [{}, {"expected_devs": ["eth0"]}])
+def test_an_equal_default_route_by_lo(section: dict[str, Any]) -> None:
+    """Whether Linux ever uses it is not judged; it does where it is the first."""
+    host = node()
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    by_lo = default._replace(next_hops=(NextHop("lo"),), scope=SCOPE_LINK)
+    [doubt] = checked(host.with_routes([by_lo]), **section).families[0].doubts
+    assert doubt.sentence == (
+        f"hostrouting does not judge route {default} (an equal default route is by lo)"
+    )
+    others = [route for route in host.routes if route is not default]
+    first = host._replace(routes=(by_lo, default, *others))
+    assert checked(first, **section).verdict == "overlap"
+
+
 @pytest.mark.parametrize(
     "first", [None, {"dst": Prefix.parse("172.16.5.0/24")}, {"fwmark": 1, "fwmask": 1}]
 )
