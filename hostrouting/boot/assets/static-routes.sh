@@ -1224,7 +1224,7 @@ function say_conflict(w,   place, text, lowest, edit) {
   name_holders(key_of(w))
   value["reason"] = filled("held")
   text = "ROUTE-CONFLICT: " filled("conflict")
-  if (value["dev"] != "") text = text "\t" place ": " filled("address")
+  if (value["devs"] != "") text = text "\t" place ": " filled("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
   edit = ""
@@ -1240,19 +1240,19 @@ function say_conflict(w,   place, text, lowest, edit) {
   print "refused\t" text "; then: " restart
 }
 
-# Sets all routes of other programs with this key, the commands that delete them, and the device if
-# one is of an address.
-function name_holders(key,   i, r, held, deletion_commands, last_one) {
-  value["dev"] = ""
+# Sets all routes of other programs with this key, the commands that delete them, and the devices
+# with whose addresses Linux has added some.
+function name_holders(key,   i, r, held, devs, deletion_commands, last_one) {
   for (i = 1; i <= count_at[key]; i++) {
     r = part[at_key[key, i], "route"]
     if (is_ours(r) || r == last_one) continue
     held = held (held == "" ? "" : "], [") route[r, "text"]
     deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
-    if (is_of_an_address(r)) value["dev"] = hop[r, 1, "dev"]
+    if (is_of_an_address(r)) devs = devs (devs == "" ? "" : ", ") hop[r, 1, "dev"]
     last_one = r
   }
   value["held"] = held
+  value["devs"] = devs
   value["delete"] = deletion_commands
 }
 

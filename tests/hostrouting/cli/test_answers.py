@@ -127,10 +127,8 @@ def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> Non
         options += ["--snapshot", str(saved)]
     commands = re.compile("hostrouting repair [^|]*[|][^;\n]*")
     checked = commands.findall(say("check", *options, host=host).out)
-    assert (
-        checked
-        and commands.findall(say("explain", "172.16.5.9", *options, host=host).out) == checked
-    )
+    assert checked
+    assert commands.findall(say("explain", "172.16.5.9", *options, host=host).out) == checked
 
 
 @pytest.mark.parametrize(
