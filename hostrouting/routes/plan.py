@@ -43,12 +43,12 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
-_TO_DELETE = "if nothing needs that route, delete it (its program may add it again)"
+_TO_DELETE = "if nothing needs that route, delete it (a program may add it again)"
 SENTENCES = {
     "waits": "{route} needs {missing}",
     "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
     "conflict": "{prefix} cannot be installed: {reason}",
-    "held": "another program's route has the same destination and metric: [{held}]",
+    "held": "a route that is not hostrouting's has the same destination and metric: [{held}]",
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "

@@ -26,7 +26,7 @@
 # find where a sentence is said, search for its name, as in filled("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
-#   ROUTE-CONFLICT  another program has a route in its place
+#   ROUTE-CONFLICT  a route that is not of hostrouting is in its place
 # The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
 # shellcheck disable=SC2016 # programs of awk are texts
@@ -271,8 +271,8 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  fail_because "ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete \
-it (its program may add it again), as root: ip route del $hop"
+  fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
+delete it (a program may add it again), as root: ip route del $hop"
 }
 
 take_back() {

@@ -891,8 +891,8 @@ class TestConflicts:
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path)
         hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
-        conflict = f"ROUTE-CONFLICT: {hop} is a next hop of another program"
-        remedy = "if nothing needs it, delete it (its program may add it again)"
+        conflict = f"ROUTE-CONFLICT: {hop} is a next hop that is not hostrouting's"
+        remedy = "if nothing needs it, delete it (a program may add it again)"
         assert ran.lines == [
             f"<3>static-routes: {conflict}; {remedy}, as root: ip route del {hop}",
         ]

@@ -201,7 +201,7 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
     [finding] = caught.value.findings
     command = f"as root: {deletion_command(theirs)}"
-    delete = f"if nothing needs that route, delete it (its program may add it again), {command}"
+    delete = f"if nothing needs that route, delete it (a program may add it again), {command}"
     if edit:
         assert str(finding.remedy).startswith(f"write {edit} ")
         assert str(finding.remedy).endswith(f"; or, {delete}")
