@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import WRITER, gated_on_disk, writer_of
+from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
+from hostrouting.boot.on_disk import gated_on_disk, writer_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -21,10 +22,10 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.host_check import HostCheck, check_host, find_typed, read_host
+from hostrouting.install.host_check import HostCheck, check_host, find_typed, take_snapshot
 from hostrouting.install.installed import read_installed
-from hostrouting.install.pipeline import repair_pipeline, with_gate_command
 from hostrouting.install.plan import Plan
+from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 
@@ -217,7 +218,7 @@ def _typed_routes(host: Host) -> tuple[Finding, ...]:
     """That routes of ours were typed; an image has no routes."""
     if host.backend is None:
         return ()
-    return tuple(find_typed(read_host(host)))
+    return tuple(find_typed(take_snapshot(host)))
 
 
 def _check_of(host: Host, config: HostRoutingConfig) -> HostCheck | None:
@@ -256,7 +257,7 @@ def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
     """
     if host.backend is None:
         return Plan()
-    routes = plan_static_routes(enforced, read_host(host))
+    routes = plan_static_routes(enforced, take_snapshot(host))
     if any(step.action not in {"add", "keep"} for step in routes.steps):
         return Plan()
     return Plan(routes=RoutePlan(routes.changes))

@@ -176,3 +176,18 @@ def test_strategies() -> None:
     table = PAGES["docs/library.md"].partition("| strategy |")[2].partition("\n\n")[0]
     listed = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
     assert {*re.findall(r"`(\w+)\(", " ".join(listed))} == public
+
+
+def test_which_package_imports_which() -> None:
+    """The table of docs/design.md has every package, and all that each imports."""
+    known: dict[str, set[str]] = {}
+    for package, imports in re.findall(
+        r"^\| `(\w+)/?` \| .* \| (.*) \|$", PAGES["docs/design.md"], re.MULTILINE
+    ):
+        known[package] = {*re.findall(r"\w+", imports)}
+    for package, imports in known.items():
+        folder = ROOT / "hostrouting" / package
+        files = [*folder.rglob("*.py")] or [folder.with_suffix(".py")]
+        text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+        used = {*re.findall(r"^ *from hostrouting(?:\.| import )(\w+)", text, re.MULTILINE)}
+        assert imports == (used & known.keys()) - {package}, package

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.boot.files import gated_on_disk
+from hostrouting.boot.on_disk import gated_on_disk, required_steps, text_at
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _SETTING = re.compile(r"(?m)^  '([a-z-]+) (.*)'$")
 """A line of the data block of a script: see `scripts`."""
-_REQUIRED = re.compile(r"(?m)^required=\((.*?)\)")
-"""The line of gate.sh with the steps that have to succeed."""
 
 
 def read_enforced(files: Files) -> HostRoutingConfig:
@@ -67,10 +65,9 @@ def _check_of(files: Files) -> dict[str, Any]:
     for word, rest in _settings_of(files, HostLayout.check_step):
         values.setdefault(word, []).append(rest)
     [mode] = values.get("mode", ["WARN"])
-    required = _REQUIRED.search(files.read(HostLayout.gate_path) or "")
+    required = required_steps(files)
     if required is not None:
-        is_strict = HostLayout.check_step in required[1].split()
-        mode = "STRICT" if is_strict else "WARN"
+        mode = "STRICT" if HostLayout.check_step in required else "WARN"
     return {
         "expectedCidrs": [_first_word(rest) for rest in values.get("cidr", [])],
         "mode": mode,
@@ -86,4 +83,4 @@ def _first_word(rest: str) -> str:
 
 
 def _settings_of(files: Files, step: str) -> list[tuple[str, str]]:
-    return _SETTING.findall(files.read(HostLayout.step_path(step)) or "")
+    return _SETTING.findall(text_at(files, HostLayout.step_path(step)))

@@ -9,20 +9,24 @@ may count a refusal as a success. Nothing is changed here; `install` repairs the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.files import (
-    WRITER,
-    files_of,
+from hostrouting.boot.files import WRITER, files_of, steps_of
+from hostrouting.boot.on_disk import (
+    drop_ins_of,
     foreign_steps,
+    instances_with_drop_ins,
     open_folders,
-    steps_of,
+    text_at,
     why_not_run,
     writer_of,
 )
+from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
 from hostrouting.boot.units import DROP_IN as DROP_IN_TEXT
 from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Name, Remedy, worst_first
 from hostrouting.host.files import Entry, Files
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -43,7 +47,8 @@ _PROPERTIES = (
     "SuccessExitStatus",
     *_ROOTS,
 )
-_FOLDERS = (HostLayout.unit_directory, "/run/systemd/system", "/usr/lib/systemd/system")
+_NOT_LOADED = {"masked", "not-found", "bad-setting", "error"}
+"""The states of a unit that systemd does not start, whatever its drop-ins say."""
 _RESET = re.compile(r"(?m)^\s*ExecCondition\s*=\s*$")
 """An empty value resets the list, so no ExecCondition= of an earlier file is left."""
 AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
@@ -59,14 +64,14 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
     """
     units = gated_units(config)
     openings = [*_of_opening(host, units)]
-    faults: list[Finding] = []
+    of_units: list[Finding] = []
     held: list[str] = []
     for unit in units:
         of_unit = [*openings, *_of_unit(host, unit)]
-        faults += of_unit
+        of_units += of_unit
         if all(fault.name != "gate-open" for fault in of_unit):
             held.append(unit)
-    return worst_first((*_of_files(host, config, spoken(held)), *faults))
+    return worst_first((*_of_files(host, config, held=spoken(held)), *of_units))
 
 
 def find_openings(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
@@ -84,16 +89,16 @@ def find_lasting_openings(host: Host, config: HostRoutingConfig) -> tuple[Findin
     return tuple(finding for finding in of_gate if finding.remedy not in {AGAIN, RELOAD})
 
 
-def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Finding]:
-    """Files that are missing or edited, and files in gate.d that are not ours; only these units run
-    the gate.
+def _of_files(host: Host, config: HostRoutingConfig, *, held: str) -> Iterator[Finding]:
+    """Files that are missing or edited, and files in gate.d that are not ours. `held` names the
+    units that run the gate, in a sentence.
     """
     files = host.files
     for finding in open_folders(files):  # gate.sh then runs no step
-        effect = f", so {units} cannot start" if units else ""
+        effect = f", so {held} cannot start" if held else ""
         yield finding._replace(name="gate-shut", sentence=f"{finding.sentence}{effect}")
     for path in foreign_steps(files):
-        yield _of_foreign_step(files, path, units, is_gated=bool(gated_units(config)))
+        yield _of_foreign_step(files, path, held, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
             path = f"{HostLayout.gate_directory}/{name}"
@@ -109,44 +114,58 @@ def _of_files(host: Host, config: HostRoutingConfig, units: str) -> Iterator[Fin
             f"the files were written by {writer or 'an unknown release'}, but this is {WRITER}"
         )
         yield Finding("file", "note", sentence, HostLayout.config_path, AGAIN)
-    vital = [HostLayout.gate_path]
-    for step, (_, is_required) in steps_of(config):
-        if is_required:
-            vital.append(HostLayout.step_path(step))
+    required = [step.file.path for step in steps_of(config) if step.is_required]
+    vital = [HostLayout.gate_path, *required]
     for file in files_of(config):
-        held = units if file.path in vital else ""
+        stopped = held if file.path in vital else ""
         if not files.look(file.path):
-            yield from _of_missing(file.path, held)
+            yield from _of_missing(file.path, stopped)
         else:
-            yield from _of_file(files, file, held, is_current=writer == WRITER)
+            yield from _of_file(files, file, stopped, is_current=writer == WRITER)
 
 
-def _of_missing(path: str, units: str) -> Iterator[Finding]:
-    """That a file of ours is missing, without which these units do not start."""
+def _of_missing(path: str, stopped: str) -> Iterator[Finding]:
+    """That a file of ours is missing; `stopped` names the units that do not start without it."""
     if path.endswith(DROP_IN):  # see _of_unit
         return
     sentence = f"{path} is missing"
-    if units:
-        sentence += f", so {units} cannot start"
+    if stopped:
+        sentence += f", so {stopped} cannot start"
         yield Finding("gate-shut", "error", sentence, path, AGAIN)
     else:
         yield Finding("file", "error", sentence, path, AGAIN)
 
 
-def _of_file(files: Files, file: File, units: str, *, is_current: bool) -> Iterator[Finding]:
-    """What is wrong with one file of ours, which the gate runs before these units start. If another
-    release wrote it, only that it is empty.
+def _of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Iterator[Finding]:
+    """What is wrong with one file of ours; `stopped` names the units that do not start if the gate
+    does not run it. If another release wrote it, only that it is empty, or not a file.
     """
     path = file.path
-    why_not, _ = why_not_run(files, path)
+    if _is_folder(files, path):
+        sentence = f"{path} is a directory, where a file of hostrouting has to be"
+        remedy = Remedy("move it away")
+        if stopped:
+            sentence += f", so {stopped} cannot start"
+            yield Finding("gate-shut", "error", sentence, path, remedy)
+        else:
+            yield Finding("file", "error", sentence, path, remedy)
+        return
+    if stopped and path != HostLayout.gate_path:
+        why_not, _ = why_not_run(files, path)
+        if why_not:
+            sentence = f"{why_not}, so the gate does not run it, and {stopped} cannot start"
+            yield Finding("gate-shut", "error", sentence, path, AGAIN)
+            return
     is_wrong = files.read(path) == ""
     if is_current:
         is_wrong = file.differs(files)
-    if units and path != HostLayout.gate_path and why_not:
-        sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
-        yield Finding("gate-shut", "error", sentence, path, AGAIN)
-    elif is_wrong:
+    if is_wrong:
         yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+
+
+def _is_folder(files: Files, path: str) -> bool:
+    entry = files.look(path)
+    return entry is not None and entry.kind == "directory"
 
 
 def _how_it_differs(files: Files, file: File) -> str:
@@ -158,20 +177,22 @@ def _how_it_differs(files: Files, file: File) -> str:
     return f"is not what {HostLayout.config_path} asks for"
 
 
-def _of_foreign_step(files: Files, path: str, units: str, *, is_gated: bool) -> Finding:
-    """That units wait for a script of somebody else, or why the gate does not run it."""
+def _of_foreign_step(files: Files, path: str, held: str, *, is_gated: bool) -> Finding:
+    """That units wait for a script of somebody else, or why the gate does not run it; `held` as in
+    _of_files.
+    """
     theirs = f"{path} was not installed by hostrouting"
     if not is_gated:
         sentence = f"{theirs}; no unit is gated, so nothing runs it"
         return Finding("file", "note", sentence, path)
     why_not, remedy = why_not_run(files, path)
-    if why_not and units:
-        sentence = f"{why_not}, so the gate does not run it, and {units} cannot start"
+    if why_not and held:
+        sentence = f"{why_not}, so the gate does not run it, and {held} cannot start"
         return Finding("gate-shut", "error", sentence, path, remedy)
     if why_not:
         sentence = f"{why_not}, so the gate does not run it, and lets no unit pass"
         return Finding("file", "error", sentence, path, remedy)
-    sentence = f"{theirs}: {units or 'a gated unit'} starts only after it succeeds"
+    sentence = f"{theirs}: {held or 'a gated unit'} starts only after it succeeds"
     return Finding("file", "note", sentence, path)
 
 
@@ -196,7 +217,9 @@ def _of_opening(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     reason = ""
     # A file of root that only root can write, that root can read, and that is not a program.
     if entry == Entry("file", entry.mode & 0o644 | 0o400):
-        reason = (host.files.read(path) or "").partition("\n")[0].strip()
+        reason = "why is written in it, and only root can read that"
+        with suppress(HostError):
+            reason = (host.files.read(path) or "").partition("\n")[0].strip()
     if reason:
         sentence = f"{path} lets {held} start unchecked until the next boot: {reason}"
         remedy = Remedy("to end this", f"rm {path}")
@@ -211,118 +234,167 @@ def _of_opening(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """What systemd would do instead of running the gate; a cause that holds for all instances is
-    named once.
+    """What systemd would do instead of running the gate. Of a template, what holds for all of its
+    instances is said once.
     """
+    files, manager = host.files, host.running_manager
     path = HostLayout.drop_in_path(unit)
-    manager = host.running_manager
-    if not host.files.look(path):
+    if not files.look(path):
         sentence = f"{path} is missing, so {unit} starts unchecked"
         yield Finding("gate-open", "error", sentence, path, AGAIN)
         return
     if manager is None:
         return
-    shown = _shown(manager, host, unit)
-    yield from _unread_resets(host.files, unit, shown[0])
-    causes: set[str] = set()
-    is_whole = host.files.read(path) == DROP_IN_TEXT
-    for properties in shown:
-        name = properties["Id"]
-        if name == plain_instance(unit):
-            name = unit
-        for kind, cause, remedy in _causes(host.files, unit, properties, is_whole=is_whole):
-            if cause not in causes:
-                yield Finding(kind, "error", f"{name} {cause}", name, remedy)
-            causes.add(cause)
+    plain, *instances = _shown(manager, files, unit)
+    if plain["NeedDaemonReload"] == "yes" and HostLayout.gate_path in plain["ExecCondition"]:
+        yield from _unread_resets(files, unit)
+    of_all = [*_causes(files, unit, plain)]
+    for cause in of_all:
+        yield cause.finding(unit)
+    for properties in instances:
+        for cause in _causes(files, unit, properties):
+            if cause.predicate not in {known.predicate for known in of_all}:
+                yield cause.finding(properties["Id"])
 
 
-def find_unread_resets(host: Host, unit: str) -> Iterator[Finding]:
-    """The drop-ins that take the gate's ExecCondition= away as soon as systemd reads them."""
-    manager = host.running_manager
-    if manager is None:
-        return
-    [properties] = manager.show(_PROPERTIES, plain_instance(unit))
-    yield from _unread_resets(host.files, unit, properties)
-
-
-def _unread_resets(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    is_checked = HostLayout.gate_path in properties["ExecCondition"]
-    if not is_checked or properties["NeedDaemonReload"] != "yes":
-        return
-    for folder in _FOLDERS:
-        for name in files.names(f"{folder}/{unit}.d"):
-            path = f"{folder}/{unit}.d/{name}"
-            if name <= DROP_IN or not name.endswith(".conf"):
-                continue
-            if _RESET.search(files.read(path) or ""):
-                sentence = (
-                    f"as soon as systemd reads its files, {unit} starts unchecked: {path} takes "
-                    "the ExecCondition= of the gate away"
-                )
-                remedy = Remedy("delete its line ExecCondition= before anything reloads systemd")
-                yield Finding("gate-open", "error", sentence, path, remedy)
-
-
-def plain_instance(unit: str) -> str:
-    """The unit; for a template, an instance without settings of its own."""
-    return unit.replace("@.", "@hostrouting-probe.")
-
-
-def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
+def _shown(manager: Manager, files: Files, unit: str) -> tuple[Mapping[str, str], ...]:
     """The properties of the unit; for a template, of an instance without settings of its own first,
     and of all that have drop-ins or are loaded.
     """
-    before, at, after = unit.partition("@.")
-    if not at:
+    if not is_template(unit):
         return manager.show(_PROPERTIES, unit)
-    names = [plain_instance(unit)]
-    for folder in host.files.names(HostLayout.unit_directory):
-        is_instance = folder.startswith(f"{before}@") and folder.endswith(f".{after}.d")
-        if is_instance and folder != f"{unit}.d":
-            names.append(folder.removesuffix(".d"))
-    return manager.show(_PROPERTIES, *names, f"{before}@*.{after}")
+    known = instances_with_drop_ins(files, unit)
+    return manager.show(_PROPERTIES, plain_instance(unit), *known, loaded_pattern(unit))
 
 
-def _causes(
-    files: Files, unit: str, properties: Mapping[str, str], *, is_whole: bool
-) -> Iterator[tuple[Name, str, Remedy]]:
-    """The name of a finding, a predicate to put after the unit's name, and the remedy; `is_whole`
-    says whether our drop-in has its text.
+def find_ineffective_gates(host: Host, units: Sequence[str]) -> Iterator[Finding]:
+    """Why the gate of these units would not work, once systemd has read the drop-in that a run
+    writes: other files let the unit start unchecked, or the gate cannot run.
+
+    What systemd has read already is not said here, but by find_openings: a run may still repair
+    something else.
     """
-    if properties["LoadState"] in {"masked", "not-found"}:
+    manager = host.running_manager
+    if manager is None or not units:
         return
-    ours = HostLayout.drop_in_path(unit)
-    others = [path for path in properties["DropInPaths"].split() if path != ours]
-    where = Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
-    if others:
-        where = Remedy(f"see {', '.join(others)}")
+    shown = manager.show(_PROPERTIES, *map(plain_instance, units))
+    for unit, properties in zip(units, shown, strict=True):
+        if properties["LoadState"] in _NOT_LOADED:
+            continue
+        causes = [*_of_roots(unit, properties)]
+        is_new = not host.files.look(HostLayout.drop_in_path(unit))
+        if is_new:
+            causes += _of_statuses(unit, properties)
+        for cause in causes:
+            yield cause.finding(unit)
+        if is_new or properties["NeedDaemonReload"] == "yes":
+            yield from _unread_resets(host.files, unit)
+
+
+def _unread_resets(files: Files, unit: str) -> Iterator[Finding]:
+    """The drop-ins that take the gate's ExecCondition= away as soon as systemd reads them, also
+    those of an instance. A condition that comes after the empty one is not judged.
+    """
+    known: set[str] = set()
+    for name in (unit, *instances_with_drop_ins(files, unit)):
+        for path in _resets(files, drop_ins_of(files, name)):
+            if path in known or path.rpartition("/")[2] <= DROP_IN:
+                continue
+            known.add(path)
+            sentence = (
+                f"as soon as systemd reads its files, {name} starts unchecked: {path} takes the "
+                "ExecCondition= of the gate away"
+            )
+            remedy = Remedy("delete its line ExecCondition= before anything reloads systemd")
+            yield Finding("gate-open", "error", sentence, path, remedy)
+
+
+def _resets(files: Files, drop_ins: Iterable[str]) -> list[str]:
+    """Those of these drop-ins that have an empty ExecCondition=."""
+    resets: list[str] = []
+    for path in drop_ins:
+        with suppress(HostError):  # systemd cannot read it either
+            if _RESET.search(files.read(path) or ""):
+                resets.append(path)
+    return resets
+
+
+class _Cause(NamedTuple):
+    """Why the gate of a unit is open or shut."""
+
+    name: Name
+    predicate: str
+    """What follows the name of the unit in the sentence."""
+    remedy: Remedy
+
+    def finding(self, unit: str) -> Finding:
+        return Finding(self.name, "error", f"{unit} {self.predicate}", unit, self.remedy)
+
+
+def _causes(files: Files, unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """Why the gate of this unit, or of this instance of it, is open or shut as systemd has read its
+    files.
+    """
+    if properties["LoadState"] in _NOT_LOADED:
+        return
     if HostLayout.gate_path not in properties["ExecCondition"]:
-        cause, remedy = _why_unchecked(files, ours, others, properties, is_whole=is_whole)
-        yield "gate-open", f"starts unchecked: {cause}", remedy or where
+        yield _why_unchecked(files, unit, properties)
+    yield from _of_statuses(unit, properties)
+    yield from _of_roots(unit, properties)
+
+
+def _of_statuses(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """That a refusal of the gate counts as a success."""
+    where = _where(unit, properties)
     statuses = properties["SuccessExitStatus"].split()
     if "255" in statuses:
-        yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
+        predicate = "has SuccessExitStatus=255, so it starts even if the gate refuses"
+        yield _Cause("gate-open", predicate, where)
     if "KILL" in statuses or "SIGKILL" in statuses:  # systemd prints the first, and reads both
-        cause = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
-        yield "gate-open", cause, where
+        predicate = "has SuccessExitStatus=SIGKILL, so it starts if something kills the gate"
+        yield _Cause("gate-open", predicate, where)
+
+
+def _of_roots(unit: str, properties: Mapping[str, str]) -> Iterator[_Cause]:
+    """That the unit has another root folder than this host."""
     for name in _ROOTS:
         if properties[name]:
-            cause = f"has {name}={properties[name]}, where this host's gate cannot run"
-            yield "gate-shut", cause, Remedy(f"do not gate {unit}")
+            predicate = f"has {name}={properties[name]}, where this host's gate cannot run"
+            yield _Cause("gate-shut", predicate, Remedy(f"do not gate {unit}"))
 
 
-def _why_unchecked(
-    files: Files, ours: str, others: Sequence[str], properties: Mapping[str, str], *, is_whole: bool
-) -> tuple[str, Remedy | None]:
-    """Why systemd does not run the gate, and the remedy, if it is not to look at the drop-ins."""
+def _why_unchecked(files: Files, unit: str, properties: Mapping[str, str]) -> _Cause:
+    """Why systemd does not run the gate."""
+    ours = HostLayout.drop_in_path(unit)
+    others = _other_drop_ins(unit, properties)
     same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
+    resets = _resets(files, others)
     if properties["NeedDaemonReload"] == "yes":
-        return "systemd has not read the drop-in", RELOAD
-    if not is_whole:
-        return f"{ours} was overwritten", AGAIN
-    if same_name:
-        return f"{same_name[0]} overrides {ours}", Remedy(f"remove {same_name[0]}")
-    resets = [path for path in others if _RESET.search(files.read(path) or "")]
-    if resets:
-        return f'the line "ExecCondition=" in {spoken(resets)} cancels the gate', _WITHOUT_LINE
-    return "another drop-in takes the ExecCondition= of the gate away", None
+        why, remedy = "systemd has not read the drop-in", RELOAD
+    elif text_at(files, ours) != DROP_IN_TEXT:
+        why, remedy = f"{ours} was overwritten", AGAIN
+    elif same_name:
+        why, remedy = f"{same_name[0]} overrides {ours}", Remedy(f"remove {same_name[0]}")
+    elif resets:
+        why, remedy = (
+            f'the line "ExecCondition=" in {spoken(resets)} cancels the gate',
+            _WITHOUT_LINE,
+        )
+    else:
+        why = "another drop-in takes the ExecCondition= of the gate away"
+        remedy = _where(unit, properties)
+    return _Cause("gate-open", f"starts unchecked: {why}", remedy)
+
+
+def _where(unit: str, properties: Mapping[str, str]) -> Remedy:
+    """Where to look for a setting of the unit."""
+    others = _other_drop_ins(unit, properties)
+    if others:
+        return Remedy(f"see {', '.join(others)}")
+    return Remedy("see", f"systemctl cat {properties['Id']}", needs_root=False)
+
+
+def _other_drop_ins(unit: str, properties: Mapping[str, str]) -> list[str]:
+    """The drop-ins of the unit but ours."""
+    ours = HostLayout.drop_in_path(unit)
+    return [path for path in properties["DropInPaths"].split() if path != ours]

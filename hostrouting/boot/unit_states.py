@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.boot.health import plain_instance
+from hostrouting.boot.unit_names import is_template, loaded_pattern, plain_instance
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -69,13 +69,9 @@ def refused_units(states: Iterable[UnitState]) -> tuple[str, ...]:
 def unit_states(manager: Manager, units: Iterable[str]) -> Iterator[UnitState]:
     """These units, which are gated. Of a template, the instances that systemd knows."""
     for unit in units:
-        before, at, after = unit.partition("@.")
-        if not at:
-            [properties] = manager.show(_PROPERTIES, unit)
-            yield _state_of(manager, properties)
-            continue
-        for properties in manager.show(_PROPERTIES, f"{before}@*.{after}"):
-            if properties["Id"] != plain_instance(unit):  # which only `health` asks for
+        for properties in manager.show(_PROPERTIES, loaded_pattern(unit)):
+            is_asked_for = is_template(unit) and properties["Id"] == plain_instance(unit)
+            if not is_asked_for:  # by `health`, which has made systemd load it
                 yield _state_of(manager, properties)
 
 

@@ -14,7 +14,7 @@ from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.codes import PROBLEM
 from hostrouting.finding import AS_ROOT, ESCAPES, Finding, Name, Remedy
-from hostrouting.install.pipeline import TO_KEEP, repair_pipeline
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

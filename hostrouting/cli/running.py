@@ -29,7 +29,7 @@ def plan_lines(plan: Plan, who: str = AS_ROOT) -> Iterator[str]:
         steps += [f"  {step.line}", *way_lines(step.remedy, who, indent=6)]
     yield from capped(steps)
     yield from _indented([*plan.systemd, *plan.operations])
-    yield from _indented([f"write {path}" for path in plan.files.writes])
+    yield from _indented([f"write {path}" for path in plan.files.written_paths])
     yield from _indented([f"remove {path}" for path in plan.files.removes])
     # A conflict is a step, and shown already.
     others = [finding for finding in plan.findings if finding.name != "route-conflict"]

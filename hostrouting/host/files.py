@@ -165,7 +165,7 @@ class LocalFiles:
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
+        require_removable(place, _look(place))
         with _edge("remove", place):
             _clear(leftover(place))
             is_there = _clear(place)
@@ -275,6 +275,11 @@ def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> Non
         raise HostError(
             f"cannot {verb} {place}: it is a {entry}; remove it", what="file", target=place
         )
+
+
+def require_removable(place: str, entry: Entry | None) -> None:
+    """Raise HostError if this is a folder, which is not removed: nobody knows what is in it."""
+    require_kind("remove", place, entry, "file", "link", "fifo", "special file")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import each_once
-from hostrouting.host.files import Entry, Files
+from hostrouting.host.files import Entry, Files, require_kind
 
 MARK = "Written by hostrouting"
 """The words in each of our files in systemd's folders, where other programs also have files."""
@@ -36,25 +36,28 @@ class File(NamedTuple):
             return entry is None or entry.target != self.target
         return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
-    def write(self, files: Files) -> bool:
-        """Write the file or link, atomically; False if it is right already. HostError as in
-        `require_room`.
-        """
+    def write(self, files: Files) -> None:
+        """Write the file or link, atomically. HostError as in `require_room`."""
         self.require_room(files)
         if not self.differs(files):
-            return False
+            return
         if self.target:
             files.link(self.path, self.target)
         else:
             files.write(self.path, self.text, mode=self.mode)
-        return True
 
     def require_room(self, files: Files) -> None:
-        """Raise HostError if the path is masked, or if a file that we did not write is there."""
-        if self.target or not self.path.startswith(_SHARED) or not files.look(self.path):
+        """Raise HostError if the path is masked, or if something is there that we did not write: a
+        folder, a link in the place of a file, or, in systemd's folders, another program's file.
+        """
+        entry = files.look(self.path)
+        if entry is None:
             return
-        text = files.read(self.path)
-        if not text:
+        if self.target:
+            require_kind("link", self.path, entry, "file", "link")
+            return
+        is_shared = self.path.startswith(_SHARED)
+        if is_shared and is_masked(files, self.path):
             remedy = Remedy("remove it")
             if self.path.endswith(".service"):
                 remedy = Remedy(command=f"systemctl unmask {os.path.basename(self.path)}")
@@ -62,7 +65,9 @@ class File(NamedTuple):
             error = HostError(f"{sentence}; {remedy}", what="file", target=self.path)
             error.findings = (Finding("file", "error", sentence, self.path, remedy),)
             raise error
-        if not any(mark in text for mark in (MARK, *_ORIGINAL)):
+        require_kind("write", self.path, entry, "file")
+        text = files.read(self.path) or ""
+        if is_shared and not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
             raise HostError(
                 f"{self.path} {rule}: move the file away, or rename it",
@@ -71,15 +76,24 @@ class File(NamedTuple):
             )
 
 
+def is_masked(files: Files, path: str) -> bool:
+    """Whether an administrator has masked this path: with an empty file, or a link to /dev/null."""
+    entry = files.look(path)
+    if entry is None or entry.kind not in {"file", "link"}:
+        return False
+    return files.read(path) == ""
+
+
 def is_ours(files: Files, path: str) -> bool:
-    """Whether this is one of our files: every file in our own folders is; elsewhere, every file
+    """Whether this is one of our files: everything in our own folders is; elsewhere, every file
     with our mark.
     """
-    if files.look(path) is None:
+    entry = files.look(path)
+    if entry is None:
         return False
     if not path.startswith(_SHARED):
         return True
-    return MARK in (files.read(path) or "")
+    return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
 
 
 @attrs.frozen
@@ -88,12 +102,12 @@ class FileChanges:
     duplicates.
     """
 
-    files: tuple[File, ...] = ()
+    writes: tuple[File, ...] = ()
     removes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
 
     @property
-    def writes(self) -> tuple[str, ...]:
-        return tuple(file.path for file in self.files)
+    def written_paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.writes)
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.removes)
+        return bool(self.writes or self.removes)

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import files_of, owned_paths
+from hostrouting.boot.files import files_of
+from hostrouting.boot.on_disk import owned_paths
+from hostrouting.boot.unit_names import loaded_pattern
 from hostrouting.boot.unit_states import is_active
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import gated_units
@@ -48,23 +50,44 @@ def find_systemd_changes(
     """
     if manager is None:
         return
-    guard = HostLayout.guard_unit
-    runs = is_active(manager, guard)
-    if runs and not config.guard.enabled:
-        yield Operation("stop", guard, "it is no longer wanted")
+    guard = _guard_operation(manager, config, changes)
+    if guard is not None and guard.verb == "stop":
+        yield guard
     if former is None:
         yield Operation("reload", "systemd", "to be safe: the installed file cannot be read")
     elif needs_reload(manager, config, former):
         yield Operation("reload", "systemd", "it has not read how its files are now")
-    if runs and {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.writes}:
-        yield Operation("restart", guard, "its files are new")
-    elif config.guard.enabled and not runs:
-        yield Operation("start", guard, "it is not running")
+    if guard is not None and guard.verb != "stop":
+        yield guard
+
+
+def _guard_operation(
+    manager: Manager, config: HostRoutingConfig, changes: FileChanges
+) -> Operation | None:
+    """What has to be done about the guard, if anything.
+
+    ====  ======  ============================
+    runs  wanted  operation
+    ====  ======  ============================
+    no    no      none
+    no    yes     start
+    yes   no      stop
+    yes   yes     restart, if its files change
+    ====  ======  ============================
+    """
+    guard = HostLayout.guard_unit
+    is_wanted = config.guard.enabled
+    if not is_active(manager, guard):
+        return Operation("start", guard, "it is not running") if is_wanted else None
+    if not is_wanted:
+        return Operation("stop", guard, "it is no longer wanted")
+    if {HostLayout.guard_path, HostLayout.unit_path(guard)} & {*changes.written_paths}:
+        return Operation("restart", guard, "its files are new")
+    return None
 
 
 def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
     """Whether a file of these configurations has changed or gone since systemd last read it."""
     gated = {unit for config in configs for unit in gated_units(config)}
-    names = [unit.replace("@.", "@*.") for unit in sorted(gated)]
-    shown = manager.show(("NeedDaemonReload",), *UNITS, *names)
+    shown = manager.show(("NeedDaemonReload",), *UNITS, *map(loaded_pattern, sorted(gated)))
     return any(properties["NeedDaemonReload"] == "yes" for properties in shown)

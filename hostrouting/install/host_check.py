@@ -13,8 +13,8 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.errors import BackendError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.install.obstacles import find_networkd, find_probe_obstacles
-from hostrouting.install.pipeline import TO_KEEP, repair_pipeline, with_typed_options
-from hostrouting.install.session import find_session_at_risk
+from hostrouting.install.session_risk import find_session_at_risk
+from hostrouting.install.typed_commands import TO_KEEP, repair_pipeline, with_typed_options
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.text import counted, spoken
@@ -43,48 +43,50 @@ class HostCheck(NamedTuple):
 
     @classmethod
     def of(
+        cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
+    ) -> HostCheck:
+        """The check of a snapshot against this configuration, which `repair` has with these
+        options.
+        """
+        findings = dict.fromkeys(_findings_of(report, config))
+        typed = with_typed_options(findings, repair_options)
+        return cls(report, config.route_overlap.mode, typed, is_elsewhere=True)
+
+    @classmethod
+    def of_host(
         cls,
         report: CheckReport,
         config: HostRoutingConfig,
-        host: Host | None = None,
+        host: Host,
         *,
-        repaired: HostRoutingConfig | None = None,
-        options: str = "",
+        to_repair: HostRoutingConfig | None = None,
+        repair_options: str = "",
     ) -> HostCheck:
-        """The report of a check against this configuration, of this host or of a snapshot.
-
-        `repaired` is the configuration to which a repair adds its routes, if it is another one, and
-        `options` are those with which `repair` has it.
-        """
-        mode = config.route_overlap.mode
+        """The check of this host; for the last two, see check_host."""
         snapshot = report.snapshot
-        findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
-        if host is None:
-            typed = with_typed_options(dict.fromkeys(findings), options)
-            return cls(report, mode, typed, is_elsewhere=True)
+        findings = [*_findings_of(report, config)]
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
-        managed = None
+        managed: Managed | None = None
         if host.may_have_ours:
             from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
 
-            managed = find_managed(host, repaired or config, snapshot)
+            managed = find_managed(host, to_repair or config, snapshot)
         if managed is None:
             findings += find_typed(snapshot)
         else:
             if managed.is_readable:  # else the file comes first
                 from hostrouting.check.proposal import find_by_hand  # noqa: PLC0415  most hosts that are checked have none
 
-                pipeline = repair_pipeline(options, managed)
+                pipeline = repair_pipeline(repair_options, managed)
                 findings += find_by_hand(config, now=report, pipeline=pipeline)
             findings += managed.unconfigured
-        repaired_prefixes = [route.prefix for route in report.resolved]
+        prefixes = [route.prefix for route in report.resolved]
         findings += find_session_at_risk(
-            host, repaired_prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
+            host, prefixes, snapshot, after=lambda: snapshot.with_routes(report.resolved)
         )
-        return cls(
-            report, mode, with_typed_options(dict.fromkeys(findings), options, managed), managed
-        )
+        typed = with_typed_options(dict.fromkeys(findings), repair_options, managed)
+        return cls(report, config.route_overlap.mode, typed, managed)
 
     @property
     def is_wrong(self) -> bool:
@@ -93,16 +95,15 @@ class HostCheck(NamedTuple):
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code of the verdict, as if there were no findings with these names."""
-        doubts = {doubt.sentence for doubt in self.report.doubts}
-        code = FINE
-        for finding in self.findings:
-            if finding.name in ignored:
-                continue
-            if finding.name in ESCAPES:
-                return PROBLEM
-            if finding.sentence in doubts or finding.name == "no-default-route":
-                code = CANNOT_DECIDE
-        return code
+        counted = [finding for finding in self.findings if finding.name not in ignored]
+        if any(finding.name in ESCAPES for finding in counted):
+            return PROBLEM
+        undecided = {doubt.sentence for doubt in self.report.doubts}
+        if any(finding.sentence in undecided for finding in counted):
+            return CANNOT_DECIDE
+        if any(finding.name == "no-default-route" for finding in counted):
+            return CANNOT_DECIDE
+        return FINE
 
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/3`."""
@@ -114,18 +115,28 @@ def check_host(
     host: Host,
     saved: str | None = None,
     *,
-    repaired: HostRoutingConfig | None = None,
-    options: str = "",
+    to_repair: HostRoutingConfig | None = None,
+    repair_options: str = "",
 ) -> HostCheck:
-    """Check this host, or the one in a saved snapshot; `repaired` and `options` as in
-    `HostCheck.of`.
+    """Check this host, or the one in a saved snapshot.
+
+    `to_repair` is the configuration to which a repair adds its routes, if that is another one;
+    `repair` has it with these options.
     """
     if saved is not None:
-        report = check_snapshot(read_host(host, saved), config)
-        return HostCheck.of(report, config, options=options)
+        report = check_snapshot(take_snapshot(host, saved), config)
+        return HostCheck.of(report, config, repair_options=repair_options)
     with open_kernel(host) as kernel:
         report = check_kernel(kernel, config, name_servers=host.name_servers)
-    return HostCheck.of(report, config, host, repaired=repaired, options=options)
+    return HostCheck.of_host(
+        report, config, host, to_repair=to_repair, repair_options=repair_options
+    )
+
+
+def _findings_of(report: CheckReport, config: HostRoutingConfig) -> Iterator[Finding]:
+    """The findings of the check, and what hinders the probe rewrite."""
+    yield from check_findings(report, mode=config.route_overlap.mode)
+    yield from find_probe_obstacles(config, report.snapshot)
 
 
 def find_typed(snapshot: Snapshot) -> Iterator[Finding]:
@@ -140,7 +151,7 @@ def find_typed(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding("route-not-configured", "warning", sentence, spoken(typed), remedy, facts)
 
 
-def read_host(host: Host, saved: str | None = None) -> Snapshot:
+def take_snapshot(host: Host, saved: str | None = None) -> Snapshot:
     """The snapshot of this host, or a saved one."""
     if saved is not None:
         return Snapshot.load(saved)

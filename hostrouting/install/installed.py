@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import gated_on_disk, is_nothing, owned_paths
+from hostrouting.boot.files import is_nothing
+from hostrouting.boot.on_disk import gated_on_disk, owned_paths
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, HostRoutingError
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.pipeline import APPLY
+from hostrouting.install.typed_commands import APPLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +44,13 @@ class Wanted:
 
     @property
     def is_installed(self) -> bool:
-        """Whether anything is installed, as far as it can be read."""
-        return self.former not in {None, HostRoutingConfig()}
+        """Whether something is installed that can be read."""
+        return self.former is not None and not self.is_on_new_host
+
+    @property
+    def is_on_new_host(self) -> bool:
+        """Whether nothing is installed yet."""
+        return self.former == HostRoutingConfig()
 
     @property
     def former_keys(self) -> set[RouteKey]:
@@ -78,7 +84,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
         raise _unusable(host, error.faults) from error
 
 
-def readable_installed(host: Host) -> HostRoutingConfig | None:
+def installed_or_none(host: Host) -> HostRoutingConfig | None:
     """The same, but None if it cannot be read."""
     try:
         return read_installed(host)
@@ -105,19 +111,25 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     gated = gated_on_disk(host.files)
     if gated:
         known["gate"] = {"units": [*gated]}
-    apply = f"{APPLY} --allow-removal"
-    restored = f"hostrouting repair --config COPY | {apply}"
     text = shlex.quote(json.dumps(known))
-    new = f"echo {text} | hostrouting repair{options} --config - | {apply}"
-    given_up = (
-        "without one (this keeps what the installed scripts say, and gives up podCidrs, "
-        "probeRewrite, azureVnetCleanup and manageForeign)"
-    )
-    cost = "the routes go, nothing holds units back, and addresses may escape"
-    remove = Remedy(f"to remove hostrouting ({cost})", "hostrouting remove")
-    without_copy = Remedy(given_up, new, otherwise=remove)
-    remedy = Remedy("with a copy, or another file", restored, otherwise=without_copy)
-    if host.files.look(HostLayout.config_path) is None:
-        return remedy
-    words = f"correct {HostLayout.config_path}, then"
-    return Remedy(words, "hostrouting status", needs_root=False, otherwise=remedy)
+    apply = f"{APPLY} --allow-removal"
+    ways = [
+        Remedy("with a copy, or another file", f"hostrouting repair --config COPY | {apply}"),
+        Remedy(
+            "without one (this keeps what the installed scripts say, and gives up podCidrs, "
+            "probeRewrite, azureVnetCleanup and manageForeign)",
+            f"echo {text} | hostrouting repair{options} --config - | {apply}",
+        ),
+        Remedy(
+            "to remove hostrouting (the routes go, nothing holds units back, and addresses may "
+            "escape)",
+            "hostrouting remove",
+        ),
+    ]
+    if host.files.look(HostLayout.config_path) is not None:
+        words = f"correct {HostLayout.config_path}, then"
+        ways.insert(0, Remedy(words, "hostrouting status", needs_root=False))
+    remedy = ways.pop()
+    for way in reversed(ways):
+        remedy = way._replace(otherwise=remedy)
+    return remedy

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from ipaddress import collapse_addresses
 
+from hostrouting.boot.unit_names import template_of
 from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
 from hostrouting.errors import Fault
 from hostrouting.text import spoken
 
 
 def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Fault]:
-    """The protection that goes: routes, STRICT, CIDRs, gated units and the guard."""
+    """The protection that goes: routes, STRICT, CIDRs, gated units and the guard.
+
+    What only changes how the host is judged, or what else hostrouting does for it, is not a loss:
+    other devices or rules that are allowed, the rewrite of probes, and manageForeign.
+    """
     old, new = installed.route_overlap, config.route_overlap
     routes = [str(cidr) for cidr in _lost_routes(installed, config)]
     if routes:
@@ -22,6 +26,10 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
+    pods = [str(cidr) for cidr in old.pod_cidrs if not _covers(new.pod_cidrs, cidr)]
+    if old.cidrs and new.cidrs and pods:
+        rule = f"packets from {spoken(pods)} would no longer be checked"
+        yield Fault("routeOverlap.podCidrs", "", rule)
     if old.cidrs and new.cidrs and old.mode == "STRICT" and new.mode == "WARN":
         rule = "STRICT is installed; with WARN, units start even if addresses escape"
         yield Fault("routeOverlap.mode", "", rule)
@@ -49,12 +57,8 @@ def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Ite
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:
     """The units that would be gated no longer. The drop-in of a template gates its instances."""
     gated = set(gated_units(config))
-    freed: list[str] = []
-    for unit in sorted(gated_units(installed)):
-        template = re.sub(r"@.*(?=\.)", "@", unit)
-        if unit not in gated and template not in gated:
-            freed.append(unit)
-    return freed
+    units = sorted(gated_units(installed))
+    return [unit for unit in units if gated.isdisjoint({unit, template_of(unit)})]
 
 
 def _covers(networks: Iterable[Network], cidr: Network) -> bool:

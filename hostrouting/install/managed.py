@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.boot.files import gated_on_disk
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.install.installed import readable_installed
+from hostrouting.install.installed import installed_or_none
 from hostrouting.install.losses import find_losses
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Managed(NamedTuple):
 
 def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
     """What is installed here, for a repair of this configuration; None if nothing is."""
-    installed = readable_installed(host)
+    installed = installed_or_none(host)
     if installed is None:
         known = gated_units(config)
         gated = [unit for unit in gated_on_disk(host.files) if unit not in known]

@@ -9,6 +9,7 @@ kubelet that does not wait for the gate. Checks and plans name them.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -33,7 +34,10 @@ _IS_MANAGED = r"(?m)^ADMIN_STATE=(configuring|configured|failed)$"
 other device.
 """
 _SETTINGS = "/etc/systemd/networkd.conf"
-_IS_KEEPING = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$"
+_DROP_INS = tuple(f"{folder}/systemd/networkd.conf.d" for folder in ("/etc", "/run", "/usr/lib"))
+"""Of two files with the same name, networkd reads the one in the first folder."""
+_FALSE = {"no", "false", "off", "0", "n", "f"}
+_MANAGES = r"(?mi)^\s*ManageForeignRoutes\s*=\s*(\S+)\s*$"
 
 _KUBELETS = (
     "kubelet.service",
@@ -122,15 +126,23 @@ def _what_takes_probes(link: Link) -> Iterator[Finding]:
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     """Whether systemd-networkd may delete the static routes when it restarts."""
-    if config.manage_foreign == "keep":
+    if not _manages_a_device(files):
         return
-    if not _manages_a_device(files) or _is_told_to_keep(files):
-        return
-    sentence = (
+    effect = (
         "systemd-networkd manages devices of this host, and can delete the routes of other programs"
     )
-    remedy = Remedy('to keep them, write "manageForeign": "keep" into the configuration')
-    yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
+    told_by, is_managing = _last_setting(files)
+    if not is_managing:
+        return
+    if config.manage_foreign != "keep":
+        remedy = Remedy('to keep them, write "manageForeign": "keep" into the configuration')
+        yield Finding("unit", "note", effect, "systemd-networkd.service", remedy)
+        return
+    folder, name = os.path.split(told_by)
+    if folder in _DROP_INS and name > os.path.basename(HostLayout.networkd_path):
+        sentence = f"{told_by} overrides {HostLayout.networkd_path}: {effect}"
+        remedy = Remedy(f"to keep them, delete ManageForeignRoutes= from {told_by}")
+        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
 
 
 def _manages_a_device(files: Files) -> bool:
@@ -138,7 +150,20 @@ def _manages_a_device(files: Files) -> bool:
     return any(re.search(_IS_MANAGED, files.read(path) or "") for path in paths)
 
 
-def _is_told_to_keep(files: Files) -> bool:
-    folder = f"{_SETTINGS}.d"
-    drop_ins = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
-    return any(re.search(_IS_KEEPING, files.read(path) or "") for path in (_SETTINGS, *drop_ins))
+def _last_setting(files: Files) -> tuple[str, bool]:
+    """The file whose ManageForeignRoutes= counts, which is the last one, and whether networkd
+    deletes the routes of other programs then. It does if no file says anything. Not judged: a value
+    that is neither yes nor no, which networkd ignores.
+    """
+    by_name: dict[str, str] = {}
+    for folder in _DROP_INS:
+        for name in files.names(folder):
+            if name.endswith(".conf"):
+                by_name.setdefault(name, f"{folder}/{name}")
+    told_by = ""
+    is_managing = True
+    for path in (_SETTINGS, *(path for _, path in sorted(by_name.items()))):
+        for value in re.findall(_MANAGES, files.read(path) or ""):
+            told_by = path
+            is_managing = value.lower() not in _FALSE
+    return told_by, is_managing

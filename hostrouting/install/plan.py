@@ -12,17 +12,20 @@ from hostrouting.check.proposal import find_unconfigured
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import WRONG, Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
-from hostrouting.install.pipeline import repair_pipeline
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.text import first_of
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
+    from hostrouting.errors import Fault
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
 
 _LET_THEM_GO = Remedy("to delete them, add --allow-removal")
+ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+_KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 
 @attrs.frozen
@@ -37,6 +40,8 @@ class Plan:
     """Other changes of the kernel."""
     findings: tuple[Finding, ...] = attrs.field(default=(), converter=worst_first)
     """What there is to tell about the host as it is; an error makes the run fail."""
+    losses: tuple[Fault, ...] = ()
+    """The protection that the configuration takes away and must not; each is a finding, too."""
     report: CheckReport | None = None
     """The check of the host as it would be.
 
@@ -57,6 +62,11 @@ class Plan:
         """
         routes = self.routes
         return bool(self.operations or routes.changes or routes.conflicts or routes.waiting)
+
+    @property
+    def changes_files(self) -> bool:
+        """Whether files change, or systemd has to do something before the guard is started."""
+        return bool(self.files or self.for_systemd("stop", "reload"))
 
     def for_systemd(self, *verbs: str) -> tuple[Operation, ...]:
         """What systemd has to do of this."""
@@ -98,6 +108,11 @@ class Plan:
         findings = (*self.findings, *part.findings)
         return attrs.evolve(self, routes=routes, operations=operations, findings=findings)
 
+    def with_losses(self, losses: tuple[Fault, ...]) -> Plan:
+        """The same, and these losses are errors."""
+        findings = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in losses]
+        return attrs.evolve(self, losses=losses, findings=(*self.findings, *findings))
+
     def with_check(self, config: HostRoutingConfig, snapshot: Snapshot) -> Plan:
         """The same with the check of the host of this snapshot after the plan was carried out."""
         if not config.route_overlap.cidrs or self.routes.conflicts or self.routes.waiting:
@@ -112,7 +127,7 @@ class Plan:
         """Whether a route goes."""
         return any(step.action == "delete" for step in self.routes.changes)
 
-    def keeping_routes(self, *, is_installed: bool) -> Plan:
+    def with_lost_routes_as_errors(self, *, is_installed: bool) -> Plan:
         """The same, and in mode STRICT it is an error to delete routes without which addresses
         escape: the run would fail after it had deleted them.
         """
@@ -136,7 +151,7 @@ class Plan:
                 for step in self.routes.steps
             ],
             "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
-            "writes": list(self.files.writes),
+            "writes": list(self.files.written_paths),
             "removes": list(self.files.removes),
             "findings": [finding.to_mapping() for finding in self.findings],
             "check": check,
@@ -145,7 +160,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [str(step) for step in self.routes.steps]
         lines += [str(operation) for operation in (*self.systemd, *self.operations)]
-        lines += [f"write {path}" for path in self.files.writes]
+        lines += [f"write {path}" for path in self.files.written_paths]
         lines += [f"remove {path}" for path in self.files.removes]
         if self.is_empty:
             lines.append("nothing to do")

@@ -6,11 +6,14 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import foreign_steps, is_nothing, open_folders, why_not_run
-from hostrouting.boot.health import find_unread_resets, plain_instance
+from hostrouting.boot.files import is_nothing
+from hostrouting.boot.health import find_ineffective_gates
+from hostrouting.boot.on_disk import foreign_steps, open_folders, why_not_run
+from hostrouting.boot.unit_names import plain_instance
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
+from hostrouting.host.files import require_removable
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -48,9 +51,10 @@ def find_requirements(
     if is_nothing(config):
         return
     yield from open_folders(host.files)
-    if gated_units(config):
+    gated = gated_units(config)
+    if gated:
         yield from _scripts_that_do_not_run(host)
-    yield from _missing_programs(host, config)
+        yield from _missing_programs(host, config)
     if host.backend is None and not host.rights().is_root:
         sentence = (
             "this process is not root, so another user owns what it writes, and root runs that at "
@@ -59,20 +63,26 @@ def find_requirements(
         remedy = Remedy("prepare the image as root, or give these files to root")
         yield Finding("file", "warning", sentence, HostLayout.config_directory, remedy)
     manager = host.running_manager
-    if manager is not None:
+    if manager is not None and gated:
         yield from _old_systemd(manager)
         if config.guard.enabled:
             yield from _masked_guard(manager, changes)
-        yield from _units_before_the_network(manager, gated_units(config))
-        for unit in gated_units(config):
-            yield from find_unread_resets(host, unit)
+        yield from _units_before_the_network(manager, gated)
+        yield from find_ineffective_gates(host, gated)
 
 
 def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Paths of ours that are masked, or where another program's file is."""
-    for file in changes.files:
+    """Paths of ours that are masked, or where something is that we neither replace nor remove: a
+    folder, a link, or another program's file.
+    """
+    for file in changes.writes:
         try:
             file.require_room(host.files)
+        except HostRoutingError as error:
+            yield from error.findings
+    for path in changes.removes:
+        try:
+            require_removable(path, host.files.look(path))
         except HostRoutingError as error:
             yield from error.findings
 
@@ -84,7 +94,7 @@ def _unwritable_folders(host: Host, changes: FileChanges) -> Iterator[Finding]:
     """
     if not host.rights().is_root:
         return
-    paths = (*changes.writes, *changes.removes)
+    paths = (*changes.written_paths, *changes.removes)
     by_reason: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         reason = host.files.why_unwritable(folder)
@@ -146,16 +156,19 @@ def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
     """That systemd refuses to start the guard; where its file is masked, that is said already."""
     guard = HostLayout.guard_unit
     [properties] = manager.show(("LoadState",), guard)
-    if properties["LoadState"] == "masked" and HostLayout.unit_path(guard) not in changes.writes:
+    if (
+        properties["LoadState"] == "masked"
+        and HostLayout.unit_path(guard) not in changes.written_paths
+    ):
         remedy = Remedy(command=f"systemctl unmask {guard}")
         sentence = f"{guard} is masked, so it cannot be started"
         yield Finding("requirement", "error", sentence, guard, remedy)
 
 
 def _units_before_the_network(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
-    """Gated units that the network waits for, while the gate waits for the network."""
-    if not units:
-        return
+    """Gated units that the network waits for, while the gate waits for the network. Not judged: an
+    order that leads through other units.
+    """
     shown = manager.show(("Before",), *map(plain_instance, units))
     for unit, properties in zip(units, shown, strict=True):
         before = sorted(_NETWORK_TARGETS.intersection(properties["Before"].split()))

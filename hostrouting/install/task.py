@@ -1,23 +1,13 @@
-"""How a run proceeds: the same way for `Configure`, for `Remove`, and for a task about one section.
+"""A task that brings a configuration onto a host: the same way for `Configure`, for `Remove`, and
+for a task about one section.
 
 The gate is what holds units back: a script that runs inside the start of each gated unit, and lets
 it start only after its steps have succeeded. Each step does the work of one task at boot.
 
-`Configure` brings its own configuration onto the host, a task about one section the installed one
-with its section replaced, and `Remove` one that asks for nothing. A run goes this way:
-
-1. `wanted` says which configuration that is, and `make_plan` compares the host with it. What must
-   fail, fails now: requirements, losses, and conflicts of routes that are new on a host where
-   something is installed. On a new host, and if the installed configuration has the conflict
-   already, the gate holds units back until it is solved, and the run goes on.
-2. The step `install-files` takes the lock, which waits for units that are starting. It makes the
-   plan again, because another run may have come first, and changes files as `write` describes. From
-   here on the gate is in force.
-3. The step `start-guard` starts the guard, if that is in the plan. If this fails, the run goes on,
-   and fails at its end.
-4. Each task does its work on the kernel: without the lock while it waits for what it needs, so that
-   units can start meanwhile. A task that changes the kernel takes the lock again, and goes on only
-   if its section is still the installed one.
+A run first makes a plan, and fails if it must fail. Its step `install-files` makes the plan again
+under the lock, and changes the files. Its step `start-guard` starts the guard. Then each task does
+its work on the kernel: without the lock while it waits for what it needs, so that units can start
+meanwhile. docs/design.md tells this in full ("A run of Configure"), with the modules.
 
 If a task fails, the files are not removed: the gate holds units back until its steps succeed, and
 the error says so.
@@ -26,47 +16,32 @@ the error says so.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
-from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import gated_on_disk, steps_of
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import (
-    ConfigError,
-    Fault,
-    HostError,
-    HostRoutingError,
-    NotReady,
-    RequirementError,
-)
-from hostrouting.finding import Finding, Remedy
+from hostrouting.boot.files import steps_of
+from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.errors import HostError, HostRoutingError, NotReady
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
-from hostrouting.install.difference import find_file_changes, find_systemd_changes
-from hostrouting.install.host_check import read_host
-from hostrouting.install.installed import Wanted, read_installed, readable_installed
-from hostrouting.install.losses import find_losses
-from hostrouting.install.obstacles import find_ungated
+from hostrouting.install.installed import Wanted, installed_or_none, read_installed
 from hostrouting.install.plan import Plan
-from hostrouting.install.requirements import find_requirements
-from hostrouting.install.session import find_session_at_risk
+from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.undo import Before, before_of, restore_routes
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
 from phases.execution import raise_together
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
-
-_ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
-_KEEP = Remedy(f"keep this in the configuration, or allow the removal ({_ALLOWED_BY})")
 
 own_constructor = attrs.define(slots=False, eq=False, repr=False, on_setattr=attrs.setters.frozen)
 """Above each task: the error of a wrong call names the task, and not the class that all inherit."""
@@ -92,6 +67,12 @@ class InstallTask(ABC):
         default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
     """None until a run comes to its first change, and again after undo()."""
+    _replaceable: tuple[object, ...] = attrs.field(
+        default=(), init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
+    )
+    """For an undo: what may be installed of its own part; all else is another run's, and stays.
+    Empty for a task that replaces anything.
+    """
 
     @abstractmethod
     def wanted(self) -> Wanted:
@@ -114,26 +95,22 @@ class InstallTask(ABC):
 
         It is the plan of root: a process without its rights can make a plan, and not carry it out.
         """
-        ctx = ctx or phases.Context(observers=[])
-        wanted = self.wanted()
-        read_snapshot = cache(partial(read_host, self.host))
-        plan = self._make_plan(ctx, wanted, read_snapshot)
-        losses = [
-            Finding("removal", "error", str(loss), loss.path, _KEEP)
-            for loss in self._losses(wanted)
-        ]
-        plan = attrs.evolve(plan, findings=(*plan.findings, *losses))
-        if any(part.checks_the_result for part in self._parts_with_work(ctx)):
-            return self._checked(plan, wanted, read_snapshot())
-        needed = self._needed_routes(plan, wanted, read_snapshot)
-        return attrs.evolve(plan, findings=(*plan.findings, *needed))
+        parts = self._parts_with_work(ctx or phases.Context(observers=[]))
+        with_check = any(part.checks_the_result for part in parts)
+        return make_plan(
+            self.host,
+            self.wanted(),
+            parts,
+            allow_removal=self.allow_removal,
+            with_check=with_check,
+        )
 
     def undo(self, ctx: phases.Context) -> object:
-        """Install what was there before the task first changed anything, or remove everything if
-        nothing was. A task about one section restores that section.
+        """Install again what was installed before this task first changed anything. A task about
+        one section restores that section. Where nothing was installed, nothing is left.
 
-        Routes that somebody had typed, and the run has deleted, are back, too. HostError if what
-        was there could not be read, or another run has installed something else since.
+        Routes that somebody had typed, and that the run has deleted, are added again. HostError if
+        what was installed could not be read, or if another run has installed something else since.
         """
         before = self._before
         if before is None:
@@ -145,17 +122,15 @@ class InstallTask(ABC):
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
-        installed = readable_installed(self.host)
-        if installed is not None:
-            known = [self.own_part(self.wanted().config), self.own_part(before.config)]
-            if self.own_part(installed) not in known:
-                sentence = "another run has installed a different configuration since, which stays"
-                raise HostError(sentence, what="file")
         former = attrs.evolve(self, config=before.config, wait=0, allow_removal=True)
+        former._replaceable = (
+            self.own_part(self.wanted().config),
+            self.own_part(before.config),
+        )
         try:
             result = former.do(_without_skips(ctx))
         finally:
-            restore_routes(ctx, self.host, before.typed)
+            former._restore_routes(ctx, before.typed)
         self._before = None
         return result
 
@@ -165,22 +140,23 @@ class InstallTask(ABC):
         Returns what was changed, and what is wanted and planned. None if nothing is to be done, and
         nothing of ours is there.
         """
+        parts = self._parts_with_work(ctx)
         wanted = self.wanted()
-        plan = self._plan_or_fail(ctx, wanted)
-        if plan.is_empty and wanted.former == HostRoutingConfig():
+        plan = self._make_possible_plan(wanted, parts)
+        if plan.is_empty and wanted.is_on_new_host:
             return None
         _warn(ctx, plan)
 
         @phases.task("install-files")
-        def install(inner: phases.Context) -> Effects | phases.Skip:
+        def install(ctx: phases.Context) -> Effects | phases.Skip:
             nonlocal wanted, plan
-            if not plan.files and not plan.for_systemd("stop", "reload"):
-                self._remember(wanted, plan)
+            if not plan.changes_files:
+                self._keep_for_undo(wanted, plan)
                 return phases.Skip("the files are as they should be")
-            with self.host.locked(inner):
+            with self.host.locked(ctx):
                 wanted = self.wanted()
-                plan = self._plan_or_fail(ctx, wanted)
-                self._remember(wanted, plan)
+                plan = self._make_possible_plan(wanted, parts)
+                self._keep_for_undo(wanted, plan)
                 return write_files(self.host, plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
@@ -193,23 +169,27 @@ class InstallTask(ABC):
         nevertheless, and the error comes after it.
         """
         effects = Effects()
-        errors: list[BaseException] = []
+        failed: phases.TaskFailed | None = None
         if plan.for_systemd("start", "restart"):
             start = phases.task("start-guard")(partial(start_guard, self.host, plan))
             try:
-                effects = effects_of(phases.execute(start, _without_skips(ctx)))
+                # A guard that was stopped for its new files is started, also in a run that has been
+                # cancelled since.
+                with ctx.shielded() as shielded:
+                    effects = effects_of(phases.execute(start, _without_skips(shielded)))
             except phases.TaskFailed as error:
-                errors.append(error)
+                failed = error
         try:
             yield effects
-        except BaseException as error:  # noqa: BLE001  raised with the other one
-            errors.append(error)
-        raise_together(errors)
-
-    def _remember(self, wanted: Wanted, plan: Plan) -> None:
-        """Keep what undo() needs, before the first change."""
-        if self._before is None and not plan.is_empty:
-            self._before = before_of(wanted, plan)
+        except BaseException as error:
+            if failed is None:
+                raise
+            if isinstance(error, HostRoutingError) and ctx.step is not None:
+                # The step of a task about one section fails with this; it keeps the other failure.
+                ctx.step.failures = (*failed.failures, *ctx.step.failures)
+            raise_together([failed, error])
+        if failed is not None:
+            raise failed
 
     def _parts_with_work(self, ctx: phases.Context) -> list[SectionTask]:
         """The parts that this run does not leave out; none for an image, which has no kernel."""
@@ -217,77 +197,38 @@ class InstallTask(ABC):
             return []
         return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
 
-    def _make_plan(
-        self, ctx: phases.Context, wanted: Wanted, read_snapshot: Callable[[], Snapshot]
-    ) -> Plan:
-        """What would change in the files, and what the parts would do; nothing is changed."""
-        host, config = self.host, wanted.config
-        manager = host.running_manager
-        files = find_file_changes(host, config)
-        plan = Plan(
-            files,
-            tuple(find_systemd_changes(manager, config, wanted.former, files)),
-            findings=(*find_requirements(host, config, files), *find_ungated(config, host)),
-        )
-        for part in self._parts_with_work(ctx):
-            plan = plan.with_part(part.planned(wanted, read_snapshot))
-        if not plan.routes.changes:
-            return plan
-        prefixes = [step.route.prefix for step in plan.routes.changes]
-        snapshot = read_snapshot()
-        risks = find_session_at_risk(
-            host, prefixes, snapshot, after=partial(plan.routes.apply_to, snapshot)
-        )
-        return attrs.evolve(plan, findings=(*plan.findings, *risks))
-
-    def _plan_or_fail(self, ctx: phases.Context, wanted: Wanted) -> Plan:
-        """The plan. Raises the error of a run that must fail before its first change."""
-        read_snapshot = cache(partial(read_host, self.host))
-        plan = self._make_plan(ctx, wanted, read_snapshot)
-        errors = [finding for finding in plan.errors if finding.name != "route-conflict"]
-        if errors:
-            raise RequirementError(findings=errors)
-        losses = self._losses(wanted)
-        if losses:
-            headline = f"this would remove protection (to allow it: {_ALLOWED_BY}):"
-            raise ConfigError(losses, headline=headline)
-        needed = self._needed_routes(plan, wanted, read_snapshot)
-        if needed:
-            raise RequirementError(findings=needed)
-        new = [step for step in plan.routes.conflicts if step.route.key not in wanted.former_keys]
-        if new and wanted.former != HostRoutingConfig():
-            plan.routes.require_possible()
-        if self.host.backend is not None and plan.changes_kernel:
-            self.host.rights().require_network()
+    def _make_possible_plan(self, wanted: Wanted, parts: Sequence[SectionTask]) -> Plan:
+        """The plan of a run. Raises the error of a run that must fail before its first change."""
+        self._require_replaceable(wanted.former)
+        plan = make_plan(self.host, wanted, parts, allow_removal=self.allow_removal)
+        require_possible(self.host, wanted, plan)
         return plan
 
-    def _checked(self, plan: Plan, wanted: Wanted, snapshot: Snapshot) -> Plan:
-        """The plan with the check of the host afterwards."""
-        plan = plan.with_check(wanted.config, snapshot)
-        if self.allow_removal:
-            return plan
-        return plan.keeping_routes(is_installed=wanted.is_installed)
+    def _keep_for_undo(self, wanted: Wanted, plan: Plan) -> None:
+        """Keep what undo() needs, before the first change."""
+        if self._before is None and not plan.is_empty:
+            self._before = before_of(wanted, plan)
 
-    def _needed_routes(
-        self, plan: Plan, wanted: Wanted, read_snapshot: Callable[[], Snapshot]
-    ) -> list[Finding]:
-        """The errors about routes that the plan deletes, although addresses escape without them."""
-        if self.allow_removal or not plan.deletes_routes:
-            return []
-        checked = self._checked(plan, wanted, read_snapshot())
-        return [finding for finding in checked.errors if finding.name == "route-not-configured"]
+    def _may_replace(self, installed: HostRoutingConfig | None) -> bool:
+        """Whether this task may replace what is installed, which None says cannot be read."""
+        if installed is None or not self._replaceable:
+            return True
+        return self.own_part(installed) in self._replaceable
 
-    def _losses(self, wanted: Wanted) -> tuple[Fault, ...]:
-        """What this configuration must not take away, and would: of the installed configuration,
-        and of what the scripts do, because config.json may have been edited since. Raises the error
-        of a config.json that cannot be read.
+    def _require_replaceable(self, installed: HostRoutingConfig | None) -> None:
+        if not self._may_replace(installed):
+            sentence = "another run has installed a different configuration since, which stays"
+            raise HostError(sentence, what="file")
+
+    def _restore_routes(self, ctx: phases.Context, routes: Sequence[Route]) -> None:
+        """Add those of these routes that are missing, unless another run has installed something
+        else by now.
         """
-        if self.allow_removal:
-            return ()
-        losses = [*find_losses(wanted.former or read_installed(self.host), wanted.config)]
-        if gated_on_disk(self.host.files):  # else nothing runs the gate
-            losses += find_losses(read_enforced(self.host.files), wanted.config)
-        return tuple(dict.fromkeys(losses))
+        if self.host.backend is None or not routes:
+            return
+        with self.host.locked(ctx), self.host.backend() as kernel:
+            if self._may_replace(installed_or_none(self.host)):
+                restore_routes(kernel, routes)
 
 
 def _warn(ctx: phases.Context, plan: Plan) -> None:
@@ -383,11 +324,11 @@ class SectionTask(InstallTask):
 
     def _held_units(self) -> tuple[str, ...]:
         """The units that the gate holds back until this task's step succeeds."""
-        installed = readable_installed(self.host)
+        installed = installed_or_none(self.host)
         if self.host.running_manager is None or installed is None:
             return ()
-        for step, (_, is_required) in steps_of(installed):
-            if step == self.step and is_required:
+        for step in steps_of(installed):
+            if step.name == self.step and step.is_required:
                 return gated_on_disk(self.host.files)
         return ()
 

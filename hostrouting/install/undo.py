@@ -7,17 +7,16 @@ deletes them, because they are not configured, and `apply --confirm` promises th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.kernel.base import RouteRequest
 
 if TYPE_CHECKING:
-    import phases
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.host import Host
     from hostrouting.install.installed import Wanted
     from hostrouting.install.plan import Plan
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.route import Route
 
 
@@ -37,11 +36,8 @@ def before_of(wanted: Wanted, plan: Plan) -> Before:
     return Before(wanted.former, tuple(typed))
 
 
-def restore_routes(ctx: phases.Context, host: Host, routes: Sequence[Route]) -> None:
+def restore_routes(kernel: RouteBackend, routes: Iterable[Route]) -> None:
     """Add those of these routes that are missing."""
-    if host.backend is None or not routes:
-        return
-    with host.locked(ctx), host.backend() as kernel:
-        for outcome in kernel.change(RouteRequest("append", route) for route in routes):
-            if outcome.error is not None and not outcome.is_done:
-                raise outcome.error
+    for outcome in kernel.change(RouteRequest("append", route) for route in routes):
+        if outcome.error is not None and not outcome.is_done:
+            raise outcome.error

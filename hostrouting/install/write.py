@@ -7,35 +7,39 @@ script that is missing, and no marker is about another configuration. So the ord
    better than a wrong one.
 2. The units of ours whose files go are stopped: when the files are gone, they no longer say which
    units the next run has to stop. So is a guard whose files are new: the next run starts a guard
-   that does not run, but cannot tell that one runs an old script.
+   that does not run, but cannot tell that one runs an old script. If the run fails after this, and
+   is not killed, it starts such a guard again.
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs gate.sh, so the gate goes
    after this. And config.json is replaced after this: the former one tells the next run which
    units may still have a drop-in loaded that is gone.
-5. The files are written: config.json first, so that the next run knows what is installed, and each
-   script before what runs it. `files_of` has them in this order.
-6. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
-   order. Until gate.sh has been written without the steps that go, it needs them.
-7. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
+5. The steps go that gate.sh does not require: once it does not name them, it would take them for
+   another program's, and require them. It passes over them if they are missing.
+6. The files are written, in the order of `files_of`.
+7. The rest goes: each script after what runs it, and config.json last. `owned_paths` has this
+   order. Until gate.sh has been written without the steps that it requires, it needs them.
+8. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 
 The guard is started later, in a step of its own: the routes do not need it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import phases
+from hostrouting.boot.on_disk import wanted_steps
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.installed import readable_installed
+from hostrouting.install.installed import installed_or_none
 
 if TYPE_CHECKING:
-    from hostrouting.host.effects import Operation
     from hostrouting.host.host import Host
+    from hostrouting.host.systemd import Manager
     from hostrouting.install.plan import Plan
 
 _GRACE = 30.0  # seconds for the start of the guard
@@ -46,38 +50,77 @@ def write_files(host: Host, plan: Plan) -> Effects:
 
     The first failure is raised, with the effects so far. Another run does the rest.
     """
-    writes, removes = plan.files.writes, plan.files.removes
-    units = [path for path in removes if _is_of_systemd(path)]
-    others = [path for path in removes if not _is_of_systemd(path)]
-    done: list[str] = []
-    operations: list[Operation] = []
     manager = host.running_manager
-    with having_changed(files=done, operations=operations):
+    changed: list[str] = []
+    operations: list[Operation] = []
+    with having_changed(files=changed, operations=operations):
         if plan.files:
             remove_markers(host)  # 1
-        if manager is not None:
-            stopped = [operation.object for operation in plan.for_systemd("stop", "restart")]
-            for unit in UNITS:  # 2
-                if unit in stopped or HostLayout.unit_path(unit) in units:
-                    manager.stop(unit)
-            operations += plan.for_systemd("stop")
-        _remove(host, units, done)  # 3
-        if manager is not None and (units or plan.for_systemd("reload")):
-            manager.reload()  # 4
-            operations += plan.for_systemd("reload")
-        for file in plan.files.files:  # 5
-            file.write(host.files)
-            done.append(file.path)
-        _remove(host, others, done)  # 6
-        if manager is not None and any(map(_is_of_systemd, writes)):
-            manager.reload()  # 7
-    return Effects(files=done, operations=tuple(operations))
+        with _guard_started_again(host, plan, changed, operations):
+            if manager is not None:
+                _stop_units(manager, plan)  # 2
+                operations += plan.for_systemd("stop")
+            _change_files(host, plan, changed, operations)
+    return Effects(files=changed, operations=tuple(operations))
+
+
+def _stop_units(manager: Manager, plan: Plan) -> None:
+    """Stop the units of ours that must not run while their files change."""
+    stops = [operation.object for operation in plan.for_systemd("stop", "restart")]
+    for unit in UNITS:
+        if unit in stops or HostLayout.unit_path(unit) in plan.files.removes:
+            manager.stop(unit)
+
+
+def _change_files(host: Host, plan: Plan, changed: list[str], operations: list[Operation]) -> None:
+    """Write and remove files, and have systemd read its own; the lists get what was done."""
+    manager = host.running_manager
+    removes = plan.files.removes
+    of_systemd = [path for path in removes if _is_of_systemd(path)]
+    only_wanted = wanted_steps(host.files)
+    steps = [path for path in removes if path in only_wanted]
+    others = [path for path in removes if path not in of_systemd + steps]
+    _remove(host, of_systemd, changed)  # 3
+    if manager is not None and (of_systemd or plan.for_systemd("reload")):
+        manager.reload()  # 4
+        operations += plan.for_systemd("reload")
+    _remove(host, steps, changed)  # 5
+    for file in plan.files.writes:  # 6
+        file.write(host.files)
+        changed.append(file.path)
+    _remove(host, others, changed)  # 7
+    if manager is not None and any(map(_is_of_systemd, plan.files.written_paths)):
+        manager.reload()  # 8
+
+
+@contextmanager
+def _guard_started_again(
+    host: Host, plan: Plan, changed: list[str], operations: list[Operation]
+) -> Iterator[None]:
+    """If the block fails, start the guard again that it has stopped for new files. Each file is
+    whole, old or new; `operations` gets what became of the guard.
+    """
+    try:
+        yield
+    except BaseException:
+        manager = host.running_manager
+        for restart in plan.for_systemd("restart"):
+            guard = restart.object
+            outcome = Operation("stop", guard, "its files are new; it could not be started again")
+            with suppress(HostError):
+                if manager is not None and HostLayout.unit_path(guard) in changed:
+                    manager.reload()
+                if manager is not None:
+                    manager.start(guard, timeout=_GRACE)
+                    outcome = Operation("restart", guard, "the change of its files has failed")
+            operations.append(outcome)
+        raise
 
 
 def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases.Skip:
     """Start the guard, unless another run has taken it away since the files were written."""
     with host.locked(ctx):
-        manager, installed = host.running_manager, readable_installed(host)
+        manager, installed = host.running_manager, installed_or_none(host)
         if manager is None or installed is None or not installed.guard.enabled:
             return phases.Skip("it is no longer wanted")
         starts = plan.for_systemd("start", "restart")

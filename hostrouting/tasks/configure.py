@@ -14,7 +14,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_HOST
-from hostrouting.install.installed import Wanted, readable_installed
+from hostrouting.install.installed import Wanted, installed_or_none
 from hostrouting.install.task import InstallTask, SectionTask, own_constructor
 from hostrouting.tasks.overlap_check import CheckResult, CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -59,7 +59,7 @@ class Configure(InstallTask):
         """See InstallTask. The installed configuration need not be readable, because this one takes
         its place.
         """
-        return Wanted(self.config, readable_installed(self.host))
+        return Wanted(self.config, installed_or_none(self.host))
 
     def own_part(self, config: HostRoutingConfig) -> object:
         """See InstallTask."""

@@ -111,11 +111,12 @@ class CheckRouteOverlap(SectionTask):
         except BaseException:
             remove_markers(self.host)  # they would be about another state
             raise
-        self.require_installed(wanted)  # else the markers would be about another configuration
         wait = min(self.wait, round(ctx.clock.now() - began, 1))  # a deadline may have shortened it
         findings = check_findings(report, mode=settings.mode, wait=wait)
         try:
-            self._mark(report, findings)
+            # Under the lock, so that no marker is about a configuration that another run replaces.
+            with self.changing(ctx, wanted):
+                self._mark(report, findings)
         except HostError as error:
             ctx.log.warning("%s", error)
         self._tell(ctx, report, findings, settings.mode)

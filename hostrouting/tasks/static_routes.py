@@ -79,9 +79,8 @@ class ConfigureStaticRoutes(SectionTask):
         Under the lock, the plan is made anew: others may have changed routes while this run waited
         for the lock.
         """
-        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and the
-        # changes are taken back.
-        with self.changing(ctx, wanted) as config, ctx.shielded():
+        # If the run is cancelled meanwhile, ctx.check raises that, and the changes are taken back.
+        with self.changing(ctx, wanted) as config:
             snapshot = backend.snapshot()
             plan = plan_static_routes(config, snapshot)
             if plan.waiting:

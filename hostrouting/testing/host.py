@@ -223,11 +223,14 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
-        is_read = _texts_of(unit, self._units()) == _texts_of(unit, self.read)
+        units = self._units()
+        is_loaded = "@" not in unit or unit in self.states or unit in self.properties
+        read = self.read if is_loaded else units  # systemd reads an instance when it is asked for
+        is_read = _texts_of(unit, units) == _texts_of(unit, read)
         return {
             "Id": unit,
             "ActiveState": self.states.get(unit, "inactive"),
-            **_properties_in(unit, self.read),
+            **_properties_in(unit, read),
             "NeedDaemonReload": "no" if is_read else "yes",
             **self.properties.get(unit, {}),
         }

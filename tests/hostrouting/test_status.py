@@ -8,7 +8,7 @@ import pytest
 
 from hostrouting.boot.health import AGAIN
 from hostrouting.errors import BackendError
-from hostrouting.install.pipeline import repair_pipeline
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.status import State, find_status
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.test_pages import (

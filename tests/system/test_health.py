@@ -2,12 +2,14 @@
 unit start unchecked.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, find_ineffective_gates
+from hostrouting.boot.on_disk import drop_ins_of
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
@@ -22,6 +24,7 @@ pytestmark = gate_tests
 
 FOREIGN = f"{LAYOUT.gate_directory}/90-no.sh"
 CONFIG = HostRoutingConfig(gate=GateConfig((MACHINES,)))
+RESET = "[Service]\nExecCondition=\n"
 OURS = LAYOUT.drop_in_path(MACHINES)
 
 
@@ -120,3 +123,48 @@ def test_a_drop_in_that_was_not_read(system: System) -> None:
     system.outside(OURS).unlink()
     assert needs_reload(InsideManager(system), CONFIG)
     end(system)
+
+
+def test_the_drop_ins_that_systemd_reads(system: System) -> None:
+    """Systemd looks in the same folders, in the same order; also for the resets of a first gate."""
+    texts = {
+        "/usr/lib/systemd/system/a-b.service.d/50-vendor.conf": RESET,
+        "/etc/systemd/system/a-b.service.d/60-own.conf": "[Service]\n",
+        "/usr/local/lib/systemd/system/a-b.service.d/60-own.conf": RESET,
+        "/run/systemd/system/a-.service.d/60-own.conf": RESET,
+        "/etc/systemd/system/a-.service.d/70-prefix.conf": RESET,
+        "/etc/systemd/system.control/a-b.service.d/75-control.conf": "[Service]\n",
+        "/etc/systemd/system/service.d/80-kind.conf": RESET,
+        "/etc/systemd/system/a-b@.service.d/60-own.conf": "[Service]\n",
+        "/etc/systemd/system/a-b@1.service.d/60-own.conf": RESET,
+        "/etc/systemd/system/a-@.service.d/90-prefix.conf": RESET,
+        "/usr/lib/systemd/system/a-b@1.service.d/90-prefix.conf": "[Service]\n",
+    }
+    for unit in ("a-b.service", "a-b@.service"):
+        system.lay(f"/etc/systemd/system/{unit}", "[Service]\nExecStart=/bin/true\n")
+    for path, text in texts.items():
+        system.lay(path, text)
+    system.must("ln", "-s", "/dev/null", "/etc/systemd/system/a-b.service.d/50-vendor.conf")
+    system.must("systemctl", "daemon-reload")
+    files, manager = LocalFiles(str(system.outside("/"))), InsideManager(system)
+    for unit in ("a-b.service", "a-b@1.service", "a-b@2.service"):
+        [shown] = manager.show(("DropInPaths",), unit)
+        read = [re.sub("^/lib/", "/usr/lib/", path) for path in shown["DropInPaths"].split()]
+        assert [*drop_ins_of(files, unit)] == read
+    host = Host(files=files, manager=manager)
+    gated = ["a-b.service", "a-b@.service"]
+    resets = {finding.target for finding in find_ineffective_gates(host, gated)}
+    assert resets == {
+        "/etc/systemd/system/a-.service.d/70-prefix.conf",
+        "/etc/systemd/system/service.d/80-kind.conf",
+        "/etc/systemd/system/a-b@1.service.d/60-own.conf",
+        "/etc/systemd/system/a-@.service.d/90-prefix.conf",
+    }
+
+
+def test_a_template_is_read_when_its_instance_starts(system: System) -> None:
+    """A drop-in for all machines needs no reload to open the gate, unlike that of a service."""
+    system.lay(f"{OURS.rpartition('/')[0]}/50-x.conf", RESET)
+    assert ("gate-open", MACHINES) in names(system)
+    manager = InsideManager(system)
+    assert not needs_reload(manager, CONFIG)

@@ -29,10 +29,10 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, read_host
-from hostrouting.install.installed import readable_installed
+from hostrouting.install.host_check import HostCheck, take_snapshot
+from hostrouting.install.installed import installed_or_none
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.pipeline import with_gate_command
+from hostrouting.install.typed_commands import with_gate_command
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from hostrouting.tasks.configure import Configure
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         document = {"schema": "hostrouting/apply/4", **outcome.document()}
         return Answer(outcome.code, document, outcome.lines())
     report = _report_of(outcome)
-    check = None if report is None else HostCheck.of(report, config, host)
+    check = None if report is None else HostCheck.of_host(report, config, host)
     routes = _routes_now(config, host)
     findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(outcome, config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
 
 def _run_confirmed(task: Configure, host: Host, seconds: float) -> Run:
     """Apply, and take everything back unless the operator confirms it."""
-    if readable_installed(host) is None:
+    if installed_or_none(host) is None:
         rule = "the installed configuration cannot be read, so it could not be installed again"
         raise bad_input("--confirm", rule, "repair that first, or leave the option out")
     with controlling_terminal() as terminal:
@@ -97,7 +97,7 @@ def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
     """The plan of the routes now: what is not installed, and what would wait after a reboot."""
     with suppress(HostRoutingError):
         if config.static_routes.routes or reply_routes(config):
-            return plan_static_routes(config, read_host(host))
+            return plan_static_routes(config, take_snapshot(host))
     return RoutePlan()
 
 
@@ -112,7 +112,7 @@ def _success(routes: RoutePlan, findings: list[Finding], check: HostCheck | None
 
 def _of_the_gate(outcome: Run, config: HostRoutingConfig, host: Host) -> list[Finding]:
     """What lets units start unchecked: of the installed configuration if it gates any."""
-    installed = readable_installed(host)
+    installed = installed_or_none(host)
     if not outcome.has_changed and installed == HostRoutingConfig():
         return []  # there was never a gate
     judged = installed if installed and gated_units(installed) else config

@@ -26,7 +26,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.pipeline import repair_pipeline, with_gate_command
+from hostrouting.install.typed_commands import repair_pipeline, with_gate_command
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         return _check_nodes(arguments, config)
     repaired = adding_typed(known, arguments)
     options = typed_options(arguments)
-    check = check_host(config, host, arguments.snapshot, repaired=repaired, options=options)
+    check = check_host(config, host, arguments.snapshot, to_repair=repaired, repair_options=options)
     require_typed_devs(arguments, check.report.snapshot)
     findings = [*unusable, *check.findings]
     if arguments.snapshot is None:

@@ -30,7 +30,7 @@ from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import read_host
+from hostrouting.install.host_check import take_snapshot
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config, unusable = find_config_or_warn(arguments, host)
     if unusable:
         say("\n".join(finding_lines(unusable)))
-    fib = Fib(read_host(host, arguments.snapshot), address.version)
+    fib = Fib(take_snapshot(host, arguments.snapshot), address.version)
     explained = _Explained.of(address, fib, config)
     return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
 

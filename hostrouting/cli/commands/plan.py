@@ -18,9 +18,9 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, read_host
-from hostrouting.install.pipeline import gate_options, repair_pipeline, with_gate_command
+from hostrouting.install.host_check import HostCheck, take_snapshot
 from hostrouting.install.plan import Plan
+from hostrouting.install.typed_commands import gate_options, repair_pipeline, with_gate_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 
@@ -121,7 +121,7 @@ def _make_plan(arguments: argparse.Namespace, config: HostRoutingConfig, host: H
     """The plan for this host; for a snapshot, that of its routes."""
     if arguments.snapshot is None:
         return Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
-    snapshot = read_host(host, arguments.snapshot)
+    snapshot = take_snapshot(host, arguments.snapshot)
     routes = plan_static_routes(config, snapshot)
     return Plan(routes=routes, findings=tuple(routes.findings())).with_check(config, snapshot)
 

@@ -18,7 +18,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import check_host
-from hostrouting.install.installed import readable_installed
+from hostrouting.install.installed import installed_or_none
 from hostrouting.tasks.configure import Remove
 
 ARGUMENTS = ("--dry-run",)
@@ -28,7 +28,7 @@ _NOTHING = "hostrouting has nothing installed on this host"
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if arguments.dry_run:
         return _show(host)
-    former = readable_installed(host)
+    former = installed_or_none(host)
     outcome = run_task(Remove(host=host), host)
     lines = [*outcome.lines("nothing that hostrouting installed is left", _NOTHING)]
     document = {"schema": "hostrouting/remove/4", **outcome.document()}

@@ -30,7 +30,7 @@ from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
-from hostrouting.install.pipeline import repair_pipeline
+from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
@@ -49,13 +49,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     config = adding_typed(find_config(arguments, host), arguments)
     who = as_whom(arguments)
     options = typed_options(arguments)
-    now = check_host(config, host, arguments.snapshot, options=options)
+    now = check_host(config, host, arguments.snapshot, repair_options=options)
     require_typed_devs(arguments, now.report.snapshot)
     proposal = propose_configuration(config, now.report.snapshot)
     # Commands repair the host as it is, and a configuration repairs it as it will be after apply.
     check = now
     if not arguments.commands:
-        check = HostCheck.of(proposal.report, config, options=options)
+        check = HostCheck.of(proposal.report, config, repair_options=options)
     _require_repair(check, who)
     doubts = _doubts(now, check)
     if doubts:

@@ -12,12 +12,12 @@ from hostrouting.cli.output import Answer
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import read_host
+from hostrouting.install.host_check import take_snapshot
 from hostrouting.model.snapshot import SAVE
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
     if sys.stdout is None:  # other answers have an exit code; this one would be lost
         raise bad_input("standard output", "is closed", SAVE)
-    text = read_host(host).to_json()
+    text = take_snapshot(host).to_json()
     return Answer(FINE, json.loads(text) if arguments.json else {}, text.splitlines())

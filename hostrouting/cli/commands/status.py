@@ -27,7 +27,7 @@ from hostrouting.codes import FINE
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.install.pipeline import TO_KEEP
+from hostrouting.install.typed_commands import TO_KEEP
 from hostrouting.routes.uplink import REMEDY
 from hostrouting.status import State, Status, find_status
 from hostrouting.text import spoken

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hostrouting.boot import files as boot_files, scripts, units
-from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config, why_not_run
+from hostrouting.boot.files import files_of, render_config
+from hostrouting.boot.on_disk import foreign_steps, owned_paths, why_not_run
 from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig, gated_units
 from hostrouting.host.files import LocalFiles
@@ -95,6 +96,32 @@ class TestFiles:
     def test_read_back(self, config: HostRoutingConfig) -> None:
         """config.json is the configuration."""
         assert HostRoutingConfig.from_json(render_config(config)) == config
+
+    def test_what_a_killed_writer_has_left(self) -> None:
+        """An empty temporary file and a link to a unit of ours are ours, and nothing else is."""
+        files = FakeFiles()
+        drop_in = f"{LAYOUT.drop_in_path('kubelet.service')}.new"
+        link = f"{LAYOUT.enabled_path(LAYOUT.routes_unit)}.new"
+        files.texts |= {drop_in: "", f"{LAYOUT.unit_path(LAYOUT.check_unit)}.new": "[Unit]\n"}
+        files.links |= {
+            link: LAYOUT.unit_path(LAYOUT.routes_unit),
+            f"{LAYOUT.enabled_path(LAYOUT.guard_unit)}.new": "/opt/x.service",
+        }
+        assert {*owned_paths(files)} == {drop_in, link}
+
+    @pytest.mark.parametrize(
+        ("text", "goes"), [("/dev/null", True), ("", True), ("[Unit]\n", False)]
+    )
+    def test_the_link_of_a_masked_unit(self, text: str, *, goes: bool) -> None:
+        """The link is ours, and the mask is not; neither if another program's unit is there."""
+        files = put(files_of(FULL))
+        path, link = LAYOUT.unit_path(LAYOUT.routes_unit), LAYOUT.enabled_path(LAYOUT.routes_unit)
+        files.texts[path] = text
+        if text == "/dev/null":
+            del files.texts[path]
+            files.links[path] = text
+        owned = owned_paths(files)
+        assert (path in owned, link in owned) == (False, goes)
 
     def test_modes(self) -> None:
         """Scripts can be executed, other files only be read, and links lead where they will lead on
@@ -219,7 +246,7 @@ class TestValuesAreData:
         except ValueError:
             return
         assert f"  'device {text}'" in block_of(script)[0]
-        assert not set(text) & set("'\\$`&|<>()[]~#\n\t")
+        assert not set(text) & set("'\\$`&|<>()[]~\n\t")
 
 
 @pytest.mark.linux

@@ -2,17 +2,21 @@
 once.
 """
 
+from typing import Any
+
 import attrs
 import pytest
 
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import find_faults
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
 from hostrouting.testing import FakeHost, FakeManager
-from tests.support.tasks import CIDR, LAYOUT, WANTED, config, configured, manager_of
+from tests.support.tasks import CIDR, GUARDED, LAYOUT, WANTED, config, configured, manager_of
 
 UNITS = "/etc/systemd/system"
+KUBELET = "kubelet.service"
 MACHINES, KUBE1 = "systemd-nspawn@.service", "systemd-nspawn@kube1.service"
 ROOTS = ("RootDirectory", "RootImage")
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
@@ -113,6 +117,51 @@ class TestFiles:
             AGAIN if is_ours else Remedy(command=f"chown root {path} && chmod 644 {path}")
         )
 
+    @pytest.mark.parametrize(
+        "path", [LAYOUT.step_path(LAYOUT.routes_step), LAYOUT.gate_path, LAYOUT.guard_path]
+    )
+    @pytest.mark.parametrize("writer", [WRITER, "hostrouting 0.1"])
+    def test_a_folder(self, path: str, writer: str) -> None:
+        """A folder where a file of ours has to be is named, and hides nothing else."""
+        host = configured(GUARDED)
+        config_text = host.files.texts[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = config_text.replace(WRITER, writer)
+        del host.files.texts[path]
+        host.files.texts[f"{path}/x"] = ""
+        [fault, *_] = find_faults(host, GUARDED)
+        assert (fault.target, fault.severity, fault.remedy) == (
+            path,
+            "error",
+            Remedy("move it away"),
+        )
+        assert fault.name == ("file" if path == LAYOUT.guard_path else "gate-shut")
+
+    def test_a_folder_in_the_place_of_the_drop_in(self, host: FakeHost) -> None:
+        """The unit starts unchecked, and nothing else is hidden."""
+        del host.files.texts[DROP_IN]
+        host.files.texts[f"{DROP_IN}/x"] = ""
+        manager_of(host).reload()
+        targets = [fault.target for fault in find_faults(host, WANTED) if fault.name == "gate-open"]
+        assert targets == [MACHINES]
+
+    def test_an_opening_that_only_root_can_read(
+        self, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever else asks is told that the gate may be open."""
+        path = LAYOUT.opening_path
+        host.files.texts[path], host.files.modes[path] = "why", 0o600
+        read = type(host.files).read
+
+        def denied(files: Any, asked: str) -> str | None:
+            if asked == path:
+                raise HostError(f"cannot read {path}: Permission denied", what="file")
+            return read(files, asked)
+
+        monkeypatch.setattr(type(host.files), "read", denied)
+        [(name, severity, sentence)] = faults(host)
+        assert (name, severity) == ("gate-open", "warning")
+        assert "only root can read" in sentence
+
     def test_a_linked_step(self, host: FakeHost) -> None:
         """The gate runs no link: what it leads to may be anybody's."""
         path = LAYOUT.step_path("90-licence")
@@ -211,10 +260,21 @@ class TestFiles:
 class TestSystemd:
     """What systemd would run."""
 
-    def test_a_drop_in_that_was_not_read(self, host: FakeHost) -> None:
+    def test_a_drop_in_that_was_not_read(self) -> None:
         """Between the writing of the drop-in and the reload, a start is unchecked."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        manager_of(host).read = {f"{UNITS}/{KUBELET}": "[Service]\n"}
+        sentence = f"{KUBELET} starts unchecked: systemd has not read the drop-in"
+        assert faults(host, wanted) == [("gate-open", "error", sentence)]
+
+    def test_an_instance_that_runs(self, host: FakeHost) -> None:
+        """Systemd has not read the drop-in of a running instance; the next new one is gated."""
+        manager_of(host).states[KUBE1] = "active"
+        manager_of(host).properties[KUBE1] = {}
         manager_of(host).read = {}
-        sentence = f"{MACHINES} starts unchecked: systemd has not read the drop-in"
+        sentence = f"{KUBE1} starts unchecked: systemd has not read the drop-in"
         assert faults(host) == [("gate-open", "error", sentence)]
 
     @pytest.mark.parametrize(
@@ -281,6 +341,34 @@ class TestSystemd:
         dropped(host, MACHINES, "ExecCondition=\n")
         sentences = [sentence.split(" ")[:2] for _, _, sentence in faults(host)]
         assert sentences == [[MACHINES, "starts"], ["systemd-nspawn@kube2.service", "has"]]
+
+    def test_one_cause_of_two_instances(self, host: FakeHost) -> None:
+        """Each is named."""
+        names = [KUBE1, "systemd-nspawn@kube2.service"]
+        manager_of(host).properties |= {name: {"SuccessExitStatus": "255"} for name in names}
+        assert [fault.target for fault in find_faults(host, WANTED)] == names
+
+    @pytest.mark.parametrize("folder", ["/run/systemd/system", "/usr/local/lib/systemd/system"])
+    def test_an_instance_with_a_drop_in_elsewhere(self, host: FakeHost, folder: str) -> None:
+        """Systemd is asked about an instance that it has not loaded."""
+        host.files.texts[f"{folder}/{KUBE1}.d/50-x.conf"] = "[Service]\n"
+        asked: list[str] = []
+        manager = manager_of(host)
+        show = FakeManager.show
+
+        class Asked(FakeManager):
+            def show(self, names: Any, *units: str) -> Any:
+                asked.extend(units)
+                return show(manager, names, *units)
+
+        find_faults(attrs.evolve(host, manager=Asked(files=host.files)), WANTED)
+        assert KUBE1 in asked
+
+    @pytest.mark.parametrize("state", ["bad-setting", "error", "masked", "not-found"])
+    def test_a_unit_that_systemd_cannot_load(self, host: FakeHost, state: str) -> None:
+        """It does not start at all."""
+        manager_of(host).properties[KUBE1] = {"LoadState": state, "ExecCondition": ""}
+        assert faults(host) == []
 
     def test_a_unit_that_cannot_start(self) -> None:
         """A unit that is not here yet, or is masked, is not open."""

@@ -376,6 +376,42 @@ def test_a_networkd_that_keeps_static_routes(keep: str, line: str, *, is_noted: 
     assert networkd_notes(host, keep) == is_noted
 
 
+@pytest.mark.parametrize(
+    ("keep", "texts", "is_noted"),
+    [
+        ("leave", {"/etc/systemd/networkd.conf": "no"}, False),
+        (
+            "leave",
+            {"/etc/systemd/networkd.conf": "no", "/etc/systemd/networkd.conf.d/90-a.conf": "yes"},
+            True,
+        ),
+        (
+            "leave",
+            {
+                "/usr/lib/systemd/networkd.conf.d/90-a.conf": "yes",
+                "/etc/systemd/networkd.conf.d/90-a.conf": "no",
+            },
+            False,
+        ),
+        ("keep", {"/etc/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
+        ("keep", {"/run/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
+        ("keep", {"/etc/systemd/networkd.conf": "yes"}, False),
+    ],
+)
+def test_the_last_file_of_networkd_counts(
+    keep: str, texts: dict[str, str], *, is_noted: bool
+) -> None:
+    """Also where ours is not the last."""
+    host = FakeHost(kernel=h200())
+    host.files.texts[f"{NETIF}/links/2"] = "ADMIN_STATE=configured\n"
+    for path, value in texts.items():
+        host.files.texts[path] = f"[Network]\nManageForeignRoutes={value}\n"
+    ours = "[Network]\nManageForeignRoutes=no\n"
+    if keep == "keep":
+        host.files.texts[HostLayout.networkd_path] = ours
+    assert networkd_notes(host, keep) == is_noted
+
+
 def test_what_keeps_probes_from_pods(tmp_path: Path) -> None:
     """An XDP program may take them: plan, status and check name it. If the route for replies waits,
     apply says so.

@@ -200,7 +200,7 @@ class TestLaws:
         report = phases.run(Configure(new, host=host), observers=[], clock=FakeClock())
         effects = [effects_of(step.result) for step in report.walk()]
         assert {path for effect in effects for path in effect.files} == {
-            *plan.files.writes,
+            *plan.files.written_paths,
             *plan.files.removes,
         }
         assert {str(operation) for effect in effects for operation in effect.operations} == {

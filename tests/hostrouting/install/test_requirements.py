@@ -7,20 +7,25 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from hostrouting.boot.enforced import read_enforced
+from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import (
+    MACHINES,
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
     StaticRoute,
     StaticRoutesConfig,
 )
+from hostrouting.errors import RequirementError
 from hostrouting.host.fileset import FileChanges
 from hostrouting.install.losses import find_losses
 from hostrouting.install.requirements import find_requirements
 from hostrouting.kernel.programs import Rights
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
 # Few enough that routes often cover each other, as a whole or by halves.
 NETWORKS = st.sampled_from(
@@ -77,6 +82,167 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
 def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
     """What protects less than the installed configuration is named."""
     assert [*map(str, find_losses(OLD, weaken(OLD)))] == [sentence]
+
+
+def test_pods_that_are_no_longer_checked() -> None:
+    """A range of pods is a loss where anything is checked before and afterwards."""
+    old = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/16"]))
+    new = HostRoutingConfig(route_overlap=expect(CIDR, pod_cidrs=["10.244.0.0/17"]))
+    assert [*map(str, find_losses(old, new))] == [
+        "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
+    ]
+    assert [*find_losses(new, old)] == []
+
+
+KUBELET = "kubelet.service"
+UNITS = "/etc/systemd/system"
+RESET = "[Service]\nExecCondition=\n"
+GATED = OLD._replace(gate=GateConfig((KUBELET, MACHINES)))
+
+
+def lacking(host: FakeHost, wanted: HostRoutingConfig = GATED) -> list[tuple[str, str]]:
+    """What a dry run says that the run fails of; the run does, and changes nothing."""
+    task = Configure(wanted, host=host)
+    plan = task.plan()
+    files = {**host.files.texts, **host.files.links}
+    if plan.errors:
+        failure_of(run, task, of=RequirementError)
+        assert files == {**host.files.texts, **host.files.links}
+    else:
+        run(task)
+    return [(finding.name, finding.target) for finding in plan.errors]
+
+
+class TestIneffectiveGates:
+    """What lets a gated unit start unchecked, or keeps it from starting, before the gate is there."""
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host with a kubelet, where nothing is installed."""
+        host = FakeHost(kernel=h200())
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\nExecStart=/usr/bin/kubelet\n"
+        manager_of(host).boot()
+        return host
+
+    @pytest.mark.parametrize(
+        ("line", "name"),
+        [
+            ("RootDirectory=/srv", "gate-shut"),
+            ("RootImage=/srv.raw", "gate-shut"),
+            ("SuccessExitStatus=255", "gate-open"),
+            ("SuccessExitStatus=SIGKILL", "gate-open"),
+            ("SuccessExitStatus=1", ""),
+        ],
+    )
+    def test_a_setting_of_the_unit(self, host: FakeHost, line: str, name: str) -> None:
+        """It is found before the first gate."""
+        host.files.texts[f"{UNITS}/{KUBELET}"] += f"{line}\n"
+        manager_of(host).boot()
+        assert lacking(host) == ([(name, KUBELET)] if name else [])
+
+    @pytest.mark.parametrize(
+        "folder",
+        [
+            f"{UNITS}/{KUBELET}.d",
+            f"{UNITS}/{MACHINES}.d",
+            f"{UNITS}/systemd-nspawn@gpu.service.d",
+            f"{UNITS}/systemd-.service.d",
+            f"{UNITS}/service.d",
+            f"/run/systemd/system/{KUBELET}.d",
+            f"/usr/lib/systemd/system/{KUBELET}.d",
+            f"/usr/local/lib/systemd/system/{KUBELET}.d",
+            f"/etc/systemd/system.control/{KUBELET}.d",
+        ],
+    )
+    def test_a_drop_in(self, host: FakeHost, folder: str) -> None:
+        """Wherever it is: the gate would never be in force."""
+        path = f"{folder}/50-x.conf"
+        host.files.texts[path] = RESET
+        assert {*lacking(host)} == {("gate-open", path)}
+
+    @pytest.mark.parametrize(
+        "folder", [f"{UNITS}/{KUBELET}.d", f"{UNITS}/service.d", f"/run/systemd/system/{KUBELET}.d"]
+    )
+    def test_a_drop_in_beside_a_gate(self, host: FakeHost, folder: str) -> None:
+        """To apply would have systemd read it, which would end the gate."""
+        run(Configure(GATED, host=host))
+        host.files.texts[f"{UNITS}/{KUBELET}.d/99-new.conf"] = "[Service]\n"
+        path = f"{folder}/50-x.conf"
+        host.files.texts[path] = RESET
+        assert lacking(host) == [("gate-open", path)]
+
+    def test_a_drop_in_that_does_not_count(self, host: FakeHost) -> None:
+        """An administrator has masked it, by a link or another file; or it comes before ours."""
+        run(Configure(GATED, host=host))
+        vendor = f"/usr/lib/systemd/system/{KUBELET}.d"
+        host.files.texts[f"{vendor}/50-a.conf"] = RESET
+        host.files.links[f"{UNITS}/{KUBELET}.d/50-a.conf"] = "/dev/null"
+        host.files.texts[f"{vendor}/60-b.conf"] = RESET
+        host.files.texts[f"{UNITS}/{KUBELET}.d/60-b.conf"] = "[Service]\n"
+        host.files.texts[f"{vendor}/00-a.conf"] = RESET
+        [shown] = manager_of(host).show(("NeedDaemonReload",), KUBELET)
+        assert shown["NeedDaemonReload"] == "yes"
+        assert lacking(host) == []
+
+
+class TestPaths:
+    """Something else is where a file of ours has to be."""
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            LAYOUT.config_path,
+            LAYOUT.gate_path,
+            LAYOUT.step_path(LAYOUT.routes_step),
+            LAYOUT.unit_path(LAYOUT.routes_unit),
+            LAYOUT.drop_in_path(KUBELET),
+        ],
+    )
+    @pytest.mark.parametrize("is_link", [False, True])
+    def test_a_link_or_a_folder(self, path: str, *, is_link: bool) -> None:
+        """Nothing is written through a link, and no folder is replaced."""
+        host = FakeHost(kernel=h200())
+        if is_link:
+            host.files.links[path] = "/opt/gitops/file"
+            host.files.texts["/opt/gitops/file"] = "# Written by hostrouting\n{}\n"
+        else:
+            host.files.texts[f"{path}/x"] = ""
+        assert ("file", path) in lacking(host)
+
+    def test_a_folder_where_a_link_has_to_be(self) -> None:
+        """The link that starts a unit at boot."""
+        host = FakeHost(kernel=h200())
+        path = LAYOUT.enabled_path(LAYOUT.routes_unit)
+        host.files.texts[f"{path}/x"] = ""
+        assert ("file", path) in lacking(host)
+
+    def test_removal(self) -> None:
+        """It fails before it has removed anything."""
+        host = FakeHost(kernel=h200())
+        run(Configure(OLD, host=host))
+        path = LAYOUT.step_path(LAYOUT.routes_step)
+        del host.files.texts[path]
+        host.files.texts[f"{path}/x"] = ""
+        assert lacking(host, HostRoutingConfig()) == [("file", path)]
+
+    def test_a_drop_in_of_another_unit(self) -> None:
+        """A folder with the name of our drop-in hides no other unit, and is in nobody's way."""
+        host = FakeHost(kernel=h200())
+        run(Configure(OLD, host=host))
+        path = LAYOUT.drop_in_path("a.service")
+        host.files.texts[f"{path}/x"] = ""
+        assert gated_on_disk(host.files) == (MACHINES,)
+        assert read_enforced(host.files).gate == GateConfig((MACHINES,))
+        assert lacking(host, GATED) == []
+        run(Remove(host=host))
+        assert [*host.files.texts] == [f"{path}/x"]
+
+
+def test_what_no_script_needs() -> None:
+    """Where no unit is gated, there are no boot scripts."""
+    manager = FakeManager(version="245")
+    host = FakeHost(kernel=h200(), missing={"awk", "nsenter"}, manager=manager)
+    assert lacking(host, HostRoutingConfig(manage_foreign="keep")) == []
 
 
 def test_an_image_that_is_not_roots() -> None:

@@ -17,6 +17,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     CIDR,
     GUARDED,
@@ -98,6 +99,15 @@ class TestGuard:
         alone = phases.run(CheckRouteOverlap(WANTED, host=host), observers=[], clock=FakeClock())
         assert [failure.name for failure in alone.failures] == ["start-guard"]
 
+    def test_a_task_about_one_section(self, host: FakeHost) -> None:
+        """If the guard and the task fail, both failures are told."""
+        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+        phases.run(Configure(conflicting, host=host), observers=[], clock=FakeClock())
+        task = ConfigureStaticRoutes(conflicting, host=host)
+        report = phases.run(task, observers=[], clock=FakeClock())
+        assert [failure.name for failure in report.failures] == [task.name, "start-guard"]
+        assert isinstance(report.error, RouteConflict)
+
     def test_it_does_not_start_and_routes_conflict(self, host: FakeHost) -> None:
         """Both failures are told."""
         conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
@@ -142,6 +152,24 @@ class TestUndo:
         run(Configure(other, host=host))
         failure_of(run, phases.task("undo")(task.undo), of=HostRoutingError, match="another run")
         assert read_installed(host) == other
+
+    def test_what_another_run_installs_meanwhile(self) -> None:
+        """It gets the lock before the undo does: it stays, with its routes."""
+        host, mishaps = mishap_host()
+        type_routes(host, "10.9.0.0/16")
+        task = Configure(WANTED, host=host)
+        run(task)
+        other = config("10.7.0.0/16")
+
+        def install(event: str) -> None:
+            if event == f"lock {LAYOUT.turn_path}":
+                mishaps.watch = lambda _event: None
+                run(Configure(other, host=host))
+
+        mishaps.watch = install
+        failure_of(run, phases.task("undo")(task.undo), of=HostRoutingError, match="another run")
+        assert read_installed(host) == other
+        assert [route.split(" ")[0] for route in ours(host)] == ["10.7.0.0/16"]
 
     def test_another_section(self) -> None:
         """A task about one section takes that one back."""

@@ -2,17 +2,22 @@
 
 import re
 
+import pytest
 from hypothesis import given
 
-from hostrouting.boot.files import owned_paths
+import phases
+from hostrouting.boot.files import steps_of
+from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.errors import HostError
+from hostrouting.host.effects import effects_of
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
+from phases.testing import FakeClock
 from tests.hostrouting.install.test_install import apply, node, possible
-from tests.support.mishaps import full, mishap_host
+from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
 from tests.support.tasks import (
     CIDR,
     GUARDED,
@@ -28,6 +33,7 @@ from tests.support.tasks import (
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
+STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
 UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
 
@@ -44,6 +50,11 @@ def calls_of(host: FakeHost) -> list[str]:
     return calls
 
 
+def kill_at(mishaps: Mishaps, moment: str) -> None:
+    """Kill the agent at the first effect of this name."""
+    mishaps.watch = lambda event: mishaps.arm(1, killed) if event == moment else None
+
+
 class Moments:
     """What is wrong at any moment of a run, since whatever comes next may be the kill."""
 
@@ -52,6 +63,7 @@ class Moments:
         self.wrong: list[str] = []
         self._host = host
         self._judged: str | None = None
+        self._required: set[str] = set()
 
     def look(self, event: str) -> None:
         """Called before each effect."""
@@ -79,26 +91,51 @@ class Moments:
             for script in scripts_of(path, texts.get(path, "")):
                 if script not in texts:
                     self._found(event, f"{path} runs {script}, which is missing")
+        self._look_at_steps(event)
+
+    def _look_at_steps(self, event: str) -> None:
+        """A step that gate.sh does not name is another program's to it, and so required."""
+        texts = self._host.files.texts
+        if LAYOUT.gate_path in texts:
+            required, wanted = steps_in(texts[LAYOUT.gate_path])
+            self._required = (self._required | {*required}) - {*wanted}
+            named = [*required, *wanted]
+        else:
+            named = [*STEPS]
+        if LAYOUT.config_path in texts:
+            config = HostRoutingConfig.from_json(texts[LAYOUT.config_path])
+            self._required |= {step.name for step in steps_of(config) if step.is_required}
+        for step in STEPS:
+            if LAYOUT.step_path(step) in texts and step not in (*named, *self._required):
+                self._found(event, f"the gate would require {step}, which is only wanted")
 
     def _found(self, event: str, fault: str) -> None:
         self.wrong.append(f"before {event}: {fault}")
 
 
 def scripts_of(path: str, text: str) -> list[str]:
-    """The scripts that systemd runs because of this file, or the gate because of its list."""
+    """The scripts that systemd runs because of this file, or that the gate requires."""
     if path.endswith(f"/{DROP_IN}"):
         return [LAYOUT.gate_path]
     if path == LAYOUT.unit_path(LAYOUT.guard_unit):
         return [LAYOUT.guard_path]
     if path == LAYOUT.gate_path:
-        [lists] = re.findall(r"^required=\((.*)\) wanted=\((.*)\)$", text, re.MULTILINE)
-        return [LAYOUT.step_path(step) for step in " ".join(lists).split()]
+        required, _ = steps_in(text)
+        return [LAYOUT.step_path(step) for step in required]
     return []
+
+
+def steps_in(gate: str) -> tuple[list[str], list[str]]:
+    """The steps that this gate.sh requires, and those that it only wants."""
+    [(required, wanted)] = re.findall(r"^required=\((.*)\) wanted=\((.*)\)$", gate, re.MULTILINE)
+    return required.split(), wanted.split()
 
 
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
-    """Wherever a run is killed, no marker is wrong, and no unit runs a script that is missing."""
+    """Wherever a run is killed, no marker is wrong, no unit runs a script that is missing, and no
+    step that is only wanted holds units back.
+    """
     host, mishaps = node()
     moments = Moments(host)
     mishaps.watch = moments.look
@@ -174,8 +211,59 @@ class TestGuard:
         """A guard with old files is stopped before the new ones are written, so that the next run
         starts it.
         """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        kill_at(mishaps, f"write {LAYOUT.guard_path}")
+        with pytest.raises(Killed):
+            run(Configure(GUARDED, host=host))
+        assert manager_of(host).states[LAYOUT.guard_unit] == "inactive"
+
+    @pytest.mark.parametrize(
+        "path", [LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit), LAYOUT.config_path]
+    )
+    def test_a_run_that_fails_before_the_start(self, path: str) -> None:
+        """The guard that it has stopped runs again, whichever of its files are new, and the effects
+        say so.
+        """
+        host = configured(GUARDED)
+        for old in (LAYOUT.guard_path, LAYOUT.unit_path(LAYOUT.guard_unit)):
+            host.files.texts[old] += "# of an older release\n"
+        host.files.texts[LAYOUT.config_path] += "\n"
+        manager_of(host).reload()
+        host.files.broken[path] = "No space left on device"
+        calls_of(host)
+        error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+        assert [str(each) for each in effects_of(error).operations] == [
+            f"restart {LAYOUT.guard_unit}    # the change of its files has failed"
+        ]
+        assert is_read(host, LAYOUT.guard_unit)
+
+    def test_a_run_that_fails_and_a_guard_that_does_not_start(self) -> None:
+        """The effects say that the guard is stopped."""
         host = configured(GUARDED)
         host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
         host.files.broken[LAYOUT.guard_path] = "No space left on device"
-        failure_of(run, Configure(GUARDED, host=host), of=HostError)
-        assert manager_of(host).states[LAYOUT.guard_unit] == "inactive"
+        manager_of(host).failing[LAYOUT.guard_unit] = ()
+        error = failure_of(run, Configure(GUARDED, host=host), of=HostError, match="No space left")
+        [stop] = effects_of(error).operations
+        assert (stop.verb, stop.object) == ("stop", LAYOUT.guard_unit)
+
+    def test_a_run_that_is_cancelled_before_the_start(self) -> None:
+        """The guard that it has stopped runs again: a run is cancelled where it waits or begins a
+        step, and that is after the files.
+        """
+        host, mishaps = mishap_host()
+        run(Configure(GUARDED, host=host))
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        ctx = phases.Context(clock=FakeClock(), observers=[])
+
+        def cancel(event: str) -> None:
+            if event == f"write {LAYOUT.guard_path}":
+                ctx.cancel("Ctrl-C")
+
+        mishaps.watch = cancel
+        with pytest.raises(phases.Cancelled):
+            phases.execute(Configure(GUARDED, host=host), ctx)
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"

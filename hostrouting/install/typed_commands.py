@@ -1,6 +1,4 @@
-"""The line to type that repairs a host for good, whether anything is installed there or not, and
-its options that gate units.
-"""
+"""The commands that an operator types to repair a host for good, and their options."""
 
 from __future__ import annotations
 
