@@ -66,7 +66,7 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
         words.append(f"metric {route.key.metric}")
         if route in replies:
             words.append("optional link")
-        if destination.version == 4 and destination.prefixlen < destination.max_prefixlen:
+        if destination.prefixlen < destination.max_prefixlen:
             left, right = destination.subnets()
             words.append(f"left {left} right {right}")
         settings.append(" ".join(words))

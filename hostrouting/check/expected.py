@@ -27,7 +27,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, devs_of
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import (
-    devs_hidden_by_a_tunnel,
+    devs_behind_a_tunnel,
     devs_of_a_tunnel,
     devs_of_equal_routes,
     has_tunnel,
@@ -85,7 +85,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     devs = configured
     if not devs and leading.used is not None:
         devs = leading.devs & set(leading.used.devs)
-    below = leading.devs & devs_hidden_by_a_tunnel(devs, leading.routes, devices.links)
+    below = leading.devs & devs_behind_a_tunnel(devs, leading.routes, devices.links)
     card_below_tunnel = _card_below_tunnel(below, devs, devices)
     hidden_card = None
     if has_tunnel(leading.devs & devs, devices.links):

@@ -147,7 +147,7 @@ class Plan:
         return {
             "wouldFail": self.would_fail,
             "steps": [
-                {"action": step.action, "route": str(step.route), "reason": step.why}
+                {"action": step.action, "route": str(step.route), "reason": step.reason_with_remedy}
                 for step in self.routes.steps
             ],
             "operations": [each._asdict() for each in (*self.systemd, *self.operations)],

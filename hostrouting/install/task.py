@@ -63,10 +63,8 @@ class InstallTask(ABC):
     """Whether the configuration may take away what protects the host now. If not, a ConfigError
     names it, or a RequirementError the routes that somebody has typed.
     """
-    _before: Before | None = attrs.field(
-        default=None, init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
-    )
-    """None until a run comes to its first change, and again after undo()."""
+    _before: dict[str, Before] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    """By the id of a run: what there was before its first change. Undone runs are taken out."""
     _replaceable: tuple[object, ...] = attrs.field(
         default=(), init=False, eq=False, repr=False, on_setattr=attrs.setters.NO_OP
     )
@@ -106,17 +104,19 @@ class InstallTask(ABC):
         )
 
     def undo(self, ctx: phases.Context) -> object:
-        """Install again what was installed before this task first changed anything. A task about
-        one section restores that section. Where nothing was installed, nothing is left.
+        """Install again what was installed before the run that is undone, or before the first one
+        if none is named. A task about one section restores that section. Where nothing was
+        installed, nothing is left.
 
         Routes that somebody had typed, and that the run has deleted, are added again. HostError if
         what was installed could not be read, or if another run has installed something else since.
         """
-        before = self._before
-        if before is None:
+        undone = self._runs_to_undo(ctx)
+        if not undone:
             return phases.Skip(
                 "this object has not run, or has changed nothing; to remove everything, run Remove"
             )
+        before = self._before[undone[0]]
         if before.config is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -131,8 +131,15 @@ class InstallTask(ABC):
             result = former.do(_without_skips(ctx))
         finally:
             former._restore_routes(ctx, before.typed)
-        self._before = None
+        for run in undone:
+            del self._before[run]
         return result
+
+    def _runs_to_undo(self, ctx: phases.Context) -> list[str]:
+        """The ids of the runs that changed something: of the one that is undone, or all of them."""
+        if ctx.ran is None or ctx.root is None:
+            return list(self._before)
+        return [run for run in self._before if run == ctx.root.run]
 
     def install_files(self, ctx: phases.Context) -> tuple[Effects, Wanted, Plan] | None:
         """Fail if the run must fail; then change the files, as a step of the run.
@@ -151,12 +158,12 @@ class InstallTask(ABC):
         def install(ctx: phases.Context) -> Effects | phases.Skip:
             nonlocal wanted, plan
             if not plan.changes_files:
-                self._keep_for_undo(wanted, plan)
+                self._keep_for_undo(ctx, wanted, plan)
                 return phases.Skip("the files are as they should be")
             with self.host.locked(ctx):
                 wanted = self.wanted()
                 plan = self._make_possible_plan(wanted, parts)
-                self._keep_for_undo(wanted, plan)
+                self._keep_for_undo(ctx, wanted, plan)
                 return write_files(self.host, plan)
 
         # The tasks that `only` and `skip` name need the files, so this step is never left out.
@@ -204,10 +211,10 @@ class InstallTask(ABC):
         require_possible(self.host, wanted, plan)
         return plan
 
-    def _keep_for_undo(self, wanted: Wanted, plan: Plan) -> None:
+    def _keep_for_undo(self, ctx: phases.Context, wanted: Wanted, plan: Plan) -> None:
         """Keep what undo() needs, before the first change."""
-        if self._before is None and not plan.is_empty:
-            self._before = before_of(wanted, plan)
+        if ctx.run_id not in self._before and not plan.is_empty:
+            self._before[ctx.run_id] = before_of(wanted, plan)
 
     def _may_replace(self, installed: HostRoutingConfig | None) -> bool:
         """Whether this task may replace what is installed, which None says cannot be read."""

@@ -3,7 +3,8 @@
 A route is added where its key is free, and appended where others have it. A request to delete names
 our protocol. So no request changes another program's route, whenever that route is added. A route
 that changes stays beside its successor until the successor was read back, so packets do not stop.
-Where Linux could take one for the other, the old route is deleted first (`plan.could_take`).
+Where Linux could take one for the other, the old route is deleted first
+(`plan.deletion_could_take`).
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, all requests are reversed, the last first. That
@@ -24,7 +25,14 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import having_changed
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.route import OURS, Route, RouteKey, as_listed
-from hostrouting.routes.plan import Action, RoutePlan, bare, by_key, could_take, steps_for_key
+from hostrouting.routes.plan import (
+    Action,
+    RoutePlan,
+    bare,
+    deletion_could_take,
+    present_by_key,
+    steps_for_key,
+)
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -100,11 +108,11 @@ class _Transaction:
             if additions and not problems:
                 problems = self._send(additions, check)
                 if not problems:
-                    problems = self._differences(may_be_left={"keep", "delete"})
+                    problems = self._differences(tolerated={"keep", "delete"})
             if stale and not problems:
                 problems = self._send(stale, check)
                 if not problems:
-                    problems = self._differences(may_be_left={"keep"})
+                    problems = self._differences(tolerated={"keep"})
         except BackendError as error:
             return [error]
         return problems
@@ -115,22 +123,25 @@ class _Transaction:
         """The deletions that come first, because a request to delete a new route could take the
         old one; the additions; and the other deletions.
         """
-        held = {key for key, routes in self._before.items() if routes}
+        occupied = {key for key, routes in self._before.items() if routes}
         added: dict[RouteKey, list[Route]] = {}
         additions: list[RouteRequest] = []
         for step in plan.changes:
             if step.action == "add":
                 added.setdefault(step.route.key, []).append(step.route)
-                additions.append(_addition(step.route, held))
+                additions.append(_addition(step.route, occupied))
 
         in_the_way: list[RouteRequest] = []
         stale: list[RouteRequest] = []
         for step in plan.changes:
-            if step.action == "delete":
-                successors = added.get(step.route.key, ())
-                is_first = any(could_take(route, step.route) for route in successors)
-                deletions = in_the_way if is_first else stale
-                deletions.append(RouteRequest("delete", step.route))
+            if step.action != "delete":
+                continue
+            deletion = RouteRequest("delete", step.route)
+            successors = added.get(step.route.key, ())
+            if any(deletion_could_take(route, step.route) for route in successors):
+                in_the_way.append(deletion)
+            else:
+                stale.append(deletion)
         return in_the_way, additions, stale
 
     def _send(
@@ -161,13 +172,13 @@ class _Transaction:
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
-    def _differences(self, *, may_be_left: Container[Action]) -> list[BackendError]:
+    def _differences(self, *, tolerated: Container[Action]) -> list[BackendError]:
         """Read back; the keys for which a plan has more to do than these actions."""
         now = self._read()
         differences: list[BackendError] = []
         for key, wanted in self._wanted.items():
             steps = steps_for_key(wanted, now[key])
-            if all(step.action in may_be_left for step in steps):
+            if all(step.action in tolerated for step in steps):
                 continue
             should = _words(as_listed(wanted)) if wanted else "no route of hostrouting"
             problem = f"there should be {should}, but there is {_words(now[key])}: {_RIVAL}"
@@ -197,14 +208,14 @@ class _Transaction:
 
     def _reversed_requests(self) -> list[RouteRequest]:
         """What takes back each request, the last one first."""
-        held: set[RouteKey] = set()
+        occupied: set[RouteKey] = set()
         for key, routes in self._before.items():
             if self._wanted[key] or any(route.protocol != OURS for route in routes):
-                held.add(key)
+                occupied.add(key)
         requests: list[RouteRequest] = []
         for request in reversed(self._sent):
             if request.verb == "delete":
-                requests.append(_addition(request.route, held))
+                requests.append(_addition(request.route, occupied))
             else:
                 requests.append(RouteRequest("delete", request.route))
         return requests
@@ -214,16 +225,16 @@ class _Transaction:
         return self._with_wanted_keys(self._backend.snapshot(near=near))
 
     def _with_wanted_keys(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
-        present = by_key(snapshot, self._wanted)
+        present = present_by_key(snapshot, self._wanted)
         return {key: [*map(bare, present[key])] for key in self._wanted}
 
 
-def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
-    """The request that adds this route, after those that hold its key; from then on, the key is
-    held.
+def _addition(route: Route, occupied: set[RouteKey]) -> RouteRequest:
+    """The request that adds this route: behind others if its key is occupied, as it is from then
+    on.
     """
-    verb: Verb = "append" if route.key in held else "add"
-    held.add(route.key)
+    verb: Verb = "append" if route.key in occupied else "add"
+    occupied.add(route.key)
     return RouteRequest(verb, route)
 
 

@@ -4,10 +4,10 @@ its reason.
 All functions here go from values to values: a printed plan is the dry run, and `apply` carries out
 its steps.
 
-Routes are compared key by key: table, prefix and metric. A route that holds a key is right, ours
-(protocol 213), or another program's. No step changes a route that is not ours: if it holds the key
-of a wanted one, that is a conflict. What changes nothing about where packets go is not compared
-(`_compared`). A wanted route that cannot be completed is waiting; or, if one of ours is there and
+Routes are compared key by key: table, prefix and metric. A route that has the key of a wanted one
+is as wanted, ours (protocol 213), or a rival: another program's. No step changes a rival: if Linux
+uses it, that is a conflict. What changes nothing about where packets go is not compared
+(`_in_effect`). A wanted route that cannot be completed is waiting; or, if one of ours is there and
 usable (`uplink`), that one is staying, and a finding says that it would wait after a reboot.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists
@@ -22,12 +22,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_KERNEL,
-    NextHop,
     Route,
     RouteKey,
     as_listed,
@@ -60,50 +59,50 @@ SENTENCES = {
 }
 """What static-routes.sh says, too."""
 
-_PLAIN = NextHop()[2:]  # the fields of a next hop except its device and gateway
+_LOWEST_METRIC = {IPV4: 0, IPV6: 1}
 
 
 class Step(NamedTuple):
-    """One step; for a conflict, `held` is the route of another program that stays."""
+    """One step; for a conflict, `rival` is the route of another program that stays."""
 
     action: Action
     route: Route
     reason: str
-    held: Route | None = None
+    rival: Route | None = None
 
     @property
     def remedy(self) -> Remedy | None:
-        """How to have a route to this prefix although another program holds its key: to configure
-        something else, if that is possible, or to delete that route. None without a conflict.
+        """How to have a route to this prefix although a rival has its key: to configure something
+        else, if that is possible, or to delete the rival. None without a conflict.
         """
-        if self.held is None:
+        if self.rival is None:
             return None
         words: list[str] = []
-        if _is_of_an_address(self.held):
-            dev = self.held.next_hops[0].dev
-            words.append(SENTENCES["address"].format(dev=dev, prefix=self.held.prefix))
-        delete = deletion_command(self.held)
+        if _is_of_an_address(self.rival):
+            dev = self.rival.next_hops[0].dev
+            words.append(SENTENCES["address"].format(dev=dev, prefix=self.rival.prefix))
+        delete = _deletion_of(self.rival)
         edit = self._edit
         if not edit:
-            words += [SENTENCES["single"], _TO_DELETE]
-            return Remedy("; ".join(words), delete)
+            words += [SENTENCES["single"], delete.words]
+            return Remedy("; ".join(words), delete.command)
         words.append(edit)
-        return Remedy("; ".join(words), otherwise=Remedy(_TO_DELETE, delete))
+        return Remedy("; ".join(words), otherwise=delete)
 
     @property
     def _edit(self) -> str:
-        """What to configure instead of a route whose key is held; empty if nothing would do."""
+        """What to configure instead of a route that has a rival; empty if nothing would do."""
         prefix = self.route.prefix
-        if prefix.family != IPV4:
+        if self.route.metric > _LOWEST_METRIC[prefix.family]:
             return SENTENCES["metric"].format(prefix=prefix)
-        if prefix.length == width_of(IPV4):
+        if prefix.length == width_of(prefix.family):
             return ""
         left, right = prefix.halves()
         return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
 
     @property
-    def why(self) -> str:
-        """The reason and the remedy."""
+    def reason_with_remedy(self) -> str:
+        """The reason, and the remedy if there is one."""
         return self.reason if self.remedy is None else f"{self.reason}; {self.remedy}"
 
     @property
@@ -115,12 +114,19 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        facts = {"held": str(self.held), "metric": self.route.metric}
+        facts: dict[str, object] = {"metric": self.route.metric}
+        if self.rival is not None:
+            facts = {"held": str(self.rival), **facts}
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
         return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
+
+
+def _deletion_of(rival: Route) -> Remedy:
+    """To delete another program's route."""
+    return Remedy(_TO_DELETE, deletion_command(rival))
 
 
 def _is_of_an_address(route: Route) -> bool:
@@ -148,11 +154,11 @@ class RoutePlan(NamedTuple):
 
     steps: tuple[Step, ...] = ()
     waiting: tuple[Incomplete, ...] = ()
-    left_out: tuple[Finding, ...] = ()
+    staying: tuple[Incomplete, ...] = ()
+    reply_findings: tuple[Finding, ...] = ()
     """Why the route for replies to probes cannot be installed now; a warning, because nothing waits
     for it.
     """
-    staying: tuple[Incomplete, ...] = ()
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -161,34 +167,36 @@ class RoutePlan(NamedTuple):
 
     @property
     def conflicts(self) -> tuple[Step, ...]:
-        """The steps for routes that cannot be added because a route that is not ours holds their
-        key.
-        """
+        """The steps for routes that cannot be installed because Linux uses a rival."""
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def require_possible(self) -> None:
-        """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
-        conflicts = self.conflicts
-        if conflicts:
-            raise RouteConflict(findings=(step.finding for step in conflicts))
+        """Raise RouteConflict if a wanted route has a rival; it also says what other routes wait
+        for.
+        """
+        if self.conflicts:
+            conflicts = [step.finding for step in self.conflicts]
+            raise RouteConflict(findings=[*conflicts, *self.route_waits])
 
     @property
     def route_waits(self) -> tuple[Finding, ...]:
         """What the waiting routes need; those that need the same thing share a finding."""
-        return tuple(_route_waits(routes) for routes in _by_what_is_missing(self.waiting))
+        return tuple(map(_waiting_finding, _by_what_is_missing(self.waiting)))
 
     @property
-    def route_stays(self) -> tuple[Finding, ...]:
-        """What the staying routes would wait for after a reboot."""
-        return tuple(_route_stays(routes) for routes in _by_what_is_missing(self.staying))
+    def warnings(self) -> tuple[Finding, ...]:
+        """What keeps no run from succeeding: what the staying routes would wait for after a reboot,
+        and why there is no route for replies to probes.
+        """
+        staying = map(_staying_finding, _by_what_is_missing(self.staying))
+        return (*staying, *self.reply_findings)
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed, now or after a reboot."""
         for conflict in self.conflicts:
             yield conflict.finding
         yield from self.route_waits
-        yield from self.route_stays
-        yield from self.left_out
+        yield from self.warnings
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and waiting routes change nothing."""
@@ -212,6 +220,7 @@ class RoutePlan(NamedTuple):
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps]
         lines += [f"? {route}" for route in self.waiting]
+        lines += [f"? {finding.sentence}" for finding in self.reply_findings]
         return "\n".join(lines) or "no routes are configured, and hostrouting has added none"
 
 
@@ -223,25 +232,21 @@ def _by_what_is_missing(routes: Iterable[Incomplete]) -> Iterable[list[Incomplet
     return groups.values()
 
 
-def _route_waits(routes: Sequence[Incomplete]) -> Finding:
+def _waiting_finding(routes: Sequence[Incomplete]) -> Finding:
+    """What these routes need, which lack the same thing and wait."""
     first, missing = routes[0]
     verb = "needs" if len(routes) == 1 else "need"
-    return Finding(
-        "route-waits",
-        "warning",
-        f"{_named(routes)} {verb} {missing}",
-        str(first.destination),
-        missing.remedy,
-        can_retry=True,
-    )
+    sentence = f"{_named(routes)} {verb} {missing}"
+    remedy = missing.remedy or REMEDY
+    target = str(first.destination)
+    return Finding("route-waits", "warning", sentence, target, remedy, can_retry=True)
 
 
-def _route_stays(routes: Sequence[Incomplete]) -> Finding:
+def _staying_finding(routes: Sequence[Incomplete]) -> Finding:
+    """What these routes, which are there, would wait for after a reboot."""
     first, missing = routes[0]
     sentence = SENTENCES["stays"].format(route=_named(routes), missing=missing)
-    remedy = missing.remedy
-    if remedy == REMEDY:
-        remedy = Remedy(REMEDIES["pin"])
+    remedy = missing.remedy or Remedy(REMEDIES["pin"])
     return Finding("route-stays", "warning", sentence, str(first.destination), remedy)
 
 
@@ -279,7 +284,7 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
         uplinks[family] = Uplink(snapshot, family, config.route_overlap.expected_devs)
 
     plans: list[RoutePlan] = []
-    for key, present in by_key(snapshot, wanted).items():
+    for key, present in present_by_key(snapshot, wanted).items():
         if key in wanted:
             static = wanted[key]
             uplink = uplinks[key.prefix.family]
@@ -292,31 +297,30 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
 def _plan_route(
     static: StaticRoute, present: Sequence[Route], uplink: Uplink, *, is_reply: bool
 ) -> RoutePlan:
-    """The plan for one configured route, from what holds its key now."""
+    """The plan for one configured route, from the routes that have its key now."""
     key = static.key
-    route = uplink.route_to(
+    complete = uplink.route_to(
         key.prefix, dev=static.dev, gateway=static.gateway, metric=key.metric, on_link=is_reply
     )
-    if isinstance(route, Route):
-        steps = steps_for_key(as_stored(route), present)
-        if is_reply and steps[0].action == "conflict":
-            return RoutePlan(left_out=(_reply_conflict(steps[0]),))
-        return RoutePlan(tuple(steps))
+    if isinstance(complete, Route):
+        plan = RoutePlan(tuple(steps_for_key(as_stored(complete), present)))
+        if is_reply and plan.conflicts:
+            return RoutePlan(reply_findings=tuple(map(_reply_finding, plan.conflicts)))
+        return plan
 
-    incomplete = (Incomplete(static, route),)
-    if _is_right_meanwhile(present, static, uplink):
-        return RoutePlan(tuple(_steps_that_stay(present, route)), staying=incomplete)
+    missing = complete
+    incomplete = (Incomplete(static, missing),)
+    if _may_stay(present, static, uplink):
+        return RoutePlan(tuple(_steps_that_stay(present, missing)), staying=incomplete)
     if is_reply:
-        return RoutePlan(left_out=(_route_waits(incomplete),))
+        return RoutePlan(reply_findings=(_waiting_finding(incomplete),))
     return RoutePlan(waiting=incomplete)
 
 
-def _reply_conflict(conflict: Step) -> Finding:
+def _reply_finding(conflict: Step) -> Finding:
     """A conflict about the route for replies to probes, which is not in staticRoutes."""
-    otherwise: Remedy | None = None
-    if conflict.held is not None:
-        otherwise = Remedy(_TO_DELETE, deletion_command(conflict.held))
     words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
+    otherwise = None if conflict.rival is None else _deletion_of(conflict.rival)
     remedy = Remedy(words, otherwise=otherwise)
     return conflict.finding._replace(severity="warning", remedy=remedy)
 
@@ -325,20 +329,20 @@ def _joined(plans: Iterable[RoutePlan]) -> RoutePlan:
     """One plan with everything that is in these, and its steps in the order of their signs."""
     steps: list[Step] = []
     waiting: list[Incomplete] = []
-    left_out: list[Finding] = []
     staying: list[Incomplete] = []
+    reply_findings: list[Finding] = []
     for plan in plans:
         steps += plan.steps
         waiting += plan.waiting
-        left_out += plan.left_out
         staying += plan.staying
+        reply_findings += plan.reply_findings
     order = [*_SIGNS]
     steps.sort(key=lambda step: order.index(step.action))
-    return RoutePlan(tuple(steps), tuple(waiting), tuple(left_out), tuple(staying))
+    return RoutePlan(tuple(steps), tuple(waiting), tuple(staying), tuple(reply_findings))
 
 
-def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The present routes with these keys, and our other routes, in the order of the kernel."""
+def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
+    """The present routes with these keys, and our other routes, as the kernel lists them."""
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     firsts = {key.prefix.first for key in present}
     for route in snapshot.routes:
@@ -349,7 +353,7 @@ def by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[
     return present
 
 
-def _is_right_meanwhile(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
+def _may_stay(present: Sequence[Route], static: StaticRoute, uplink: Uplink) -> bool:
     """Whether Linux uses a route of ours for this key that is right although the configured one
     cannot be completed.
     """
@@ -370,15 +374,21 @@ def _steps_that_stay(present: Sequence[Route], missing: Need) -> list[Step]:
 
 
 def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
-    """The steps for one key, from the entries of the wanted route (none: delete ours) and what
-    holds the key now.
+    """The steps for one key, from the entries of the wanted route (none: delete ours) and the
+    routes that have the key now. A conflict is the only step.
+
+    For example, if a route by the gateway A is wanted, and these are there, in this order:
+
+    - B of ours: add A, delete B;
+    - B of ours, A of another program: keep A, delete B;
+    - B of ours, C of another program: a conflict, because without B, Linux would use C before A;
+    - A of ours, C of another program: keep A.
     """
-    holders: dict[Route, Route] = {}
-    """The first present entry of each kind: whose it is makes no difference."""
+    entries: dict[Route, Route] = {}  # the first of each kind: whose it is makes no difference
     for route in present:
         for entry in as_stored(bare(route)):
-            holders.setdefault(_compared(entry), entry)
-    needed = {_compared(entry): entry for entry in wanted}
+            entries.setdefault(_in_effect(entry), entry)
+    needed = {_in_effect(entry): entry for entry in wanted}
     stale = _stale_entries(needed, present)
     if wanted:
         conflict = _conflict(wanted, present, stale)
@@ -386,15 +396,15 @@ def steps_for_key(wanted: Sequence[Route], present: Sequence[Route]) -> list[Ste
             return [conflict]
 
     steps: list[Step] = []
-    for compared, entry in needed.items():
-        holder = holders.get(compared)
-        if holder is None:
+    for effect, entry in needed.items():
+        existing = entries.get(effect)
+        if existing is None:
             steps.append(Step("add", entry, "missing"))
-        elif holder.protocol == OURS:
-            steps.append(Step("keep", holder, "exists"))
+        elif existing.protocol == OURS:
+            steps.append(Step("keep", existing, "exists"))
         else:
-            owner = protocol_name(holder.protocol)
-            steps.append(Step("keep", holder, f"exists (proto {owner}), and is not changed"))
+            owner = protocol_name(existing.protocol)
+            steps.append(Step("keep", existing, f"exists (proto {owner}), and is not changed"))
     return steps + [Step("delete", entry, "not configured") for entry in stale]
 
 
@@ -402,9 +412,9 @@ def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[R
     """Our entries that are not needed, in the order in which they are deleted.
 
     The last one goes first: the first is in use until the end, and is first again if `apply` rolls
-    back. But a request to delete one must not take another (`could_take`): so those with fewer next
-    hops go first, and of these, those with more attributes. For the same reason, one that such a
-    request could mistake for a needed one stays behind that, where Linux does not use it.
+    back. But a request to delete one must not take another (`deletion_could_take`): so those with
+    fewer next hops go first, and of these, those with more attributes. For the same reason, one
+    whose deletion could take a needed one before it stays: Linux does not use it.
     """
     kept: list[Route] = []
     stale: list[Route] = []
@@ -412,13 +422,29 @@ def _stale_entries(needed: Container[Route], present: Sequence[Route]) -> list[R
         if route.protocol != OURS:
             continue
         for entry in as_stored(bare(route)):
-            if _compared(entry) in needed:
+            if _in_effect(entry) in needed:
                 kept.append(entry)
-            elif not any(could_take(entry, before) for before in kept):
+            elif not any(deletion_could_take(entry, before) for before in kept):
                 stale.append(entry)
     stale.reverse()
     stale.sort(key=lambda entry: (len(entry.next_hops), -len(_optional_attributes(entry))))
     return stale
+
+
+def deletion_could_take(deleted: Route, other: Route) -> bool:
+    """Whether a request to delete the first route could take the other one of ours with its key, if
+    that comes before it.
+
+    It could if the other has the first next hops of the deleted one, and each of its optional
+    attributes. In IPv6, a route cannot even have one next hop twice.
+    """
+    if (deleted.type, deleted.scope) != (other.type, other.scope):
+        return False
+    if not _optional_attributes(deleted).items() <= _optional_attributes(other).items():
+        return False
+    next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
+    first_ones = [(hop.dev, hop.gateway) for hop in deleted.next_hops[: len(next_hops)]]
+    return bool(next_hops) and next_hops == first_ones
 
 
 def _optional_attributes(route: Route) -> dict[str, object]:
@@ -427,32 +453,16 @@ def _optional_attributes(route: Route) -> dict[str, object]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def could_take(request: Route, other: Route) -> bool:
-    """Whether a request to delete a route could take another one of ours with its key, if that
-    comes first.
-
-    It could if the other has the first next hops of the request, and nothing that the request has
-    differs. In IPv6, a route cannot even have one next hop twice.
-    """
-    if (request.type, request.scope) != (other.type, other.scope):
-        return False
-    of_request, of_other = _optional_attributes(request), _optional_attributes(other)
-    if not of_request.items() <= of_other.items():
-        return False
-    next_hops = [(hop.dev, hop.gateway) for hop in other.next_hops]
-    first_ones = [(hop.dev, hop.gateway) for hop in request.next_hops[: len(next_hops)]]
-    return bool(next_hops) and next_hops == first_ones
-
-
 def _conflict(
     wanted: Sequence[Route], present: Sequence[Route], stale: Sequence[Route]
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
+    whole = as_listed(wanted)[0]
     for route in map(bare, _in_order_of_use(present)):
-        if set(as_stored(route)) <= set(stale):
+        is_deleted = set(as_stored(route)) <= set(stale)
+        if is_deleted:
             continue
-        whole = as_listed(wanted)[0]
-        if route.protocol == OURS or _compared(route) == _compared(whole):
+        if route.protocol == OURS or _in_effect(route) == _in_effect(whole):
             return None
         return Step("conflict", whole, SENTENCES["held"].format(held=route), route)
     return None
@@ -462,14 +472,14 @@ def _in_order_of_use(present: Iterable[Route]) -> list[Route]:
     """The routes of one key, the one that Linux uses first: one that is not passed over, and in
     IPv6 the one whose router has the highest preference.
     """
-    return sorted(present, key=_order_of_use)
+
+    def order(route: Route) -> tuple[bool, int]:
+        return (route.is_passed_over, -PREFERENCES.index(route.preference))
+
+    return sorted(present, key=order)
 
 
-def _order_of_use(route: Route) -> tuple[bool, int]:
-    return (route.is_passed_over, -PREFERENCES.index(route.preference))
-
-
-def _compared(route: Route) -> Route:
+def _in_effect(route: Route) -> Route:
     """The route without what changes nothing about where packets go: whose it is, `onlink`, how
     long it lasts, its router's preference, and in IPv6 the weights, because there each next hop is
     an entry of its own.
@@ -477,13 +487,15 @@ def _compared(route: Route) -> Route:
     `onlink` only says that Linux did not check the gateway when the route was added. A preference
     only says which route of a key Linux uses (`_in_order_of_use`).
     """
-    plain = bare(route)._replace(protocol=OURS, preference="medium")
-    if not plain.expired:
-        plain = plain._replace(expired=None)
-    next_hops = [hop._replace(onlink=False) for hop in plain.next_hops]
+    next_hops = [hop._replace(onlink=False) for hop in bare(route).next_hops]
     if route.prefix.family != IPV4:
         next_hops = [hop._replace(weight=1) for hop in next_hops]
-    return plain._replace(next_hops=tuple(next_hops))
+    return route._replace(
+        next_hops=tuple(next_hops),
+        protocol=OURS,
+        preference="medium",
+        expired=route.expired or None,
+    )
 
 
 def bare(route: Route) -> Route:
@@ -491,8 +503,10 @@ def bare(route: Route) -> Route:
 
     IPv6 next hops are separate entries without an order.
     """
-    if len(route.next_hops) == 1 and route.next_hops[0][2:] == _PLAIN:
-        return route  # most routes: a plan of 10,000 takes half the time
+    if len(route.next_hops) == 1:
+        [hop] = route.next_hops
+        if not hop.linkdown and not hop.dead:
+            return route  # most routes: a plan of 10,000 takes half the time
     next_hops = [bare_hop(hop) for hop in route.next_hops]
     if route.prefix.family != IPV4:
         next_hops.sort(key=str)

@@ -82,7 +82,7 @@ NEEDS = {
     "default-on": "an IPv{family} default route on {dev}",
     "tunnel": "a dev in the configuration: [{route}] leads through a tunnel",
     "equal": "a dev in the configuration: [{route}] is not the only default route with its metric",
-    "absent": "the device {dev}, which this host does not have",
+    "absent": "the device {dev}, which this host does not have (an altname does not count)",
     "down": "the device {dev} to be up",
     "own": "a gateway other than {gateway}, this host's own address",
     "near": "an address or route on {dev} that reaches the gateway {gateway} directly",
@@ -105,7 +105,8 @@ class Need(NamedTuple):
     """A phrase for what a route still needs, and what an operator can do."""
 
     phrase: str
-    remedy: Remedy = REMEDY
+    remedy: Remedy | None = None
+    """None stands for `REMEDY`, which fits everything that can be missing."""
     devs: tuple[str, ...] = ()
     """The devices of which one has to be named, if that is what is missing."""
 
@@ -117,8 +118,8 @@ class Need(NamedTuple):
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device can lead to the network; an InfiniBand device has
-    to be named.
+    """Whether a default route through this device can lead out of the host: so can each tunnel
+    (`is_tunnel`). An InfiniBand device has to be named.
     """
     if link is None or link.loopback:
         return False
@@ -193,7 +194,7 @@ def devs_of_equal_routes(
     return frozenset()
 
 
-def devs_hidden_by_a_tunnel(
+def devs_behind_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
     """If one of the devices is a tunnel: those of the first default route that leads through none.
@@ -303,8 +304,10 @@ class Uplink:
         return all(self._is_usable(hop, dev, gateway) for hop in route.next_hops)
 
     def _is_usable(self, hop: NextHop, wanted_dev: str | None, wanted_gateway: IP | None) -> bool:
-        """Whether a route of ours may keep this next hop; without a wanted device, that of the hop
-        must not be a guess.
+        """Whether a route of ours may keep this next hop.
+
+        If no device is wanted, that of the next hop has to be one that a default route could give:
+        the only expected device, or one that leads out and is not a VPN's.
         """
         if self._missing_for_hop(hop) or self._is_own_address(hop.gateway):
             return False
@@ -338,7 +341,14 @@ class Uplink:
         hops = self._hops_of_default_route()
         if isinstance(hops, Need):
             return hops
-        return _taken_over(hops, gateway) or (NextHop(hops[0].dev, gateway=gateway),)
+        taken = _taken_over(hops, gateway)
+        if gateway is None or taken:
+            return taken
+        by_device = [NextHop(hop.dev, gateway=gateway) for hop in hops]
+        for hop in by_device:
+            if self._is_near(gateway, hop.dev):
+                return (hop,)
+        return (by_device[0],)
 
     def _complete_by_device(self, dev: str, gateway: IP | None) -> _NextHops:
         """As in the best default route through the device, in any table."""
@@ -386,23 +396,23 @@ class Uplink:
         if not self._of_main:
             return None
         used = self._of_main[0]
-        devs = frozenset(used.devs)
-        equal = devs_of_equal_routes(used, devs, self._devs_ranked_like(used))
-        hidden = devs_hidden_by_a_tunnel(devs, self._of_main, self._links)
-        is_only = self._can_be_only_uplink(devs)
-        tunnel = devs_of_a_tunnel(devs, hidden, self._links, is_only_way_out=is_only)
-        if tunnel:
-            return self._choice("tunnel", used, equal | tunnel)
-        if equal:
-            return self._choice("equal", used, equal)
+        used_devs = frozenset(used.devs)
+        equal_devs = devs_of_equal_routes(used, used_devs, self._devs_ranked_like(used))
+        hidden_devs = devs_behind_a_tunnel(used_devs, self._of_main, self._links)
+        is_only = self._can_be_only_uplink(used_devs)
+        tunnel_devs = devs_of_a_tunnel(used_devs, hidden_devs, self._links, is_only_way_out=is_only)
+        if tunnel_devs:
+            return self._choice("tunnel", used, equal_devs | tunnel_devs)
+        if equal_devs:
+            return self._choice("equal", used, equal_devs)
         return None
 
-    def _choice(self, why: str, used: Route, doubtful: frozenset[str]) -> Need:
+    def _choice(self, why: str, used: Route, doubtful_devs: frozenset[str]) -> Need:
         """The need to name one of these devices, in the order of their default routes."""
         listed: dict[str, None] = {}
         for route in self._of_main:
             listed |= dict.fromkeys(route.devs)
-        devs = [f'"{dev}"' for dev in listed if dev in doubtful]
+        devs = [f'"{dev}"' for dev in listed if dev in doubtful_devs]
         remedy = Remedy(REMEDIES["choose"].format(devs=spoken(devs, last="or")))
         return Need(NEEDS[why].format(route=used), remedy)
 
@@ -424,7 +434,7 @@ class Uplink:
         """Whether the device is a tunnel, and not the only way out."""
         if link is None or not is_tunnel(link):
             return False
-        if devs_hidden_by_a_tunnel([link.name], self._of_main, self._links):
+        if devs_behind_a_tunnel([link.name], self._of_main, self._links):
             return True
         return not self._can_be_only_uplink([link.name])
 
@@ -454,11 +464,16 @@ class Uplink:
             return NEEDS["down"].format(dev=hop.dev)
         if self._family == IPV6 and link.ipv6_disabled:
             return f"IPv6 to be enabled on {hop.dev}"
+        return self._missing_for_gateway(hop)
+
+    def _missing_for_gateway(self, hop: NextHop) -> str:
         gateway = hop.gateway
-        if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
+        if gateway is None or gateway in LINK_LOCAL:
+            return ""
+        if gateway.version != self._family:
             return ""  # IPv4 has no rules for a neighbour of the other family
-        # Linux would accept this host's own address, and lose the packets.
         if self._is_own_address(gateway):
+            # Linux would accept the route, and lose the packets.
             return NEEDS["own"].format(gateway=gateway)
         is_there = self._is_near(gateway, hop.dev)
         if hop.onlink:

@@ -150,13 +150,21 @@ class CheckRouteOverlap(SectionTask):
         mode: Mode,
     ) -> None:
         """Log the findings; in STRICT, raise what is wrong instead, with its remedies."""
-        wrong = [finding for finding in findings if finding.name in WRONG]
-        remedies = [finding for finding in findings if finding.name in _REMEDIES]
-        rest = [finding for finding in findings if finding not in wrong + remedies]
+        wrong: list[Finding] = []
+        remedies: list[Finding] = []
+        rest: list[Finding] = []
+        for finding in findings:
+            if finding.name in WRONG:
+                wrong.append(finding)
+            elif finding.name in _REMEDIES:
+                remedies.append(finding)
+            else:
+                rest.append(finding)
         for severity in SEVERITIES:
             alike = [finding for finding in rest if finding.severity == severity]
             for finding in alike[:_SHOWN]:
                 ctx.log.log(finding.level, "%s", finding, extra={"verdict": report.verdict})
+
         lines = first_of([finding.line for finding in wrong], _SHOWN)
         lines += first_of([finding.line for finding in remedies], _SHOWN)
         if wrong and mode == "STRICT":  # whoever catches it reports what it names

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.install.installed import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
@@ -49,12 +48,15 @@ class ConfigureStaticRoutes(SectionTask):
             return phases.Skip("an image has no routes; they are set when it boots")
         with self.host.backend() as backend:
             applied = self._await_and_apply(ctx, backend, wanted)
-        for finding in (*applied.plan.left_out, *applied.plan.route_stays):
+        for finding in applied.plan.warnings:
             ctx.log.warning("%s", finding, extra={"finding": finding.name})
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
         if not applied.changes:
-            return phases.Skip("the routes are as they should be")
+            reason = "the routes are as they should be"
+            if applied.plan.reply_findings:
+                reason += ", except for the route for replies to probes"
+            return phases.Skip(reason)
         return Effects(applied.changes)
 
     def _await_and_apply(
@@ -67,7 +69,7 @@ class ConfigureStaticRoutes(SectionTask):
         while True:
             left = max(0.0, until - ctx.clock.now())
             plan = _await_plan(ctx, backend, wanted.config, wait=left)
-            if not plan.changes and not plan.conflicts:
+            if not plan.changes:
                 return Applied(plan)
             applied = self._apply(ctx, backend, wanted)
             if applied is not None:
@@ -91,17 +93,22 @@ class ConfigureStaticRoutes(SectionTask):
 def _await_plan(
     ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float
 ) -> RoutePlan:
-    """The plan, once nothing is missing for it; NotReady says what was missing at the end."""
-    missing: list[Finding] = []
+    """The plan, once nothing is missing for it; NotReady says what was missing at the end.
+
+    Raises RouteConflict at once: no wait would end a conflict.
+    """
+    last_plan = RoutePlan()
 
     def attempt() -> tuple[RoutePlan | None, str]:
-        plan = plan_static_routes(config, backend.snapshot())
-        missing[:] = [finding._replace(severity="error") for finding in plan.route_waits]
-        if plan.waiting:
-            return None, "; ".join(finding.sentence for finding in missing)
-        return plan, ""
+        nonlocal last_plan
+        last_plan = plan_static_routes(config, backend.snapshot())
+        last_plan.require_possible()
+        if last_plan.waiting:
+            return None, "; ".join(finding.sentence for finding in last_plan.route_waits)
+        return last_plan, ""
 
     try:
         return await_result(ctx, backend, attempt, wait=wait)
     except NotReady as error:
+        missing = [finding._replace(severity="error") for finding in last_plan.route_waits]
         raise NotReady(str(error), findings=missing) from error

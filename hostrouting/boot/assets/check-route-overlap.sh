@@ -920,11 +920,17 @@ function expect_uplink(used) {
   if (of_class(CARDS, uplink) != uplink) doubt_tunnel()
   expected = union(uplink, doubtful)
 }
-# Equal default routes may be by different devices, and so may be the routers that advertise
-# themselves: Linux lists these as one route.
-function doubt_equal_routes(used,   all) {
-  if (route_protocol[used] == "ra" && route_devices[used] ~ /^\/.+\/.+\/$/) doubtful = uplink
-  all = union(route_devices[used], equal_devices[rank_of(used)])
+# Default routes of one metric may be by different devices, and so may be the routers that advertise
+# themselves: Linux lists these as one route. Which of the routes has the best preference (IPv6) is
+# left open here: it need not be the first in the list.
+function doubt_equal_routes(used,   d, r, all) {
+  all = route_devices[used]
+  if (route_protocol[used] == "ra" && all ~ /^\/.+\/.+\/$/) doubtful = uplink
+  for (d = 1; d <= defaults; d++) {
+    r = default_route[d]
+    if (route_table[r] != route_table[used] || route_metric[r] != route_metric[used]) continue
+    all = union(all, route_devices[r])
+  }
   if (all != route_devices[used]) doubtful = of_class(LEADING, all)
 }
 # What the packets of a tunnel leave by may be meant. For example, where tun0 has the default route:

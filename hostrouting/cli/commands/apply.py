@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     report = _report_of(outcome)
     check = None if report is None else HostCheck.of_host(report, config, host)
     routes = _routes_now(config, host)
-    findings = [*routes.left_out, *routes.route_stays, *_of_the_gate(outcome, config, host)]
+    findings = [*routes.warnings, *_of_the_gate(outcome, config, host)]
     if not outcome.report.ok:  # the remedy would be to apply
         findings = [finding._replace(remedy=None) for finding in findings]
     document = {
@@ -104,7 +104,7 @@ def _routes_now(config: HostRoutingConfig, host: Host) -> RoutePlan:
 def _success(routes: RoutePlan, findings: list[Finding], check: HostCheck | None) -> str:
     """What is true after a run without a failure, and what is wrong all the same."""
     sentence = "this host matches the configuration"
-    if routes.left_out:
+    if routes.reply_findings:
         sentence += ", except for the route for replies to probes"
     wrong = what_is_wrong(findings, check)
     return f"{sentence}, but {wrong}" if wrong else sentence

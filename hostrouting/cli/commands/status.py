@@ -28,7 +28,6 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import TO_KEEP
-from hostrouting.routes.uplink import REMEDY
 from hostrouting.status import State, Status, find_status
 from hostrouting.text import spoken
 
@@ -182,8 +181,11 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
     check = status.check
     if check is None or all("candidates" not in finding.facts for finding in check.findings):
         return set()
-    incomplete = (*status.plan.routes.waiting, *status.plan.routes.staying)
-    return {route.missing.remedy for route in incomplete} - {REMEDY}
+    choices: set[Remedy] = set()
+    for route in (*status.plan.routes.waiting, *status.plan.routes.staying):
+        if route.missing.remedy is not None:
+            choices.add(route.missing.remedy)
+    return choices
 
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:

@@ -529,6 +529,19 @@ def test_equal_default_routes_and_a_named_device(
     assert (checked.verdict, engines.verdict, engines.objections(checked)) == (verdict, verdict, [])
 
 
+@pytest.mark.parametrize("preference", ["high", "low"])
+def test_default_routes_of_one_metric(
+    namespace: Namespace, tmp_path: Path, preference: str
+) -> None:
+    """The script leaves open which of them IPv6 prefers, and no expected device is a guess."""
+    routes = ["default via fe80::1 dev eth0", f"default dev eth1 pref {preference}"]
+    namespace.batch([f"route append {route}" for route in routes], family=IPV6)
+    config = check("fd16::/64")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.verdict) == ("undecided", "ok"), checked.said
+
+
 @pytest.mark.parametrize(
     ("commands", "verdict"),
     [

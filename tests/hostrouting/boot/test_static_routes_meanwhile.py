@@ -233,6 +233,11 @@ class TestWhichDefaultRoute:
                 static("172.16.0.0/17", "10.0.0.1"),
                 f"{ETH0} onlink",
             ),
+            (
+                ["10.1.0.0/24 dev eth1", f"default nexthop {ETH0} nexthop via 10.1.0.1 dev eth1"],
+                static("172.16.0.0/17", "10.1.0.7"),
+                "via 10.1.0.7 dev eth1",
+            ),
         ],
     )
     def test_which_default_route(
@@ -283,7 +288,7 @@ class TestWhichDefaultRoute:
             )
         ran = Ran(namespace, [HALVES[0], static("10.2.0.0/16", dev="inet")], tmp_path)
         assert [line.split(";")[0] for line in ran.lines] == [
-            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have"
+            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet needs the device inet, which this host does not have (an altname does not count)"
         ]
         assert Ran(namespace, HALVES, tmp_path).status == 0
 
@@ -326,7 +331,7 @@ class TestWhenTheDefaultRouteGoes:
         namespace.batch(gone)
         plan = plan_static_routes(configured(*wanted), namespace.snapshot())
         has_default = "route del default" not in gone or any(ETH0 in change for change in gone)
-        assert len(plan.route_stays) == (named is None or not has_default)
+        assert len(plan.warnings) == (named is None or not has_default)
         assert [(step.action, step.route.way) for step in plan.steps] == [("keep", ETH0)] * 2 + [
             ("delete", ETH0)
         ]
@@ -334,7 +339,7 @@ class TestWhenTheDefaultRouteGoes:
             ran = Ran(namespace, wanted, tmp_path, wait=60)
             assert (ran.status, ran.lines, ran.changes) == (0, [], changes)
             said = [re.sub(" linkdown| proto boot", "", line) for line in ran.stays]
-            planned = [re.sub(" proto boot", "", str(finding)) for finding in plan.route_stays]
+            planned = [re.sub(" proto boot", "", str(finding)) for finding in plan.warnings]
             assert said == planned
         namespace.batch(["link del tun0"])
         assert (
@@ -796,23 +801,35 @@ class TestConflicts:
         namespace.batch([command.removeprefix("ip ") for command in commands])
         assert Ran(namespace, [static("10.7.0.0/16")], tmp_path).lines == []
 
-    @pytest.mark.parametrize("family", [IPV4, IPV6])
-    def test_a_single_address(self, namespace: Namespace, tmp_path: Path, family: int) -> None:
-        """Nothing can be more specific in IPv4: the only way is to delete, and to start again."""
-        place = "172.16.0.9/32" if family == IPV4 else "fd00:16::9/128"
-        namespace.batch([ROUTER, f"route add {place} dev ib0 metric 5"])
-        ran = Ran(namespace, [static(place, metric=5)], tmp_path, wait=60)
+    @pytest.mark.parametrize(
+        ("place", "metric", "edit"),
+        [
+            ("172.16.0.9/32", 0, ""),
+            ("172.16.0.9/32", 5, "another"),
+            ("172.16.0.0/17", 5, "another"),
+            ("fd00:16::9/128", 5, "another"),
+            ("fd00:16::/64", 1, "fd00:16::/65 and fd00:16:0:0:8000::/65"),
+            ("fd00:16::9/128", 1, ""),
+        ],
+    )
+    def test_what_takes_precedence(
+        self, namespace: Namespace, tmp_path: Path, place: str, metric: int, edit: str
+    ) -> None:
+        """A lower metric if there is one, else halves; of a single address, the only way is to
+        delete the other route, and to start again.
+        """
+        namespace.batch([ROUTER, f"route add {place} dev ib0 metric {metric}"])
+        wish = static(place, metric=metric)
+        ran = Ran(namespace, [wish], tmp_path, wait=60)
         options = [line for line in ran.lines if "option" in line]
-        assert [line.split(": ")[1:3] for line in options] == (
-            [[place, "the only option"]]
-            if family == IPV4
-            else [[place, "option A"], [place, "option B"]]
-        )
+        if edit:
+            assert f"option A: write {edit} " in options[0]
+        assert len(options) == (2 if edit else 1)
         _, _, command = options[-1].partition(": ip ")
         command, _, then = command.partition("; ")
         assert then == THEN
         namespace.batch([command.removeprefix("-6 ")])
-        assert Ran(namespace, [static(place, metric=5)], tmp_path).lines == []
+        assert Ran(namespace, [wish], tmp_path).lines == []
 
     @pytest.mark.parametrize("place", ["10.0.0.0/24", "fd00:99::/64"])
     def test_the_network_of_an_address(
@@ -848,8 +865,8 @@ class TestConflicts:
         held = f"route add {place} nhid 5 proto bird"
         namespace.batch([ROUTER, *(f"nexthop add {each}" for each in objects), held])
         [step] = plan_static_routes(configured(static(place)), namespace.snapshot()).conflicts
-        assert step.held is not None
-        command = deletion_command(step.held)
+        assert step.rival is not None
+        command = deletion_command(step.rival)
         ran = Ran(namespace, [static(place)], tmp_path)
         family = " -6" if ":" in place else ""
         assert f"ip{family} route del" in command

@@ -303,7 +303,7 @@ def assert_it_waits_for_the_same(outcome: Outcome, oracle: RoutePlan) -> None:
     assert sorted(outcome.destinations_of("ROUTE-WAITS")) == sorted(waiting)
     if outcome.again is not None:
         assert [_without_routes(line) for line in outcome.ran.stays] == [
-            _without_routes(str(finding)) for finding in oracle.route_stays
+            _without_routes(str(finding)) for finding in oracle.warnings
         ]
 
 

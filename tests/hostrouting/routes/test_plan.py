@@ -11,7 +11,15 @@ from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, S
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Remedy
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import DEFAULT_METRIC, OURS, PROTOCOL_RA, NextHop, Route, RouteKey
+from hostrouting.model.route import (
+    DEFAULT_METRIC,
+    OURS,
+    PROTOCOL_RA,
+    NextHop,
+    Route,
+    RouteKey,
+    deletion_command,
+)
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes, reply_routes
 from hostrouting.routes.uplink import REMEDIES
@@ -172,33 +180,33 @@ def test_what_an_operator_reads(snapshot: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "remedy"),
+    ("wish", "edit"),
     [
-        (
-            "172.16.0.9/32",
-            (
-                "no route can be more specific; if nothing needs that route, delete it (its program "
-                "may add it again), as root: ip route del 172.16.0.9/32 dev ib0 table main proto 3"
-            ),
-        ),
-        (
-            "2001:db8:7::/48",
-            (
-                'write another "metric" for 2001:db8:7::/48 into staticRoutes.routes: the lowest takes '
-                "precedence; or, if nothing needs that route, delete it (its program may add it "
-                "again), as root: ip -6 route del 2001:db8:7::/48 dev ib0 table main metric 1024 "
-                "proto 3"
-            ),
-        ),
+        (static("172.16.0.0/16"), "172.16.0.0/17 and 172.16.128.0/17 instead of 172.16.0.0/16"),
+        (static("172.16.0.0/16", metric=100), 'another "metric" for 172.16.0.0/16'),
+        (static("172.16.0.9/32", metric=100), 'another "metric" for 172.16.0.9/32'),
+        (static("172.16.0.9/32"), ""),
+        (static("2001:db8:7::/48"), 'another "metric" for 2001:db8:7::/48'),
+        (static("2001:db8:7::9/128", metric=2), 'another "metric" for 2001:db8:7::9/128'),
+        (static("fd07::/16", metric=1), "fd07::/17 and fd07:8000::/17 instead of fd07::/16"),
+        (static("2001:db8:7::9/128", metric=1), ""),
     ],
+    ids=str,
 )
-def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
-    """A single address has no halves, and in IPv6 one route with a lower metric is enough."""
-    wish = static(prefix)
-    theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
+def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
+    """A lower metric if there is one, else halves if there are any; or the route is deleted."""
+    key = wish.key
+    theirs = Route.to(key.prefix, dev="ib0", protocol=3, metric=key.metric)
     with pytest.raises(RouteConflict) as caught:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
-    assert [str(finding.remedy) for finding in caught.value.findings] == [remedy]
+    [finding] = caught.value.findings
+    command = f"as root: {deletion_command(theirs)}"
+    delete = f"if nothing needs that route, delete it (its program may add it again), {command}"
+    if edit:
+        assert str(finding.remedy).startswith(f"write {edit} ")
+        assert str(finding.remedy).endswith(f"; or, {delete}")
+    else:
+        assert str(finding.remedy) == f"no route can be more specific; {delete}"
 
 
 def test_what_is_compared_of_next_hops() -> None:
@@ -314,7 +322,7 @@ class TestWhatStays:
             ("delete", stale),
         ]
         assert plan.steps[0].reason.startswith("exists, and stays; a new one would need ")
-        [finding] = plan.route_stays
+        [finding] = plan.warnings
         assert (finding.name, finding.severity, finding.target) == (
             "route-stays",
             "warning",

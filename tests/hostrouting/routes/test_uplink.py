@@ -271,8 +271,8 @@ class TestOpenRoute:
         }
 
     def test_ecmp_default(self) -> None:
-        """Of several next hops: all that are alive, or one by its device; a gateway is asked for by
-        the first.
+        """Of several next hops: all that are alive, or one by its device; a gateway is looked for on
+        each of their devices.
         """
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
@@ -292,9 +292,11 @@ class TestOpenRoute:
         assert one.next_hops == (second._replace(weight=1),)
         assert way(half) == BY_ETH0
         assert way(none) == NO_DEFAULT
+        assert way(both, "10.1.0.7") == "via 10.1.0.7 dev eth1 proto hostrouting"
+        assert way(both, "10.0.0.7") == "via 10.0.0.7 dev eth0 proto hostrouting"
         assert (
-            way(both, "10.1.0.7")
-            == "an address or route on eth0 that reaches the gateway 10.1.0.7 directly"
+            way(both, "10.5.0.7")
+            == "an address or route on eth0 that reaches the gateway 10.5.0.7 directly"
         )
         assert way(both, "10.1.0.7", "eth1") == "via 10.1.0.7 dev eth1 proto hostrouting"
 
@@ -466,8 +468,16 @@ class TestWhatIsMissing:
         [
             ("10.0.0.9", "eth0", "via 10.0.0.9 dev eth0 proto hostrouting"),
             ("10.0.0.1", None, NO_DEFAULT),
-            ("10.0.0.9", "eth9", "the device eth9, which this host does not have"),
-            (None, "eth9", "the device eth9, which this host does not have"),
+            (
+                "10.0.0.9",
+                "eth9",
+                "the device eth9, which this host does not have (an altname does not count)",
+            ),
+            (
+                None,
+                "eth9",
+                "the device eth9, which this host does not have (an altname does not count)",
+            ),
             (
                 "10.1.0.9",
                 "eth0",

@@ -4,6 +4,7 @@ and losses.
 
 import json
 from ipaddress import ip_address
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles
-from phases.testing import FakeClock, Recorder
+from phases.testing import FakeClock, Recorder, StubTask
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -127,6 +128,27 @@ def test_undo_of_a_second_run() -> None:
         assert phases.undo(task, phases.Context(observers=[])).ok
         assert our_routes(host) == before
         host.kernel.ip_route("delete", before[0])
+
+
+def test_undo_of_one_of_several_runs() -> None:
+    """The undo of a run takes back what that run did, and nothing of an earlier run of the same
+    object: nothing at all if it changed nothing. An undo without a run takes back all of them.
+    """
+    host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
+    task = Configure(WANTED, host=host)
+    fails = phases.serial(task, StubTask("x", errors=repeat(OSError())), name="all")
+    run(task)
+    installed = dict(host.files.texts)
+    assert not phases.run(fails, observers=[], undo_on_failure=True).ok
+    report = phases.run(task, observers=[])
+    assert phases.undo(task, phases.Context(observers=[]), of=report).ok
+    assert (host.files.texts, len(our_routes(host))) == (installed, 2)
+    run(Configure(other, host=host))
+    assert not phases.run(fails, observers=[], undo_on_failure=True).ok
+    assert read_installed(host) == other
+    run(task)
+    assert phases.undo(task, phases.Context(observers=[])).ok
+    assert (host.files.texts, our_routes(host)) == ({}, ())
 
 
 def test_undo_leaves_what_came_meanwhile() -> None:

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import phases
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
@@ -44,6 +45,19 @@ class TestConflict:
         )
         assert str(error).endswith(HELD)
         assert (ours(host), installed(host)) == ([], True)
+
+    def test_while_another_route_waits(self) -> None:
+        """The conflict is named at once, beside what is missing: waiting would not end it."""
+        host, waits = FakeHost(kernel=h200()), list[str]()
+        host.kernel.later(lambda: waits.append("a wait"))
+        task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
+        error = failure_of(run, task, of=RouteConflict, match=self.WAY_OUT)
+        assert waits == []
+        assert [(finding.name, finding.target) for finding in error.findings] == [
+            ("route-conflict", "172.16.0.0/16"),
+            ("route-waits", "fd77::/48"),
+        ]
+        assert "fd77::/48 needs an IPv6 default route" in str(error)
 
     def test_where_something_is_installed(self) -> None:
         """Nothing is changed: what is installed works."""
@@ -151,3 +165,16 @@ class TestTransaction:
         host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert effects_of(result).log_fields() == {"files": 6}
+
+
+def test_only_the_reply_route_is_left_out() -> None:
+    """The result says so, and not that nothing is configured."""
+    rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth9",))
+    host = FakeHost(kernel=h200())
+    report = phases.run(
+        Configure(HostRoutingConfig(probe_rewrite=rewrite), host=host), observers=[]
+    )
+    [step] = [step for step in report.walk() if step.name == ConfigureStaticRoutes.name]
+    assert step.reason == (
+        "the routes are as they should be, except for the route for replies to probes"
+    )
