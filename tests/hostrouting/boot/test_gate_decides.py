@@ -315,6 +315,7 @@ def test_break_glass(gate: Gate) -> None:
         ("chmod 4644", "its mode is 4644; "),
         ("chmod 646", "its mode is 646; "),
         ("chmod 744", "its mode is 744; "),
+        ("chmod 544", "its mode is 544; "),
         ("chmod 644; chown 1", "it does not belong to root"),
         ("chown 0", ""),
         ("echo '  ' >", "its first line is empty"),
