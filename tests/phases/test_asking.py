@@ -151,9 +151,7 @@ class TestUndo:
         """
         log, seen = list[str](), Recorder()
         nothing = phases.task("nothing")(lambda _ctx: None)
-        inner = phases.parallel(
-            self.stub("b", log, error), nothing, self.stub("c", log), name="g"
-        )
+        inner = phases.parallel(self.stub("b", log, error), nothing, self.stub("c", log), name="g")
         tree = phases.serial(self.stub("a", log), phases.retry(inner), name="all")
         report = phases.undo(tree, Context(observers=[seen]))
         assert log == ["all/g/c", "all/g/b", "all/a"]
