@@ -234,6 +234,15 @@ def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
         assert may_wait.read_text() in {"2\n", "3\n"}
 
 
+def test_the_time_of_a_wanted_step(gate: Gate) -> None:
+    """It has two thirds of the time, and may wait until 10 s before their end."""
+    may_wait = gate.paths / "may_wait"
+    gate.limit = 60
+    gate.write("", "a", a=f"echo $2 >{may_wait}\n{PASS}")
+    assert gate.start() == (0, "")
+    assert 20 <= int(may_wait.read_text()) <= 30
+
+
 def test_what_a_step_is_given(gate: Gate) -> None:
     """A step gets the unit and how long it may wait; not the environment, the lock, or what another
     has used up.

@@ -465,6 +465,15 @@ def test_two_routes_to_one_destination() -> None:
     assert [route.metric for route in config.static_routes.routes] == [0, 5]
 
 
+def test_a_guard_that_has_nothing_left_to_guard() -> None:
+    """If the last section with a step is replaced by an empty one, the guard is turned off."""
+    guarded = HostRoutingConfig.from_mapping({**ROUTES, "guard": {"enabled": True}})
+    nothing = HostRoutingConfig()
+    assert guarded.replaced("static_routes", nothing) == nothing
+    with_check = guarded._replace(route_overlap=expect("10.0.0.0/8"))
+    assert with_check.replaced("static_routes", nothing).guard.enabled
+
+
 def test_link_local_gateway() -> None:
     """A gateway with a link-local address needs a device; any other does not."""
     for values in (("fd00::/8", "fe80::1", "eth0"), ("fd00::/8", IPv6Address("2001:db8::1"))):
