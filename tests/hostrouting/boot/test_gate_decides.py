@@ -612,12 +612,13 @@ def test_a_lost_log(gate: Gate) -> None:
 
 
 def test_the_lock_is_held_while_steps_run(gate: Gate) -> None:
-    """A writer that comes while a step runs does not get the lock."""
+    """A writer that comes while a step runs does not get the lock; another start does."""
     lock, turn, tried = (gate.paths / name for name in ("run/lock", "run/turn", "tried"))
-    try_both = f"flock --nonblock {turn} true; echo $?; flock --nonblock {lock} true; echo $?"
-    gate.write("a b", "", a=PASS, b=f"{{ {try_both}; }} >{tried}\n{PASS}")
+    attempts = (f"{turn}", f"{lock}", f"--shared {lock}")
+    try_all = "".join(f"flock --nonblock {attempt} true; echo $?; " for attempt in attempts)
+    gate.write("a b", "", a=PASS, b=f"{{ {try_all}}} >{tried}\n{PASS}")
     assert gate.start() == (0, "")
-    assert tried.read_text().split() == ["0", "1"]
+    assert tried.read_text().split() == ["0", "1", "0"]
 
 
 @pytest.mark.parametrize(("name", "option"), [("turn", "--exclusive"), ("lock", "--shared")])
