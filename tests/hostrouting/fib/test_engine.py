@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Fib
+from hostrouting.fib.engine import Fib, Packet
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -132,6 +132,23 @@ def test_a_rule_that_does_nothing() -> None:
     also = host._replace(rules=(Rule(family=4, priority=0, action="nop"), *host.rules))
     address = ip_at(4, 0x08080808)
     assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
+
+
+def test_a_rule_for_users() -> None:
+    """It selects some connections of this host, also those from a known source; but nothing that
+    is forwarded, which is of user 0.
+    """
+    rule = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
+    host = plain_vm().snapshot().with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
+    fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
+    source, address = Prefix.parse("10.0.0.4/32"), 0x08080808
+    for packet, selecting in (
+        (Packet(), [rule]),
+        (Packet(source), [rule]),
+        (Packet(source, "eth1"), []),
+    ):
+        _, others = fib.outcomes(address, packet)
+        assert [other.rule for other in others] == selecting, packet
 
 
 @pytest.mark.parametrize(
