@@ -134,7 +134,7 @@ class TestPlan:
 class TestUndo:
     """undo: the last task first."""
 
-    def stub(self, name: str, log: list[str], error: Exception | None = None) -> phases.AnyTask:
+    def stub(self, name: str, log: list[str], error: BaseException | None = None) -> phases.AnyTask:
         """A task that records its undo, which may fail."""
 
         def undo(ctx: Context) -> None:
@@ -144,15 +144,14 @@ class TestUndo:
 
         return phases.task(name, undo=undo)(lambda _ctx: None)
 
-    def test_the_last_task_is_undone_first(self) -> None:
-        """Every task with an undo is undone, the last listed first, also after a failure; the
-        report has each.
+    @pytest.mark.parametrize("error", [OSError("busy"), SystemExit(3)])
+    def test_the_last_task_is_undone_first(self, error: BaseException) -> None:
+        """Every task with an undo is undone, the last listed first, also after one that fails or
+        exits; the report has each.
         """
         log, seen = list[str](), Recorder()
         nothing = phases.task("nothing")(lambda _ctx: None)
-        inner = phases.parallel(
-            self.stub("b", log, OSError("busy")), nothing, self.stub("c", log), name="g"
-        )
+        inner = phases.parallel(self.stub("b", log, error), nothing, self.stub("c", log), name="g")
         tree = phases.serial(self.stub("a", log), phases.retry(inner), name="all")
         report = phases.undo(tree, Context(observers=[seen]))
         assert log == ["all/g/c", "all/g/b", "all/a"]

@@ -38,6 +38,7 @@ def test_a_missed_deadline_stays_the_reason() -> None:
     ):
         with part.shielded() as safe:
             safe.sleep(6)
+        assert part.remaining() == 0
         ctx.cancel("SIGTERM")
         ctx.cancel("too late to be the reason")
         part.check()

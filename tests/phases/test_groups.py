@@ -289,6 +289,14 @@ def test_the_time_is_up_during_an_attempt() -> None:
     assert isinstance(report.error, phases.DeadlineExceeded)
 
 
+def test_two_deadlines_at_one_moment() -> None:
+    """The innermost of them is the one that the report names."""
+    inner = phases.deadline(StubTask("a", seconds=9), 5)
+    outer = phases.deadline(phases.serial(inner, name="group"), 5)
+    report = phases.run(outer, clock=FakeClock(), observers=[])
+    assert [step.name for step in report.failures] == ["a"]
+
+
 @pytest.mark.parametrize("on", [OSError, (OSError, KeyError)])
 def test_which_errors_are_retried(on: type[Exception]) -> None:
     """Only errors of the given type are retried; of a group, all failures must be."""
@@ -296,6 +304,30 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
     with pytest.raises(phases.TaskFailed, match="ValueError: wrong"):
         phases.execute(phases.retry(phases.parallel(task), attempts=9, on=on), recorded()[0])
     assert task.calls == 2
+
+
+def test_a_group_with_one_failure_that_is_not_retried() -> None:
+    """A group is tried again only if all of its failures may be: not after `busy` and `late`."""
+    busy = StubTask("busy", seconds=1, errors=repeat(OSError("busy")))
+    group = phases.parallel(busy, phases.task("late")(deaf))
+    with pytest.raises(phases.TaskFailed) as caught:
+        phases.execute(phases.retry(group, on=OSError), recorded()[0])
+    assert [step.name for step in caught.value.failures] == ["busy", "late"]
+    assert busy.calls == 1
+
+
+def test_what_is_said_where_a_cancellation_ends_the_attempts() -> None:
+    """A task that fails after the run was cancelled is not tried again, and no deadline is blamed
+    for that.
+    """
+
+    @phases.task("a")
+    def fails(ctx: Context) -> None:
+        ctx.cancel("enough")
+        raise OSError("busy")
+
+    report = phases.run(phases.retry(fails), clock=FakeClock(), observers=[])
+    assert (report.attempts, report.why) == (1, "OSError: busy")
 
 
 @pytest.mark.parametrize(

@@ -409,6 +409,9 @@ all destinations but one network look up another table, which has the default ro
 a route that was made by hand without its gateway
   route add 172.20.9.0/24 dev eth0; route add 172.20.8.0/24 dev eth0 proto kernel; route add 172.20.7.7 dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 dev eth0 proto boot scope link] has no gateway
+routes without a gateway, of Linux and of DHCP, which know who is on the link
+  route add 172.20.9.0/24 dev eth0 proto dhcp; route add 172.20.8.0/24 dev eth0 proto kernel
+  ok
 a route by two next hops, of which only one has a gateway
   route add 172.20.9.0/24 nexthop via 10.0.0.1 dev eth0 nexthop dev eth0
   undecided: packets to 172.20.9.0\u2013172.20.9.255 may be lost: [172.20.9.0/24 proto boot nexthop via 10.0.0.1 dev eth0 weight 1 nexthop dev eth0 weight 1]
@@ -438,7 +441,7 @@ STORY = {
         r"^(\S.*)\n((?:  .*\n)+)  ([a-z-]+):? ?(.*)", STORIES, re.MULTILINE
     )
 }
-assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 36
+assert len(STORY) == len(re.findall(r"^\S", STORIES, re.MULTILINE)) == 37
 MEANT = [name for name in STORY if " tunnel has the only " in name or "tunnel hides" in name]
 
 

@@ -234,6 +234,15 @@ def test_the_time_in_a_sandbox(gate: Gate, arguments: tuple[str, ...]) -> None:
         assert may_wait.read_text() in {"2\n", "3\n"}
 
 
+def test_the_time_of_a_wanted_step(gate: Gate) -> None:
+    """It has two thirds of the time, and may wait until 10 s before their end."""
+    may_wait = gate.paths / "may_wait"
+    gate.limit = 60
+    gate.write("", "a", a=f"echo $2 >{may_wait}\n{PASS}")
+    assert gate.start() == (0, "")
+    assert 20 <= int(may_wait.read_text()) <= 30
+
+
 def test_what_a_step_is_given(gate: Gate) -> None:
     """A step gets the unit and how long it may wait; not the environment, the lock, or what another
     has used up.
@@ -315,6 +324,7 @@ def test_break_glass(gate: Gate) -> None:
         ("chmod 4644", "its mode is 4644; "),
         ("chmod 646", "its mode is 646; "),
         ("chmod 744", "its mode is 744; "),
+        ("chmod 544", "its mode is 544; "),
         ("chmod 644; chown 1", "it does not belong to root"),
         ("chown 0", ""),
         ("echo '  ' >", "its first line is empty"),
@@ -602,12 +612,13 @@ def test_a_lost_log(gate: Gate) -> None:
 
 
 def test_the_lock_is_held_while_steps_run(gate: Gate) -> None:
-    """A writer that comes while a step runs does not get the lock."""
+    """A writer that comes while a step runs does not get the lock; another start does."""
     lock, turn, tried = (gate.paths / name for name in ("run/lock", "run/turn", "tried"))
-    try_both = f"flock --nonblock {turn} true; echo $?; flock --nonblock {lock} true; echo $?"
-    gate.write("a b", "", a=PASS, b=f"{{ {try_both}; }} >{tried}\n{PASS}")
+    attempts = (f"{turn}", f"{lock}", f"--shared {lock}")
+    try_all = "".join(f"flock --nonblock {attempt} true; echo $?; " for attempt in attempts)
+    gate.write("a b", "", a=PASS, b=f"{{ {try_all}}} >{tried}\n{PASS}")
     assert gate.start() == (0, "")
-    assert tried.read_text().split() == ["0", "1"]
+    assert tried.read_text().split() == ["0", "1", "0"]
 
 
 @pytest.mark.parametrize(("name", "option"), [("turn", "--exclusive"), ("lock", "--shared")])

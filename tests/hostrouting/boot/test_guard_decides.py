@@ -210,6 +210,16 @@ def test_the_end_of_a_fault(tmp_path: Path) -> None:
     ]
 
 
+def test_a_fault_of_another_step(tmp_path: Path) -> None:
+    """A pass that only sets the routes does not end it, although it succeeds."""
+    gate = f"if [[ ! ${{2-}} ]] && ((CLOCK < 200)); then\n  echo a fault\n  trap - EXIT\n  exit 1\nfi\n{ENDS_WELL}"
+    lines = logged(tmp_path, gate, [60, 66, 300, 400])
+    assert lines == [
+        "a fault",
+        "<5>hostrouting: hostrouting-guard.service: all steps succeed again",
+    ]
+
+
 def test_a_repair_that_repeats(tmp_path: Path) -> None:
     """It is logged again after some time, and so is a verdict that stays the same: the journal of
     the last hour has what is wrong.

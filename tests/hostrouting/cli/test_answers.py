@@ -5,6 +5,7 @@
 import json
 import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.prefix import Prefix, ip_at, width_of
+from hostrouting.kernel import Answer
+from hostrouting.model.prefix import IP, Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -263,6 +265,21 @@ def test_a_part_of_a_repair_in_a_pipe() -> None:
     host = FakeHost(kernel=refusing())
     applied = apply(host, json.loads(repair.out), "--wait", "0")
     assert applied.lines[0] == "DONE: this host matches the configuration, but addresses escape"
+
+
+def test_a_repair_where_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the kernel answers with another device than its tables have, nobody knows whether a repair
+    is needed, although the tables are right.
+    """
+
+    def by_ib7(_: FakeKernel, addresses: Sequence[IP]) -> tuple[Answer, ...]:
+        return tuple(Answer("unicast", Route.to(CIDR, dev="ib7")) for _ in addresses)
+
+    monkeypatch.setattr(FakeKernel, "lookup", by_ib7)
+    said = say("repair", CIDR, kernel=plain_vm())
+    assert (said.code, said.out) == (3, "")
+    assert "cannot tell whether a repair is needed:" in said.err
+    assert f"the kernel answers [{CIDR} dev ib7 " in said.err
 
 
 def test_routes_that_were_typed_are_told() -> None:

@@ -15,11 +15,13 @@ from hostrouting.testing import FakeHost
 from tests.hostrouting.cli.test_pages import (
     GARBLED,
     OPENED,
+    REPAIRED,
     applied,
     config,
     deaf,
     fresh_with_kubelet,
     refused,
+    without_guard,
 )
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT, lose_routes, manager_of
@@ -69,6 +71,10 @@ def with_a_refused_range() -> FakeHost:
     return host
 
 
+GUARDED = applied({**REPAIRED, "guard": {"enabled": True}}, without_guard)
+"""A host whose guard has failed."""
+
+
 def test_a_host_that_is_right() -> None:
     """Everything is known: the verdict of each family, the gate, the units by state, the guard."""
     values = read(applied(change=refused)())
@@ -92,6 +98,8 @@ def test_a_host_that_is_right() -> None:
         (applied(change=GARBLED), "hostrouting_config_usable", 0),
         (deaf, 'hostrouting_verdict{family="ipv4",verdict="unknown"}', 1),
         (fresh_with_kubelet, "hostrouting_installed", 0),
+        (GUARDED, "hostrouting_guard_enabled", 1),
+        (GUARDED, "hostrouting_guard_running", 0),
     ],
     ids=[
         "an escape",
@@ -102,6 +110,8 @@ def test_a_host_that_is_right() -> None:
         "a file that is of no use",
         "no answer",
         "nothing installed",
+        "a guard",
+        "a guard that has failed",
     ],
 )
 def test_what_is_wrong(host: Callable[[], FakeHost], sample: str, value: float) -> None:

@@ -90,7 +90,7 @@ def test_an_agents_file_where_ours_is_required() -> None:
         ConfigError, match=r"^guard is beside hostRouting, where it would be ignored; move it into"
     ):
         HostRoutingConfig.from_json(
-            '{"writtenBy": "x", "hostRouting": {}, "guard": {"enabled": true}}', required=True
+            '{"writtenBy": "x", "hostRouting": {}, "guard": true}', required=True
         )
     with pytest.raises(ConfigError, match=r"^routeOverlap is beside hostRouting"):
         HostRoutingConfig.from_json(
@@ -455,6 +455,23 @@ def test_lists() -> None:
     config = expect("172.16.9.9/16", "10.0.0.0/8", service_cidrs=["10.0.0.1/8", "fd00::/8"])
     assert [*map(str, config.expected_cidrs)] == ["172.16.0.0/16", "10.0.0.0/8"]
     assert [*map(str, config.cidrs)] == ["172.16.0.0/16", "10.0.0.0/8", "fd00::/8"]
+
+
+def test_two_routes_to_one_destination() -> None:
+    """They are two routes for Linux if they have different metrics."""
+    document = {"destination": "10.1.0.0/16"}
+    section = {"enabled": True, "routes": [document, {**document, "metric": 5}]}
+    config = HostRoutingConfig.from_mapping({"staticRoutes": section})
+    assert [route.metric for route in config.static_routes.routes] == [0, 5]
+
+
+def test_a_guard_that_has_nothing_left_to_guard() -> None:
+    """If the last section with a step is replaced by an empty one, the guard is turned off."""
+    guarded = HostRoutingConfig.from_mapping({**ROUTES, "guard": {"enabled": True}})
+    nothing = HostRoutingConfig()
+    assert guarded.replaced("static_routes", nothing) == nothing
+    with_check = guarded._replace(route_overlap=expect("10.0.0.0/8"))
+    assert with_check.replaced("static_routes", nothing).guard.enabled
 
 
 def test_link_local_gateway() -> None:

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import assume, event, given
 
-from hostrouting.fib.engine import Fib
+from hostrouting.fib.engine import Fib, Packet
 from hostrouting.fib.trace import trace_rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
@@ -134,6 +134,23 @@ def test_a_rule_that_does_nothing() -> None:
     assert Fib(also, 4).lookup(address) == Fib(host, 4).lookup(address)
 
 
+def test_a_rule_for_users() -> None:
+    """It selects some connections of this host, also those from a known source; but nothing that
+    is forwarded, which is of user 0.
+    """
+    rule = Rule(family=4, priority=9, table=7, others=(("uidrange", "1000-1999"),))
+    host = plain_vm().snapshot().with_routes([Route.to("0.0.0.0/0", dev="eth1", table=7)])
+    fib = Fib(host._replace(rules=(rule, *host.rules)), 4)
+    source, address = Prefix.parse("10.0.0.4/32"), 0x08080808
+    for packet, selecting in (
+        (Packet(), [rule]),
+        (Packet(source), [rule]),
+        (Packet(source, "eth1"), []),
+    ):
+        _, others = fib.outcomes(address, packet)
+        assert [other.rule for other in others] == selecting, packet
+
+
 @pytest.mark.parametrize(
     ("next_hops", "devs"),
     [
@@ -168,13 +185,15 @@ def test_a_route_that_has_expired(dev: str, *, expired: bool | None) -> None:
 
 
 def test_equal_default_routes_are_listed_once() -> None:
-    """The route itself comes first, and is not one of the others.
+    """The route itself comes first, and is not one of the others; Linux chooses among those of type
+    unicast.
 
     Kills: the route is listed twice.
     """
     host = plain_vm().snapshot()
     [default] = [route for route in host.routes if route.prefix.length == 0]
     equal = default._replace(next_hops=(NextHop("eth1"),))
-    fib = Fib(host.with_routes([equal]), 4)
+    of_another_type = default._replace(next_hops=(NextHop("ib0"),), type="multicast")
+    fib = Fib(host.with_routes([equal, of_another_type]), 4)
     assert fib.equal_default_routes(default) == [default, equal]
     assert fib.equal_default_routes(equal) == [equal, default]

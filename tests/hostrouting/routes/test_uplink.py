@@ -270,6 +270,12 @@ class TestOpenRoute:
             "eth1": "an IPv4 default route on eth1",
         }
 
+    def test_by_a_device_with_routes_in_two_tables(self) -> None:
+        """That of table main comes first, whatever the number of the other table is."""
+        for table in (100, 1000):
+            other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9", table=table)
+            assert way(node([DEFAULT, other]), dev="eth0") == BY_ETH0
+
     def test_ecmp_default(self) -> None:
         """Of several next hops: all that are alive, or one by its device; a gateway is looked for on
         each of their devices.
