@@ -80,7 +80,7 @@ def refuse(host: FakeHost, unit: str = KUBELET) -> None:
         "ExecCondition": condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 03:02 UTC",
-        "InactiveExitTimestamp": "Thu 03:02 UTC",
+        "ConditionTimestamp": "Thu 03:02 UTC",
     }
     manager.errors[unit] = ("check-route-overlap: overlap",)
 
