@@ -51,7 +51,8 @@ class UnitState(NamedTuple):
     """
     unchecked: bool = False
     """Whether it runs, waits for the gate at the next start, and did not at the last one. This is
-    not known of a unit that has other commands before its main process.
+    not known of a unit that has other commands before its main process, nor of one that systemd 254
+    or later has started again by itself.
     """
 
     @property
