@@ -307,7 +307,7 @@ def _guard_of(host: Host) -> tuple[Guard, tuple[str, ...]]:
         return "runs", ()
     if properties["LoadState"] == "masked":
         return "is masked", ()
-    if properties["SubState"] == "auto-restart":
+    if properties["SubState"] in {"auto-restart", "auto-restart-queued"}:
         return "is being restarted", manager.errors_of(HostLayout.guard_unit, began)
     if properties["ActiveState"] == "failed":
         return "has failed", manager.errors_of(HostLayout.guard_unit, began)

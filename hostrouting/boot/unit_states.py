@@ -23,17 +23,17 @@ _PROPERTIES = (
     "LoadState",
     "ActiveState",
     "SubState",
-    "Result",
     "ExecCondition",
-    "ExecStartPre",
     "StateChangeTimestamp",
-    "InactiveExitTimestamp",
+    "ConditionTimestamp",
+    "ConditionTimestampMonotonic",
     "InactiveExitTimestampMonotonic",
     "ExecMainStartTimestampMonotonic",
-    "ExecMainExitTimestampMonotonic",
 )
 _REFUSED = "status=255"
-"""What systemd shows of a condition that the gate has ended."""
+"""What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
+_REFUSAL = "hostrouting: {} was not started: "
+"""How the line begins with which the gate logs that."""
 
 
 class UnitState(NamedTuple):
@@ -51,7 +51,8 @@ class UnitState(NamedTuple):
     """
     unchecked: bool = False
     """Whether it runs, waits for the gate at the next start, and did not at the last one. This is
-    not known of a unit that has other commands before its main process.
+    not known of a unit that has other commands before its main process, nor of one that systemd 254
+    or later has started again by itself.
     """
 
     @property
@@ -86,40 +87,47 @@ def is_active(manager: Manager, unit: str) -> bool:
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     unit = properties["Id"]
-    since = properties["StateChangeTimestamp"]
-    checked = 0.0
-    reasons: tuple[str, ...] = ()
     is_gated = HostLayout.gate_path in properties["ExecCondition"]
-    unchecked = is_gated and _has_begun_with_main(properties)
-    if is_gated and not unchecked:
-        checked = _time_of(properties["InactiveExitTimestampMonotonic"])
     state: State = "does not run"
+    reasons: tuple[str, ...] = ()
     if properties["ActiveState"] in {"active", "reloading"}:
         state = "runs"
     elif properties["SubState"] == "condition":
         state = "is in the gate"
-    elif is_gated and _was_refused(properties):
+    elif is_gated and _was_refused(manager, properties):
         state = "was refused"
-        reasons = manager.errors_of(unit, properties["InactiveExitTimestamp"])
+        reasons = _errors_of_start(manager, properties)
     elif properties["ActiveState"] == "failed":
         state = "failed"
+    was_in_gate = state in {"is in the gate", "was refused"}
+    unchecked = is_gated and not was_in_gate and _has_begun_with_main(properties)
+    checked = 0.0
+    if is_gated and not unchecked:
+        checked = _time_of(properties["InactiveExitTimestampMonotonic"])
+    since = properties["StateChangeTimestamp"]
     return UnitState(unit, state, since, reasons, checked, unchecked and state == "runs")
 
 
-def _was_refused(properties: Mapping[str, str]) -> bool:
-    """Whether the gate has refused the last start.
-
-    systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
-    since the start began, but not the main process, and no other one could make the start fail.
+def _was_refused(manager: Manager, properties: Mapping[str, str]) -> bool:
+    """Whether the gate has refused the last start. systemd forgets that at each daemon-reload, and
+    the journal does not.
     """
     if _REFUSED in properties["ExecCondition"]:
         return True
-    if properties["ActiveState"] != "failed" or properties["Result"] != "exit-code":
+    began = _microseconds(properties["ConditionTimestampMonotonic"])
+    if _microseconds(properties["ExecMainStartTimestampMonotonic"]) > began:
         return False
-    if "ignore_errors=no" in properties["ExecStartPre"]:
-        return False
-    ended = int(properties["ExecMainExitTimestampMonotonic"] or 0)
-    return ended < int(properties["InactiveExitTimestampMonotonic"] or 0)
+    refusal = _REFUSAL.format(properties["Id"])
+    errors = _errors_of_start(manager, properties)
+    return any(error.startswith(refusal) for error in errors)
+
+
+def _errors_of_start(manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """What was logged as errors since the last start began; each line once, because systemd 254 and
+    later keep that time when they start the unit again by themselves.
+    """
+    errors = manager.errors_of(properties["Id"], properties["ConditionTimestamp"])
+    return tuple(dict.fromkeys(errors))
 
 
 def _has_begun_with_main(properties: Mapping[str, str]) -> bool:
@@ -128,15 +136,19 @@ def _has_begun_with_main(properties: Mapping[str, str]) -> bool:
     A unit leaves the state "inactive" when its first command has begun. systemd also shows when the
     condition ran, but forgets that at each daemon-reload.
     """
-    left = properties["InactiveExitTimestampMonotonic"]
-    began = properties["ExecMainStartTimestampMonotonic"]
-    if {left, began} & {"", "0"}:
-        return False
-    return int(began) <= int(left)
+    left = _microseconds(properties["InactiveExitTimestampMonotonic"])
+    began = _microseconds(properties["ExecMainStartTimestampMonotonic"])
+    return 0 < began <= left
 
 
 def _time_of(monotonic: str) -> float:
     """The time of microseconds since the boot, in seconds since 1970; 0 for none."""
-    if monotonic in {"", "0"}:
+    since_boot = _microseconds(monotonic)
+    if not since_boot:
         return 0
-    return time.time() - time.monotonic() + int(monotonic) / 1_000_000
+    return time.time() - time.monotonic() + since_boot / 1_000_000
+
+
+def _microseconds(monotonic: str) -> int:
+    """A time since the boot; 0 for none."""
+    return int(monotonic or 0)

@@ -49,7 +49,7 @@ class Manager(Protocol):
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
         up, after the timeout or by Ctrl-C, is ended by a stop. Units that depend on this unit are
-        not touched.
+        not touched. A unit whose failures have reached its limit of starts is started all the same.
         """
 
     def stop(self, unit: str) -> None:
@@ -65,7 +65,7 @@ class Manager(Protocol):
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         """What a unit has logged as errors since that time, in systemd's words, such as the value
-        of InactiveExitTimestamp; nothing if that is empty, or if no journal answers.
+        of ConditionTimestamp; nothing if that is empty, or if no journal answers.
         """
 
 
@@ -89,6 +89,8 @@ class SystemdManager:
         [shown] = self.show(("ActiveState",), unit)
         if shown["ActiveState"] in {"active", "reloading"}:
             return
+        if shown["ActiveState"] == "failed":  # its StartLimitBurst= may be reached
+            self._run("reset-failed", unit)
         try:
             done = self._run("start", unit, fine=range(10), timeout=timeout)
         except BaseException:
@@ -98,8 +100,8 @@ class SystemdManager:
                 self.stop(unit)
             raise
         if done.code:
-            [failed] = self.show(("Result", "ExecMainStatus", "InactiveExitTimestamp"), unit)
-            lines = self._journal(unit, failed["InactiveExitTimestamp"])
+            [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
+            lines = self._journal(unit, failed["ConditionTimestamp"])
             lines = lines or (done.complaint.strip(),)
             raise unit_failed(
                 unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines

@@ -125,9 +125,10 @@ def host(
             raise
 
 
-def hostrouting(system: System, *words: str) -> subprocess.CompletedProcess[str]:
+def hostrouting(system: System, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command line of hostrouting on the host, as root."""
-    done = carry_out(system.leader, words, {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]})
+    environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
+    done = carry_out(system.leader, words, environment, stdin)
     sys.stdout.write(done.stdout + done.stderr)  # shown if the test fails
     return done
 

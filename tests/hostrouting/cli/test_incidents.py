@@ -80,7 +80,7 @@ def refuse(host: FakeHost, unit: str = KUBELET) -> None:
         "ExecCondition": condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 03:02 UTC",
-        "InactiveExitTimestamp": "Thu 03:02 UTC",
+        "ConditionTimestamp": "Thu 03:02 UTC",
     }
     manager.errors[unit] = ("check-route-overlap: overlap",)
 
@@ -459,7 +459,8 @@ GUARDS = {
         "ExecMainStartTimestamp": "Thu 03:02 UTC",
     },
     "is masked": {"ActiveState": "inactive", "LoadState": "masked"},
-    "is being restarted": {"ActiveState": "activating", "SubState": "auto-restart"},
+    # systemd 254 and later, while the start waits for another unit.
+    "is being restarted": {"ActiveState": "activating", "SubState": "auto-restart-queued"},
 }
 
 

@@ -168,7 +168,7 @@ def refused(host: FakeHost) -> None:
         **condition,
         "ActiveState": "failed",
         "StateChangeTimestamp": "Thu 09:00 UTC",
-        "InactiveExitTimestamp": "Thu 09:00 UTC",
+        "ConditionTimestamp": "Thu 09:00 UTC",
     }
     manager.errors["systemd-nspawn@kube1.service"] = (
         "OVERLAP: expected CIDR 172.16.0.0/16 routes via ib0; expected: eth0",

@@ -13,8 +13,9 @@ from tests.support.stand_ins import Answer, Programs
 
 UNIT = "x.service"
 INACTIVE = "ActiveState=inactive\n"
-FAILED = "Result=exit-code\nExecMainStatus=3\nInactiveExitTimestamp=Thu 09:00\n"
+FAILED = "Result=exit-code\nExecMainStatus=3\nConditionTimestamp=Thu 09:00\n"
 STOP = "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies stop x.service"
+VERBS = ("start", "stop", "show", "daemon-reload", "reset-failed")
 
 
 class Systemctl(Programs):
@@ -22,7 +23,7 @@ class Systemctl(Programs):
 
     def key(self, *words: str) -> str:
         """See Programs."""
-        [verb] = {*words} & {"start", "stop", "show", "daemon-reload", "--sync", "--quiet"}
+        [verb] = {*words} & {*VERBS, "--sync", "--quiet"}
         return verb.strip("-").replace("-", "_")
 
     @property
@@ -94,6 +95,13 @@ def test_a_start_of_what_runs(state: str) -> None:
     run = Systemctl(show=f"ActiveState={state}\n")
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert len(run.commands) == 1
+
+
+def test_a_start_of_what_has_failed() -> None:
+    """Its failures do not count for the limit of its starts."""
+    run = Systemctl(show="ActiveState=failed\n", reset_failed="", start="")
+    SystemdManager(run=run).start(UNIT, timeout=10)
+    assert run.commands[1:] == [STOP.replace("stop", verb) for verb in ("reset-failed", "start")]
 
 
 def test_stop() -> None:

@@ -1,0 +1,246 @@
+"""`status` as an operator meets it on a node with a real systemd. Each story is an incident: what
+the page says, and that the line which it proposes, typed on the node, makes the node right again.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from hostrouting.config.settings import GateConfig, GuardConfig, StaticRoute
+from tests.support import gate
+from tests.support.gate import HALVES, LAYOUT, gate_tests, hostrouting
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+KUBELET, K3S, GUARD = "kubelet.service", "k3s.service", LAYOUT.guard_unit
+RUNS_PODS = {f"/usr/lib/systemd/system/{KUBELET}": "[Service]\nExecStart=/bin/sleep infinity\n"}
+OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/50-site.conf"
+AGAIN = f"hostrouting apply --config {LAYOUT.config_path}"
+REPAIR = "hostrouting repair | hostrouting apply --config -"
+
+
+@contextmanager
+def node(
+    *routes: StaticRoute,
+    gated: str = KUBELET,
+    is_guarded: bool = False,
+    more: Mapping[str, str] | None = None,
+    scripts: Mapping[str, str] | None = None,
+) -> Iterator[System]:
+    """A booted node with these routes, which checks this unit; without routes, addresses escape.
+
+    `more` and `scripts` are files of the site.
+    """
+    settings = gate.config(*routes, mode="STRICT")
+    settings = settings._replace(gate=GateConfig((gated,)), guard=GuardConfig(is_guarded))
+    with gate.host(
+        settings, more={**RUNS_PODS, **(more or {})}, scripts=scripts, machines=()
+    ) as system:
+        yield system
+
+
+@pytest.fixture
+def repaired() -> Iterator[System]:
+    """A guarded node from which no address escapes, and whose kubelet runs."""
+    with node(*HALVES, is_guarded=True) as system:
+        system.must("systemctl", "start", KUBELET)
+        assert_right(system)
+        yield system
+
+
+def status(system: System, *, code: int = 1) -> str:
+    """The page of `status`, which must end with this exit code."""
+    done = hostrouting(system, "status")
+    assert done.returncode == code
+    return done.stdout
+
+
+def assert_right(system: System) -> None:
+    """Nothing differs, nothing escapes, and kubelet runs."""
+    page = status(system, code=0)
+    assert page.startswith("INSTALLED: this host matches")
+    assert f"  {KUBELET} runs since" in page or K3S in page
+
+
+def proposed(page: str, words: str) -> str:
+    """The line to type that begins with these words; the page has no other that does."""
+    lines = re.findall(rf"(?:as root: |^  )({re.escape(words)}.*)", page, re.MULTILINE)
+    [line] = set(lines)
+    return str(line)
+
+
+def type_line(system: System, line: str) -> None:
+    """Type a line of a page on the node, with its pipes."""
+    for pipeline in line.split(" && "):
+        code, output = 0, ""
+        for command in pipeline.split(" | "):
+            program, *words = shlex.split(command)
+            if program == "hostrouting":
+                done = hostrouting(system, *words, stdin=output)
+            else:
+                done = system.run(program, *words, stdin=output)
+            code, output = done.returncode, done.stdout
+        assert code == 0, line
+
+
+def test_a_refused_unit() -> None:
+    """Given an overlap, kubelet is refused: the page has the reason from its journal, and the
+    repair; after the repair, it says that kubelet is to be started.
+    """
+    with node() as system:
+        assert system.run("systemctl", "start", KUBELET).returncode == 1
+
+        page = status(system)
+        assert f"  {KUBELET} was refused since" in page
+        assert f"    hostrouting: {KUBELET} was not started: step 20-check-route-overlap" in page
+        assert "systemctl start" not in page, "it would be refused again"
+        type_line(system, proposed(page, REPAIR))
+
+        page = status(system)
+        assert page.startswith("ATTENTION: ")
+        type_line(system, proposed(page, f"systemctl start {KUBELET}"))
+        assert_right(system)
+
+
+def test_a_start_that_was_not_checked(repaired: System) -> None:
+    """Given a drop-in that cancels the gate, kubelet starts unchecked: the page names the drop-in,
+    and when its line is gone, the start that was not checked.
+    """
+    repaired.lay(OVERRIDE, "[Service]\nExecCondition=\n")
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "restart", KUBELET)
+
+    page = status(repaired)
+    assert f'GATE-OPEN: {KUBELET} starts unchecked: the line "ExecCondition=" in {OVERRIDE}' in page
+    repaired.lay(OVERRIDE, "[Service]\n")
+    type_line(repaired, proposed(page, "systemctl daemon-reload"))
+
+    page = status(repaired, code=0)
+    assert "    its start was not checked; to check it now" in page
+    type_line(repaired, proposed(page, f"systemctl restart {KUBELET}"))
+    assert "not checked" not in status(repaired, code=0)
+    assert_right(repaired)
+
+
+def test_a_kubelet_that_is_not_gated() -> None:
+    """Given a gate for k3s alone, kubelet runs: the page has the line that gates it, too."""
+    with node(*HALVES, gated=K3S) as system:
+        assert_right(system)
+        system.must("systemctl", "start", KUBELET)
+
+        page = status(system)
+        assert f"UNIT-NOT-GATED: {KUBELET} runs on this host and is not gated" in page
+        type_line(system, proposed(page, AGAIN))
+        assert_right(system)
+
+        system.must("ip", "route", "add", "172.16.0.0/18", "dev", "ib0")
+        assert system.run("systemctl", "restart", KUBELET).returncode == 1
+
+
+def test_a_broken_file(repaired: System) -> None:
+    """Given a config.json that cannot be read, on a node that has lost its routes: the page still
+    has the units, the mode and the verdict, and the line that writes the file again.
+    """
+    repaired.must("systemctl", "stop", GUARD)
+    repaired.must("ip", "route", "flush", "proto", "213")
+    text = repaired.read(LAYOUT.config_path) or ""
+    repaired.lay(LAYOUT.config_path, text.replace("[", "[,", 1))
+
+    page = status(repaired, code=2)
+    assert page.startswith(f"BROKEN: {LAYOUT.config_path} is not JSON")
+    assert f"  {KUBELET} runs since" in page
+    assert "  mode STRICT; the guard does not run" in page
+    assert "\nOVERLAP: " in page
+    type_line(repaired, proposed(page, f"systemctl restart {LAYOUT.routes_unit}"))
+
+    page = status(repaired, code=2)
+    assert "\nOK: " in page
+    type_line(repaired, proposed(page, "echo '{"))
+    assert repaired.read(LAYOUT.config_path) == text
+    assert_right(repaired)
+
+
+def test_a_guard_that_was_stopped(repaired: System) -> None:
+    """The page has the line that starts it."""
+    repaired.must("systemctl", "stop", GUARD)
+
+    page = status(repaired)
+    assert "  mode STRICT; the guard does not run" in page
+    type_line(repaired, proposed(page, AGAIN))
+    assert "the guard runs" in status(repaired, code=0)
+
+
+def test_a_guard_that_is_masked(repaired: System) -> None:
+    """The line of the page takes the mask away, and starts it."""
+    repaired.must("ln", "-sf", "/dev/null", LAYOUT.unit_path(GUARD))
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "stop", GUARD)
+
+    page = status(repaired)
+    assert "  mode STRICT; the guard is masked" in page
+    type_line(repaired, proposed(page, f"systemctl unmask {GUARD} && {AGAIN}"))
+    assert "the guard runs" in status(repaired, code=0)
+
+
+def crash_until(system: System, state: str) -> None:
+    """Kill what the guard listens to, so that it ends with a line in the journal, until systemd
+    shows this state.
+    """
+
+    def is_there() -> bool:
+        system.run("pkill", "--exact", "--full", "ip monitor link address route rule")
+        return system.show(GUARD, "SubState") == state
+
+    wait_for(f"the guard to be in the state {state}", is_there)
+
+
+LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec={}\n"
+
+
+@pytest.mark.parametrize(
+    ("pause", "state", "words"),
+    [("1h", "auto-restart", "is being restarted"), ("100ms", "failed", "has failed")],
+)
+def test_a_guard_that_crashes(repaired: System, pause: str, state: str, words: str) -> None:
+    """Between two starts, and when systemd has given up, the page has what the guard has logged
+    since its last start. The line of the page starts it, although the limit of starts is reached.
+    """
+    repaired.lay(f"{LAYOUT.unit_directory}/{GUARD}.d/50-site.conf", LIMITED.format(pause))
+    repaired.must("systemctl", "daemon-reload")
+    crash_until(repaired, state)
+
+    page = status(repaired)
+    assert f"  mode STRICT; the guard {words}\n    hostrouting: {GUARD}: ip monitor ended" in page
+    type_line(repaired, proposed(page, AGAIN))
+    assert "the guard runs" in status(repaired, code=0)
+
+
+def test_break_glass(repaired: System) -> None:
+    """Given a gate that somebody has opened, the page has the reason, and the line that ends it."""
+    repaired.lay(LAYOUT.opening_path, "a disk is replaced\n")
+
+    page = status(repaired)
+    assert f"lets {KUBELET} start unchecked until the next boot: a disk is replaced" in page
+    type_line(repaired, proposed(page, f"rm {LAYOUT.opening_path}"))
+    assert_right(repaired)
+
+
+def test_a_refused_unit_that_systemd_starts_again() -> None:
+    """Between two starts, the page has all that the refused start has logged, also after systemd
+    has read its files again.
+    """
+    slow = {f"{LAYOUT.gate_directory}/15-site.sh": "echo '<3>it begins' >&2; sleep 1.2; exit 0\n"}
+    again = {OVERRIDE: "[Service]\nRestart=always\nRestartSec=1h\n"}
+    with node(scripts=slow, more=again) as system:
+        assert system.run("systemctl", "start", KUBELET).returncode == 1
+        assert system.show(KUBELET, "SubState") == "auto-restart"
+        for _ in range(2):
+            page = status(system)
+            assert f"  {KUBELET} was refused since" in page
+            assert "\n    it begins\n    OVERLAP: " in page
+            system.must("systemctl", "daemon-reload")
