@@ -173,6 +173,8 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     it does a little later.
     """
     lost = [*names]
+    if not lost:
+        return
     namespace.batch(f"link set peer-{name} down" for name in lost)
     shown = [f"link show {name}" for name in lost]
     wait_for(
