@@ -126,28 +126,31 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that have no tier as unit tests, and spread those that boot a system over the
-    first part of the run.
+    """Mark the tests that have no tier as unit tests, and put the tests in an order that keeps each
+    worker busy to the end.
 
-    They mostly wait, so that each worker has others beside them; and no long one is left for the
-    end.
+    Those that boot a system mostly wait: each has others beside it. Unit tests come last. They are
+    short, and never wait, so no worker is left with a long test when the others have nothing to do.
     """
     booting: list[pytest.Item] = []
-    others: list[pytest.Item] = []
+    on_linux: list[pytest.Item] = []
+    units: list[pytest.Item] = []
     for item in items:
         if item.get_closest_marker("boot"):
             booting.append(item)
+        elif item.get_closest_marker("linux"):
+            on_linux.append(item)
         else:
-            others.append(item)
-            if not item.get_closest_marker("linux"):
-                item.add_marker("unit")
-    each = max(1, len(others) * 3 // 4 // max(1, len(booting)))
+            item.add_marker("unit")
+            units.append(item)
+    each = max(1, len(on_linux) // max(1, len(booting)))
     items[:] = []
-    for place, item in enumerate(others):
+    for place, item in enumerate(on_linux):
         if place % each == 0 and booting:
             items.append(booting.pop(0))
         items.append(item)
     items += booting
+    items += units
 
 
 @pytest.hookimpl(tryfirst=True)

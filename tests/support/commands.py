@@ -142,14 +142,19 @@ def default_routes(family: int) -> st.SearchStrategy[list[str]]:
     )
 
 
-def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:
-    """Create the devices, give eth0 an address of each family, and remove the carrier of the
-    devices in `lost`.
+def furnish(
+    namespace: Namespace,
+    devs: Iterable[str] = DEVICES,
+    lost: Iterable[str] = (),
+    then: Iterable[str] = (),
+) -> None:
+    """Create the devices, give eth0 an address of each family, carry out the commands in `then`,
+    and remove the carrier of the devices in `lost`.
 
     Routes by ib0 are ignored while it has no carrier, and eth1 is in a group of its own.
     """
     addresses = ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses])
+    namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses, *then])
     for family in ("ipv4", "ipv6") if "ib0" in devs else ():
         namespace.sysctl(f"{family}/conf/ib0/ignore_routes_with_linkdown", 1)
     lose_carriers(namespace, lost)
@@ -161,10 +166,8 @@ def fabric_host() -> Iterator[Namespace]:
     172.16.0.0/16.
     """
     with private_namespace() as private:
-        furnish(private)
-        private.batch(
-            ["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"]
-        )
+        routing = ["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"]
+        furnish(private, then=routing)
         yield private
 
 
@@ -173,6 +176,8 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
     it does a little later.
     """
     lost = [*names]
+    if not lost:
+        return
     namespace.batch(f"link set peer-{name} down" for name in lost)
     shown = [f"link show {name}" for name in lost]
     wait_for(

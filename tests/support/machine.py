@@ -40,8 +40,9 @@ class Machine(Namespace):
 
     def __init__(self, pid: int) -> None:
         """Enter the namespaces of this process."""
-        super().__init__(pid)
-        self.enter = (*self.enter, "--mount")
+        super().__init__(f"/proc/{pid}/ns/net")
+        self.pid = pid
+        self.enter = ("nsenter", f"--target={pid}", "--net", "--mount")
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl`

@@ -19,7 +19,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from tests.support.children import enter_namespaces
+from tests.support.children import enter_namespaces, leave_network
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
@@ -58,34 +58,44 @@ up at each boot.
 
 @contextmanager
 def private_namespace() -> "Iterator[Namespace]":
-    """Create a namespace. It is removed at the end of the block, or when this process ends."""
-    # If this process is killed, its end of the pipe is closed, and cat ends.
-    holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
+    """Create a namespace. It is removed at the end of the block, or when this process ends.
+
+    What keeps it is an open file, which the programs of the tests do not inherit: a process that
+    waits in the namespace would cost as much as most of the programs that the tests run there.
+    """
+    home = _open_this_network()
+    leave_network()
+    made = _open_this_network()
+    enter_namespaces(f"/proc/self/fd/{home}")
     try:
-        ours, theirs = Path("/proc/self/ns/net"), Path(f"/proc/{holder.pid}/ns/net")
-        wait_for("the private network namespace", lambda: theirs.readlink() != ours.readlink())
-        namespace = Namespace(holder.pid)
+        assert os.fstat(made).st_ino != os.fstat(home).st_ino
+        namespace = Namespace(f"/proc/{os.getpid()}/fd/{made}")
         namespace.forget_the_hosts_settings()
         yield namespace
     finally:
-        holder.kill()
-        holder.communicate()
+        os.close(made)
+        os.close(home)
+
+
+def _open_this_network() -> int:
+    """Open the network namespace in which this thread is."""
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Namespace:
     """The kernel in one private namespace."""
 
-    def __init__(self, pid: int) -> None:
-        """Enter the namespace of this process."""
-        self.pid, self.path = pid, f"/proc/{pid}/ns/net"
-        self.enter: tuple[str, ...] = ("nsenter", f"--target={pid}", "--net")
+    def __init__(self, path: str) -> None:
+        """Use the namespace whose file has this path."""
+        self.path = path
+        self.enter: tuple[str, ...] = ("nsenter", f"--net={path}")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Until the block ends, this thread is in the namespace; processes, threads and sockets
         from that time stay there.
         """
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        home = _open_this_network()
         try:
             enter_namespaces(self.path)
             yield
@@ -108,37 +118,40 @@ class Namespace:
         done = self.ip(*options, "-batch", "-", lines=lines)
         if done.returncode and not force:
             raise RuntimeError(done.stderr)
-        if any(line.startswith("link ") for line in lines):
-            wait_for("the kernel to tell of every new carrier", self._has_told_of_carriers)
-        if any(line.endswith(" nodad") for line in lines):
-            wait_for("the kernel to use the new IPv6 addresses", self._uses_addresses)
+        changes_links = any(line.startswith("link ") for line in lines)
+        if changes_links or any(line.endswith(" nodad") for line in lines):
+            wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
 
-    def _has_told_of_carriers(self) -> bool:
-        """Whether the kernel has reported every new carrier, which happens a little later, by an
-        event of its own.
+    def _is_settled(self) -> bool:
+        """Whether the kernel has reported every new carrier, and every IPv6 address without a test
+        for duplicates has its local route.
+
+        Both happen a little later, by events of their own: the route, after the address has stopped
+        being tentative.
         """
-        links = json.loads(self.ip("-j", "link").stdout)
-        return all(
-            link["operstate"] in {"UP", "UNKNOWN"} for link in links if "LOWER_UP" in link["flags"]
-        )
-
-    def _uses_addresses(self) -> bool:
-        """Whether every address without a test for duplicates has its local route.
-
-        The kernel adds the route a moment after the address has stopped being tentative.
-        """
-        links = json.loads(self.ip("-6", "-j", "address", "show", "up").stdout or "[]")
-        local = ("route", "show", "table", "all", "type", "local")
-        delivered = {
-            route["dst"] for route in json.loads(self.ip("-6", "-j", *local).stdout or "[]")
-        }
+        shown = ["link", "address show up", "route show table all type local"]
+        links, in_ipv6, routes = self._shown(6, shown)
+        delivered = {route["dst"] for route in routes}
         for link in links:
+            if "LOWER_UP" in link["flags"] and link["operstate"] not in {"UP", "UNKNOWN"}:
+                return False
+        for link in in_ipv6:
             if "LOWER_UP" not in link.get("flags", ()):
                 continue
             for address in link["addr_info"]:
                 if "nodad" in address and address["local"] not in delivered:
                     return False
         return True
+
+    def _shown(self, family: int, lines: list[str]) -> list[list[dict[str, Any]]]:
+        """The list that each of these commands of `ip` shows."""
+        text = self.ip(f"-{family}", "-j", "-batch", "-", lines=lines).stdout
+        shown: list[list[dict[str, Any]]] = []
+        while text:
+            entries, end = json.JSONDecoder().raw_decode(text)
+            shown.append(entries)
+            text = text[end:].lstrip()
+        return shown
 
     def sysctl(self, path: str, value: int) -> None:
         """Set a value under /proc/sys/net in this namespace."""

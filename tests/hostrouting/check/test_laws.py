@@ -286,14 +286,16 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     routes = [repair[0]._replace(prefix=prefix) for prefix in prefixes_inside(block)]
     held = {route.key for route in snapshot.routes if route.protocol != OURS}
     free = [route for route in routes if route.key not in held]
-    best = (escapes_left(snapshot, block, ()), 0)
+    judge = judge_of(snapshot, family)
+    before = by_address(judge, block)
+    best = (escapes_left(judge, before, block, ()), 0)
     for count in range(1, len(free) + 1):
         for chosen in combinations(free, count):
-            left = escapes_left(snapshot, block, chosen)
+            left = escapes_left(judge, before, block, chosen)
             if left is not None:
                 best = min(best, (left, count))
 
-    assert (escapes_left(snapshot, block, repair), len(repair)) == best
+    assert (escapes_left(judge, before, block, repair), len(repair)) == best
 
 
 def prefixes_inside(block: Prefix) -> list[Prefix]:
@@ -304,13 +306,14 @@ def prefixes_inside(block: Prefix) -> list[Prefix]:
     return inside
 
 
-def escapes_left(snapshot: Snapshot, block: Prefix, added: Collection[Route]) -> int | None:
+def escapes_left(
+    judge: Judge, before: list[Part], block: Prefix, added: Collection[Route]
+) -> int | None:
     """How many addresses of the block still escape with these routes; None if they spoil one, or
-    lead it away from its CNI.
+    lead it away from its CNI. Without the routes, the addresses are as they are in `before`.
     """
-    judge = judge_of(snapshot, block.family)
-    before = by_address(judge, block)
-    after = by_address(judge_of(snapshot.with_routes(added), block.family), block)
+    with_added = judge.fib.snapshot.with_routes(added)
+    after = by_address(judge_of(with_added, block.family), block)
     for was, now in zip(before, after, strict=True):
         if is_spoilt(was, now, added):
             return None
