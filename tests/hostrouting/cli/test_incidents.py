@@ -335,6 +335,27 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
 
 
+@pytest.mark.parametrize(
+    "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
+)
+def test_an_emptied_file_is_no_all_clear(text: str) -> None:
+    """What is installed is what the scripts are, and they go on: as for a file that is missing."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    host.files.texts[LAYOUT.config_path] = text
+    lose_routes(host)
+    status = say("status", KUBELET, host=host)
+    assert (status.code, status.lines[0].partition(":")[0]) == (2, "BROKEN")
+    assert "the gate still checks kubelet.service" in status.out
+    assert f"  {KUBELET} runs" in status.lines
+    assert "not gated" not in status.out
+    assert any(line.startswith("OVERLAP: ") for line in status.lines)
+    assert "hostrouting_installed 1" in say("status", "--metrics", host=host).lines
+    refused = apply(host, text)
+    assert refused.code == 2
+    assert "{}" not in refused.out + refused.err
+    assert host.files.texts[LAYOUT.config_path] == text
+
+
 def test_routes_that_are_lost_beside_a_broken_file() -> None:
     """The installed script has them, so its unit sets them again; if none is missing, or if the
     script would delete one, the page does not say so.
