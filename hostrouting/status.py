@@ -140,7 +140,9 @@ class Status:
             return BAD_INPUT
         if self.to_start:
             codes.append(PROBLEM)
-        findings = (*self.faults, *self.plan.findings)
+        findings = [*self.faults, *self.plan.findings]
+        if self.check is not None:
+            findings += [row for row in self.check.findings if row.name == "route-not-configured"]
         if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
             codes.append(PROBLEM)
         if self.check is not None:

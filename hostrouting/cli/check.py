@@ -33,6 +33,7 @@ _WRONG: dict[Name, str] = {
     "gate-shut": "units cannot start",
     "route-stays": "units cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
+    "route-not-configured": "routes are lost at the next boot",
     "no-default-route": "there is no default route",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
@@ -77,7 +78,7 @@ def _has_pipeline(check: HostCheck) -> bool:
 def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
     """The findings of which nothing else on the page says anything."""
     for finding in check.findings:
-        if finding.name == "route-not-configured" and finding.severity != "note":
+        if finding.name == "route-not-configured":
             if check.managed is not None or not check.report.resolved:  # else the repair has it
                 command = repair_pipeline(options, check.managed)
                 yield finding._replace(remedy=Remedy(TO_KEEP, command))

@@ -150,7 +150,7 @@ def _headline(status: Status) -> str:
         wrong = what_is_wrong(status.findings, status.check)
         if not wrong and status.to_start:
             wrong = refused_sentence(status.to_start)
-        return f"ATTENTION: this host matches {_PATH}, but {wrong or 'see below'}"
+        return f"ATTENTION: {wrong or 'see below'}, although this host matches {_PATH}"
     return headline
 
 

@@ -569,30 +569,63 @@ def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost],
 # Routes that somebody has added without a protocol.
 
 
+def type_by_hand(host: FakeHost, protocol: int = 3) -> None:
+    """Somebody types the repair without a protocol."""
+    for half in REPAIR:
+        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=protocol)
+        host.kernel.ip_route("add", route)
+
+
+def lose_what_was_typed(host: FakeHost) -> None:
+    """The routes without the mark of hostrouting are gone after a boot."""
+    for half in REPAIR:
+        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3)
+        host.kernel.ip_route("delete", route)
+
+
 @pytest.mark.parametrize(("protocol", "is_told"), [(3, True), (4, False)])
 def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
     protocol: int, *, is_told: bool
 ) -> None:
-    """`ip route add` sets protocol boot, as nothing does that sets routes at boot: a note, with
-    what to type. It works, and then nothing is noted any more.
+    """`ip route add` sets protocol boot, as nothing does that sets routes at boot: a warning, which
+    the headline of status has, too.
     """
     host = node(config(), plain_vm)
     with_ib0(host.kernel)
-    for half in REPAIR:
-        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=protocol)
-        host.kernel.ip_route("add", route)
+    type_by_hand(host, protocol)
+    status = say("status", host=host)
+    headline = "ATTENTION: routes are lost at the next boot, although this host matches"
+    assert (status.code, status.lines[0].startswith(headline)) == (int(is_told), is_told)
+    assert say("check", host=host).code == 0
+    assert say("check", "--fail-on", "warning", host=host).code == int(is_told)
     for command in ("status", "check"):
         said = say(command, host=host)
-        assert said.code == 0
         assert ("ROUTE-NOT-CONFIGURED: the routes to" in said.out) == is_told
-        assert ("&& hostrouting repair | hostrouting apply --config -" in said.out) == is_told
-    if is_told:
-        for half in REPAIR:
-            host.kernel.ip_route(
-                "delete", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3)
-            )
-        assert type_pipeline(host, "hostrouting repair | hostrouting apply --config -").code == 0
-        assert "ROUTE-NOT-CONFIGURED" not in say("status", host=host).out
+        assert ("as root: hostrouting repair | hostrouting apply --config -" in said.out) == is_told
+
+
+def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
+    """The line deletes nothing: apply leaves these routes, and the gate sets ours at the next
+    boot.
+    """
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    type_by_hand(host)
+    before = host.kernel.snapshot().routes
+    assert "ip route del" not in say("status", host=host).out
+    printed = say("repair", host=host)
+    assert "are now in the configuration" in printed.err
+    assert "nothing to repair" not in printed.err
+    plan = say("plan", "--config", "-", host=host, stdin=printed.out.encode())
+    assert plan.lines[0].startswith("TO DO")
+    applied = apply(host, printed.out)
+    assert (applied.code, applied.lines[0]) == (0, "DONE: this host matches the configuration")
+    assert host.kernel.snapshot().routes == before
+    status = say("status", host=host)
+    assert (status.code, "ROUTE-NOT-CONFIGURED" in status.out) == (0, False)
+    lose_what_was_typed(host)
+    assert apply_installed(host).code == 0
+    assert len(ours(host)) == len(REPAIR)
 
 
 def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None:
@@ -606,19 +639,19 @@ def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None
 
     said = say("check", other, host=host)
     [line] = [line for line in said.lines if "ROUTE-NOT-CONFIGURED" in line]
-    sentence = f"the route to {other} was added by hand, and nothing adds it at boot; without it"
-    assert f"{sentence} {other} would escape" in line
-    deletion, _, pipeline = line.partition(": ip ")[2].partition(" && ")
-    assert deletion.startswith(f"route del {other} ")
-    host.kernel.ip_route("delete", by_hand)
-    assert type_pipeline(host, pipeline).code == 0
+    sentence = (
+        f"the route to {other} was added by hand, and hostrouting does not set it at boot; "
+        f"without it {other} would escape"
+    )
+    assert sentence in line
+    assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
 
     said = say("check", other, host=host)
     assert (said.code, "ROUTE-NOT-CONFIGURED" in said.out) == (0, False)
 
 
 def test_a_route_by_hand_beside_a_broken_file() -> None:
-    """Nothing is proposed that `repair` refuses after the route was deleted."""
+    """The file comes first."""
     host = node(config(), plain_vm)
     with_ib0(host.kernel)
     for half in REPAIR:
@@ -626,7 +659,7 @@ def test_a_route_by_hand_beside_a_broken_file() -> None:
     host.files.texts[LAYOUT.config_path] = "{"
     said = say("check", CIDR, host=host)
     assert said.lines[0].startswith("OK")
-    assert "ip route del" not in said.out
+    assert "was added by hand" not in said.out
 
 
 def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:

@@ -123,6 +123,11 @@ def lose_routes(machine: Machine) -> None:
     machine.ip("route", "flush", "proto", "213")
 
 
+def by_hand(machine: Machine) -> None:
+    """Somebody has typed routes without a protocol, which are there until the next boot."""
+    machine.batch(f"route add {half} via 10.0.0.1 dev eth0" for half in REPAIR)
+
+
 def with_kubelet(machine: Machine) -> None:
     """Kubelet is a service of this host, and enabled."""
     link = LAYOUT.enabled_path("kubelet.service")
@@ -165,6 +170,7 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
     "WARN": installed(WARN),
     "WARN, and routes that are not configured": then(installed(WARN), with_ours),
     "STRICT": installed(STRICT),
+    "STRICT, and routes that were added by hand": then(installed(STRICT), by_hand),
     "STRICT, and routes that are not configured, and kubelet": then(
         installed(STRICT), with_ours, with_kubelet
     ),
