@@ -82,9 +82,9 @@ def read_installed(host: Host) -> HostRoutingConfig:
         raise _unusable(host, error.faults) from error
     if is_nothing(config):  # apply writes no such file: somebody has emptied it
         no_proof = {path, HostLayout.opening_path}
-        ours = [owned for owned in owned_paths(host.files) if owned not in no_proof]
-        if ours:
-            raise _unknown(host, "configures nothing", ours)
+        others = [owned for owned in owned_paths(host.files) if owned not in no_proof]
+        if others:
+            raise _unknown(host, "configures nothing", others)
     return config
 
 

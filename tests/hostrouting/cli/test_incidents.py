@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from hostrouting.boot.health import AGAIN
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from tests.hostrouting.cli.test_pages import with_vpn
 from tests.support.cli import Said, say
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours
@@ -564,6 +565,36 @@ def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost],
     unmask_guard(host)
     assert apply_installed(host).code == 0
     assert say("status", host=host).code == 0
+
+
+@attrs.define
+class DyingManager(FakeManager):
+    """systemd starts a simple service without waiting whether it lives."""
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        super().start(unit, timeout=timeout)
+        self.states[unit] = "failed"
+
+
+def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
+    """A guard that ends as soon as it was started is a failure, with what it has logged."""
+    host = node(config(*REPAIR))
+    former = manager_of(host)
+    errors = {LAYOUT.guard_unit: ("guard.sh: fork failed",)}
+    dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
+    host = attrs.evolve(host, manager=dying)
+    applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
+    assert applied.code == 1
+    assert applied.lines[0].startswith(f"FAILED: {LAYOUT.guard_unit} failed")
+    assert "the guard does not run" not in say("status", host=host).out
+
+
+def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
+    """The state that a test gives to a unit ends when the unit is started."""
+    host = with_masked_guard(mask_guard_elsewhere)
+    manager_of(host).properties[LAYOUT.guard_unit]["LoadState"] = "loaded"
+    assert apply_installed(host).code == 0
+    assert "the guard runs" in say("status", host=host).out
 
 
 # Routes that somebody has added without a protocol.
