@@ -29,7 +29,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, take_snapshot
+from hostrouting.install.host_check import HostCheck, check_host, take_snapshot
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.typed_commands import with_gate_command
@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     lines = [*outcome.lines(_success(routes, findings, check)), *finding_lines(findings)]
     if outcome.report.ok:
         lines += _start_lines(config, host, check)
-    elif outcome.has_changed:
+    else:
+        lines += _choice_lines(config, host)
+    if not outcome.report.ok and outcome.has_changed:
         lines.append("To see how this host is now, and what to type: hostrouting status")
     if check is not None:
         lines += check_lines(check)
@@ -121,6 +123,15 @@ def _of_the_gate(outcome: Run, config: HostRoutingConfig, host: Host) -> list[Fi
         findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     findings += with_gate_command(find_ungated(judged, host), AGAIN.command)
     return findings
+
+
+def _choice_lines(config: HostRoutingConfig, host: Host) -> Iterator[str]:
+    """The commands that name a device, where routes of the configuration wait for that."""
+    with suppress(HostRoutingError):
+        if config.route_overlap.cidrs and installed_or_none(host) == config:
+            check = check_host(config, host)
+            choices = [finding for finding in check.findings if "candidates" in finding.facts]
+            yield from finding_lines(choices)
 
 
 def _start_lines(config: HostRoutingConfig, host: Host, check: HostCheck | None) -> Iterator[str]:

@@ -198,8 +198,8 @@ def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
     host = with_loaded_override("STRICT")
     host.files.write(OVERRIDE, "[Service]\n")
     status = say("status", host=host)
-    assert status.lines[0].endswith(AGAIN.command)
-    assert "GATE-OPEN: kubelet.service starts unchecked: systemd has not read" in status.out
+    assert status.lines[2] == f"  {AGAIN.command}"
+    assert "GATE-OPEN: kubelet.service starts unchecked: systemd still uses" in status.out
     assert "systemctl daemon-reload" not in status.out
     assert apply_installed(host).code == 0
     assert say("status", host=host).code == 0
@@ -313,6 +313,23 @@ def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
     assert type_pipeline(host, line).code == 0
     status = say("status", host=host)
     assert (status.code, "the guard runs" in status.out) == (0, True)
+
+
+def test_apply_says_which_device_it_needs() -> None:
+    """Where routes wait for a choice, it has the same lines as status, and does not contradict
+    itself.
+    """
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    lose_routes(host)
+    failed = apply_installed(host)
+    lines = [line for line in failed.lines if " --dev " in line]
+    assert failed.code == 3
+    assert "Nothing was changed." in failed.lines
+    assert "the files are installed" not in failed.out
+    assert lines == [line for line in say("status", host=host).lines if " --dev " in line]
+    assert len(lines) == 2
+    assert type_pipeline(host, lines[0].partition("as root: ")[2]).code == 0
 
 
 # config.json is broken.
@@ -459,9 +476,45 @@ def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: 
     else:
         with_ib0(host.kernel)
     refuse(host)
-    when = "after the command in the first line" if lost else "after the command below"
-    [line] = [line for line in say("status", "kubelet", host=host).lines if "was refused; " in line]
+    when = "after the command above" if lost else "after the command below"
+    [line] = [line for line in say("status", "kubelet", host=host).lines if " refused; " in line]
     assert line == f"{KUBELET} was refused; {when}, as root: systemctl start {KUBELET}"
+
+
+ASKED = {
+    "kublet": "systemd does not know kublet.service: is the name right?",
+    "containerd": "containerd.service is not gated: it starts whatever the routes are",
+    "hostrouting-guard": "hostrouting-guard.service is the guard, and no gate holds it back",
+    "systemd-nspawn@kube1": (
+        "systemd-nspawn@kube1.service is gated, and does not run: systemd has not loaded it"
+    ),
+}
+
+
+@pytest.mark.parametrize("unit", ASKED)
+def test_a_unit_that_has_no_state_here(unit: str) -> None:
+    """A typo, a unit that is not gated, the guard, and an instance that was not started."""
+    gate = {"units": [KUBELET, "systemd-nspawn@.service"]}
+    host = node({**config(*REPAIR, guard=GUARDED), "gate": gate})
+    manager_of(host).properties["containerd.service"] = {"LoadState": "loaded"}
+    [line] = [
+        line
+        for line in say("status", unit, host=host).lines
+        if line.startswith(unit) or "?" in line
+    ]
+    assert line.startswith(ASKED[unit])
+
+
+def test_a_unit_that_only_its_drop_in_gates() -> None:
+    """Somebody has taken it out of the file, and it still is what starts through the gate."""
+    host = node(config(*REPAIR))
+    edited(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    status = say("status", "kubelet", host=host)
+    line = (
+        f"{KUBELET} is still gated by its drop-in, although {LAYOUT.config_path} does not gate it"
+    )
+    assert line in status.lines
+    assert f"  {KUBELET} runs" in status.lines
 
 
 def test_a_unit_may_be_typed_without_its_suffix() -> None:
@@ -549,22 +602,57 @@ def test_a_masked_guard_is_named_before_anything_is_changed(
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost], None]) -> None:
+def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
+    mask: Callable[[FakeHost], None],
+) -> None:
     """The page and the document say that addresses escape, that the guard is masked, and what to
     type.
     """
     host = with_masked_guard(mask)
-    headline = say("status", host=host).lines[0]
-    assert headline.startswith("DIFFERENT: addresses escape, and this host does not match")
-    assert f"{LAYOUT.guard_unit} is masked" in headline
-    assert "the guard is masked" in say("status", host=host).out
+    status = say("status", host=host)
     command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
-    assert headline.endswith(f"as root: {command}")
-    assert say("status", host=host).out.count("systemctl unmask") == 1
-    assert say("status", "--json", host=host).json["command"] == command
+    assert status.lines[:3] == [
+        "DIFFERENT: addresses escape: 2 routes are missing, and the guard is masked",
+        "To make it match, as root:",
+        f"  {command}",
+    ]
+    assert status.out.count("systemctl unmask") == 1
+    document = say("status", "--json", host=host).json
+    assert (document["headline"], document["command"]) == (status.lines[0], command)
     unmask_guard(host)
     assert apply_installed(host).code == 0
     assert say("status", host=host).code == 0
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_check_knows_that_the_guard_is_masked(mask: Callable[[FakeHost], None]) -> None:
+    """Its line would fail otherwise."""
+    host = with_masked_guard(mask)
+    pipeline = "hostrouting repair | hostrouting apply --config -"
+    line = f"  systemctl unmask {LAYOUT.guard_unit} && {pipeline}"
+    assert line in say("check", host=host).lines
+    unmask_guard(host)
+    assert f"  {pipeline}" in say("check", host=host).lines
+    assert type_pipeline(host, pipeline).code == 0
+
+
+def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
+    """It should have; but not while a route waits, nor routes that only an edited file has."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    assert "; the guard runs\n" in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert "; the guard runs, but has not set 2 missing routes" in status.out
+    assert f"    see: journalctl -u {LAYOUT.guard_unit}" in status.lines
+    garble(host)
+    assert "the guard runs, but has not set 2 missing routes" in say("status", host=host).out
+    with_vpn(host)
+    assert "; the guard runs\n" in say("status", host=host).out
+
+    host = node(config(*REPAIR, guard=GUARDED))
+    more = {"destination": "9.0.0.0/8"}
+    edited(host, lambda settings: settings["staticRoutes"]["routes"].append(more))
+    assert "; the guard runs\n" in say("status", host=host).out
 
 
 @attrs.define
@@ -572,6 +660,7 @@ class DyingManager(FakeManager):
     """systemd starts a simple service without waiting whether it lives."""
 
     def start(self, unit: str, *, timeout: float) -> None:
+        """See FakeManager. The unit ends at once."""
         super().start(unit, timeout=timeout)
         self.states[unit] = "failed"
 
@@ -580,7 +669,7 @@ def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
     """A guard that ends as soon as it was started is a failure, with what it has logged."""
     host = node(config(*REPAIR))
     former = manager_of(host)
-    errors = {LAYOUT.guard_unit: ("guard.sh: fork failed",)}
+    errors: dict[str, tuple[str, ...]] = {LAYOUT.guard_unit: ("guard.sh: fork failed",)}
     dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
     host = attrs.evolve(host, manager=dying)
     applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
