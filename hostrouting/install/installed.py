@@ -125,7 +125,11 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     text = shlex.quote(json.dumps(known))
     apply = f"{APPLY} --allow-removal"
     ways = [
-        Remedy("with a copy, or another file", f"hostrouting repair --config COPY | {apply}"),
+        Remedy(
+            "with a backup, or another file (--allow-removal, because nothing says what the new "
+            "file would take away)",
+            f"hostrouting repair --config BACKUP | {apply}",
+        ),
         Remedy(
             "without one (this keeps what the installed scripts say, and gives up podCidrs, "
             "probeRewrite, azureVnetCleanup and manageForeign)",

@@ -249,9 +249,9 @@ def test_a_repair_costs_nothing_that_is_lost_already() -> None:
     """The typed routes have taken the addresses; to configure them changes nothing."""
     host = node(config(mode="WARN"), h200)
     assert "REPAIR-COST" in say("check", host=host).out
-    assert "can no longer be reached" in say("repair", host=host).err
+    assert "IP traffic to" in say("repair", host=host).err
     type_repair(host)
-    assert "can no longer be reached" not in say("repair", host=host).err
+    assert "IP traffic to" not in say("repair", host=host).err
 
 
 # A VPN has a better default route.
@@ -287,9 +287,9 @@ def test_each_candidate_says_what_its_repair_costs() -> None:
     with_vpn(host)
     lose_routes(host)
     lines = [line for line in say("status", host=host).lines if " --dev " in line]
-    lost = f"hosts in {CIDR} can no longer be reached through ib0 over IP"
+    moves = f"this node's IP traffic to {CIDR} moves from ib0 to"
     assert [line.partition(",")[0] for line in lines] == [
-        f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
+        f"  if {dev} is intended (then {moves} {dev})" for dev in ("eth0", "tun0")
     ]
 
 

@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ANY_CHECK = "/run/check.json"
 NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
 UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
-COPY = "/run/copy.json"
-PLACEHOLDERS = {"COPY": COPY, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+BACKUP = "/run/backup.json"
+PLACEHOLDERS = {"BACKUP": BACKUP, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
 PLACEHOLDERS["NAME"] = "eth0"
 PAGES = (
     "check",
@@ -220,7 +220,7 @@ def made(host: str, folder: Path) -> Iterator[Machine]:
 
 def lay_what_is_typed(machine: Machine) -> None:
     """Write the files that commands name."""
-    files = {NEW: REPAIRED, OTHER: WARN, COPY: GATED, ANY_CHECK: WARN}
+    files = {NEW: REPAIRED, OTHER: WARN, BACKUP: GATED, ANY_CHECK: WARN}
     for path, text in files.items():
         machine.outside(path).write_text(text)
     machine.outside(IMAGE).mkdir()
