@@ -491,10 +491,10 @@ function without_usual_words(text) {
 }
 
 # Whether Linux can look for a gateway by it: in table main, and not ours, because ours may go. In
-# IPv4, Linux passes over routes that have a gateway themselves.
+# IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is global.
 function is_on_link() {
-  if (!/ table 254 / || !/ dev / || ($2 !~ /:/ && has_gateway($0))) return 0
-  return !is_line_of_ours()
+  if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
+  return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
 }
 
 function has_gateway(text) {

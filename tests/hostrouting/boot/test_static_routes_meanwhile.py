@@ -486,11 +486,19 @@ class TestWhenTheDefaultRouteGoes:
                 "an address or route on eth0 that reaches the gateway 10.0.0.1 directly",
             ),
             (
+                [
+                    "address add 10.9.0.4/24 dev eth0",
+                    "address del 10.0.0.4/24 dev eth0",
+                    "route add 10.0.0.1 dev eth0 scope global",
+                ],
+                "an address or route on eth0 that reaches the gateway 10.0.0.1 directly",
+            ),
+            (
                 ["address add 10.0.0.1/32 dev eth1"],
                 "a gateway other than 10.0.0.1, this host's own address",
             ),
         ],
-        ids=["not reached", "own"],
+        ids=["not reached", "global", "own"],
     )
     def test_named_gateway_that_is_gone(
         self, namespace: Namespace, tmp_path: Path, changes: list[str], reason: str
@@ -570,6 +578,28 @@ class TestWhenTheDefaultRouteGoes:
         if plan.waiting:
             said = str(plan.waiting[0]).replace(f" metric {wish.metric}", "")
             assert ran.lines == [f"<3>static-routes: ROUTE-WAITS: {said}"]
+
+    @pytest.mark.parametrize(
+        ("other", "is_complete"),
+        [
+            ("fd00::/8 via fe80::7 dev eth1", False),
+            ("fd00::/8 via fe80::7 dev eth0", True),
+            ("unreachable fd00::/8", True),
+            ("::/8 via fe80::7 dev eth1", True),
+        ],
+    )
+    def test_a_gateway_on_link_in_ipv6(
+        self, namespace: Namespace, tmp_path: Path, other: str, *, is_complete: bool
+    ) -> None:
+        """Linux does not believe that a gateway is on the link to which a route leads elsewhere."""
+        default = "route add default via fd55::1 dev eth0 onlink"
+        namespace.batch([default, f"route add {other}"], family=IPV6)
+        wish = static("2001:db8::/32")
+        plan = plan_static_routes(configured(wish), namespace.snapshot())
+        ran = Ran(namespace, [wish], tmp_path)
+        assert (not plan.waiting, ran.status == 0) == (is_complete, is_complete)
+        if plan.waiting:
+            assert ran.lines == [f"<3>static-routes: ROUTE-WAITS: {plan.waiting[0]}"]
 
     @pytest.mark.parametrize("protocol", ["static", "213"])
     @pytest.mark.parametrize(("of_default", "of_present"), [(" onlink", ""), ("", " onlink")])
