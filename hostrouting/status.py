@@ -15,6 +15,7 @@ from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import AGAIN, find_faults, find_openings
 from hostrouting.boot.on_disk import gated_on_disk, writer_of
+from hostrouting.boot.unit_names import plain_instance, template_of
 from hostrouting.boot.unit_states import UnitState, refused_units, unit_states
 from hostrouting.codes import BAD_INPUT, PROBLEM, code_of, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
@@ -30,10 +31,11 @@ from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from hostrouting.config.settings import Mode
     from hostrouting.host.host import Host
+    from hostrouting.routes.plan import Step
 
 T = TypeVar("T")
 
@@ -60,6 +62,13 @@ Guard: TypeAlias = Literal[
 ]
 
 
+Asked: TypeAlias = Literal["", "unknown", "guard", "not-gated", "gated-by-drop-in", "not-loaded"]
+"""What the unit is that was asked about, where its state does not say it: no unit that systemd
+knows; the guard; not gated; gated by its drop-in, and not by config.json; an instance of a gated
+template that systemd has not loaded.
+"""
+
+
 @attrs.frozen
 class Status:
     """What the host has answered."""
@@ -78,6 +87,8 @@ class Status:
     """What is wrong with the gate."""
     units: tuple[UnitState, ...] = ()
     """The gated units, or the one that was asked about."""
+    asked: Asked = ""
+    """What there is to say about the unit that was asked about, whatever its state."""
     guard: Guard = ""
     """Empty if systemd does not run here, or nothing is installed."""
     guard_errors: tuple[str, ...] = ()
@@ -88,6 +99,22 @@ class Status:
     """
     unanswered: tuple[HostRoutingError, ...] = ()
     """Why parts of the host did not answer."""
+
+    @property
+    def unset_routes(self) -> int:
+        """How many routes are missing that a guard that runs should have set: the installed script
+        has them, and none waits or conflicts.
+        """
+        routes = self.plan.routes
+        if self.guard != "runs" or routes.waiting or routes.conflicts:
+            return 0
+        of_script = {route.key for route in self.enforced.static_routes.routes}
+        return sum(step.route.key in of_script for step in self.missing_routes)
+
+    @property
+    def missing_routes(self) -> tuple[Step, ...]:
+        """The steps of apply that add a route."""
+        return tuple(step for step in self.plan.routes.changes if step.action == "add")
 
     @property
     def mode(self) -> Mode | Literal[""]:
@@ -109,6 +136,8 @@ class Status:
             return repair_pipeline()
         if self.state == "failing":
             return self._command_before_apply()
+        if self.to_start:
+            return f"systemctl start {' '.join(self.to_start)}"
         return AGAIN.command if self.state == "different" else ""
 
     def _command_before_apply(self) -> str:
@@ -141,7 +170,9 @@ class Status:
             return BAD_INPUT
         if self.to_start:
             codes.append(PROBLEM)
-        findings = (*self.faults, *self.plan.findings)
+        findings = [*self.faults, *self.plan.findings]
+        if self.check is not None:
+            findings += [row for row in self.check.findings if row.name == "route-not-configured"]
         if not self.plan.is_empty or any(finding.severity != "note" for finding in findings):
             codes.append(PROBLEM)
         if self.check is not None:
@@ -199,7 +230,12 @@ def find_status(host: Host, unit: str | None = None) -> Status:
     no_guard: tuple[Guard, tuple[str, ...]] = ("", ())
     guard, guard_errors = ask(lambda: _guard_of(host), no_guard)
     no_units: tuple[UnitState, ...] = ()
-    units = ask(lambda: _units_of(host, gated, only=unit), no_units)
+    in_gate = tuple(dict.fromkeys((*gated, *gated_on_disk(host.files))))
+    units = ask(lambda: _units_of(host, in_gate, only=unit), no_units)
+    no_answer: Asked = ""
+    asked = no_answer
+    if unit is not None and unit not in gated:
+        asked = ask(lambda: _asked_of(host, unit, in_gate, units), no_answer)
     return Status(
         state=state,
         config=config,
@@ -208,6 +244,7 @@ def find_status(host: Host, unit: str | None = None) -> Status:
         check=check,
         faults=faults,
         units=units,
+        asked=asked,
         guard=guard,
         guard_errors=guard_errors,
         last_check=ask(lambda: _last_check(host), ""),
@@ -234,7 +271,24 @@ def _units_of(host: Host, gated: Iterable[str], *, only: str | None) -> tuple[Un
     if manager is None:
         return ()
     states = unit_states(manager, gated)
-    return tuple(state for state in states if only in {None, state.unit})
+    return tuple(state for state in states if only in {None, state.unit, template_of(state.unit)})
+
+
+def _asked_of(
+    host: Host, unit: str, in_gate: Collection[str], units: Collection[UnitState]
+) -> Asked:
+    """What this unit is, which config.json does not gate."""
+    manager = host.running_manager
+    if manager is None:
+        return ""
+    if unit == HostLayout.guard_unit:
+        return "guard"
+    if unit in in_gate:
+        return "gated-by-drop-in"
+    if template_of(unit) in in_gate:
+        return "" if units else "not-loaded"
+    [properties] = manager.show(("LoadState",), plain_instance(unit))
+    return "unknown" if properties["LoadState"] == "not-found" else "not-gated"
 
 
 def _plan_of(host: Host, config: HostRoutingConfig) -> Plan:
@@ -259,7 +313,7 @@ def _restoring(host: Host, enforced: HostRoutingConfig) -> Plan:
     if host.backend is None:
         return Plan()
     routes = plan_static_routes(enforced, take_snapshot(host))
-    if any(step.action not in {"add", "keep"} for step in routes.steps):
+    if routes.waiting or any(step.action not in {"add", "keep"} for step in routes.steps):
         return Plan()
     return Plan(routes=RoutePlan(routes.changes))
 

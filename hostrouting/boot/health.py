@@ -370,7 +370,7 @@ def _why_unchecked(files: Files, unit: str, properties: Mapping[str, str]) -> _C
     same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
     resets = _resets(files, others)
     if properties["NeedDaemonReload"] == "yes":
-        why, remedy = "systemd has not read the drop-in", RELOAD
+        why, remedy = "systemd still uses the old files", RELOAD
     elif text_at(files, ours) != DROP_IN_TEXT:
         why, remedy = f"{ours} was overwritten", AGAIN
     elif same_name:

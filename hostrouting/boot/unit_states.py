@@ -58,7 +58,10 @@ class UnitState(NamedTuple):
     @property
     def line(self) -> str:
         """The unit, its state and the time, in one line."""
-        return f"{self.unit} {self.state}" + (f" since {self.since}" if self.since else "")
+        if not self.since:
+            return f"{self.unit} {self.state}"
+        state = "has been refused" if self.state == "was refused" else self.state
+        return f"{self.unit} {state} since {self.since}"
 
     def to_mapping(self) -> dict[str, object]:
         """The state as JSON."""
@@ -83,6 +86,12 @@ def is_active(manager: Manager, unit: str) -> bool:
     """Whether this unit runs."""
     [properties] = manager.show(("ActiveState",), unit)
     return properties["ActiveState"] == "active"
+
+
+def is_masked_unit(manager: Manager, unit: str) -> bool:
+    """Whether systemd refuses to start this unit, because of a file or of a link in its place."""
+    [properties] = manager.show(("LoadState",), unit)
+    return properties["LoadState"] == "masked"
 
 
 def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:

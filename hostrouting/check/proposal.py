@@ -11,10 +11,10 @@ import json
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.config.settings import StaticRoutesConfig
+from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
 from hostrouting.finding import Finding, Remedy
 from hostrouting.model.prefix import Prefix, extent
-from hostrouting.model.route import PROTOCOL_BOOT, TABLE_MAIN, deletion_command
+from hostrouting.model.route import DEFAULT_METRIC, PROTOCOL_BOOT, TABLE_MAIN
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import in_plural, spoken
 
@@ -42,7 +42,9 @@ class Proposal(NamedTuple):
     left_out: tuple[Finding, ...] = ()
     """The conflicts of configured routes that are left out, because `apply` would fail."""
     unconfigured: tuple[Finding, ...] = ()
-    """The routes that are only on the host, and without which addresses escape."""
+    """The routes of ours that are only on the host, and without which addresses escape."""
+    taken_over: tuple[StaticRoute, ...] = ()
+    """The routes that were added by hand, and that the configuration has now."""
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
@@ -59,11 +61,12 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     replaced = {route.key for route in report.routes}
     replaced |= {step.route.key for step in conflicts}
     kept = [route for route in config.static_routes.routes if route.key not in replaced]
-    routes = (*kept, *report.routes)
+    taken_over = tuple(_find_by_hand(config, report).values())
+    routes = (*kept, *report.routes, *taken_over)
     proposed = config._replace(static_routes=StaticRoutesConfig(bool(routes), routes))
     left_out = tuple(step.finding for step in conflicts)
     unconfigured = tuple(find_unconfigured(plan, snapshot, config, after=report))
-    return Proposal(proposed, report, left_out, unconfigured)
+    return Proposal(proposed, report, left_out, unconfigured, taken_over)
 
 
 def find_unconfigured(
@@ -96,15 +99,13 @@ def find_unconfigured(
 def find_by_hand(
     config: HostRoutingConfig, *, now: CheckReport, pipeline: str
 ) -> Iterator[Finding]:
-    """The routes that somebody has added with `ip route add`, and without each of which addresses
-    escape: nothing sets them at the next boot.
+    """That somebody has added routes with `ip route add` without each of which addresses escape:
+    hostrouting does not set them at the next boot.
 
-    `now` is the check of the host, and `pipeline` the line to type that repairs it.
+    `now` is the check of the host, and `pipeline` the line to type that configures them. Nothing is
+    deleted for that: `apply` leaves a route that is as configured, whoever added it.
     """
-    typed = [route for family in now.families for route in _perhaps_typed(family)]
-    if not typed or len(typed) > _MOST_BY_HAND or now.escapes:
-        return
-    needed = [route for route in typed if _escaping_without([route], config, now)]
+    needed = [*_find_by_hand(config, now)]
     if not needed:
         return
     lost = _escaping_without(needed, config, now)
@@ -112,13 +113,48 @@ def find_by_hand(
     ranges = [extent(*each) for each in lost]
     subject, pronoun = _subject(destinations, "was added by hand")
     sentence = (
-        f"{subject}, and nothing adds {pronoun} at boot; "
+        f"{subject}, and hostrouting does not set {pronoun} at boot; "
         f"without {pronoun} {spoken(ranges)} would escape"
     )
-    commands = [*map(deletion_command, needed), pipeline]
-    remedy = Remedy(f"to configure {pronoun} instead", " && ".join(commands))
+    remedy = Remedy(f"to keep {pronoun}", pipeline)
     facts = {"unconfigured": destinations, "ranges": ranges, "routes": []}
-    yield Finding("route-not-configured", "note", sentence, spoken(destinations), remedy, facts)
+    yield Finding("route-not-configured", "warning", sentence, spoken(destinations), remedy, facts)
+
+
+def _find_by_hand(config: HostRoutingConfig, now: CheckReport) -> dict[Route, StaticRoute]:
+    """The needed routes that were added by hand, each with the configured route that equals it."""
+    configured = {route.key for route in config.static_routes.routes}
+    typed: list[Route] = []
+    for family in now.families:
+        typed += [route for route in _perhaps_typed(family) if route.key not in configured]
+    if now.escapes or len(typed) > _MOST_BY_HAND:
+        return {}
+    needed: dict[Route, StaticRoute] = {}
+    for route in typed:
+        static = _as_configured(route, config, now.snapshot)
+        if static is not None and _escaping_without([route], config, now):
+            needed[route] = static
+    return needed
+
+
+def _as_configured(
+    route: Route, config: HostRoutingConfig, snapshot: Snapshot
+) -> StaticRoute | None:
+    """The configured route for which `apply` would leave this one in its place; None if there is
+    none. It names the device and the gateway only if it has to.
+    """
+    metric = route.metric
+    if metric == DEFAULT_METRIC[route.prefix.family]:
+        metric = 0
+    hop = route.next_hops[0]
+    plain = StaticRoute(route.prefix.to_network(), metric=metric)
+    for static in (plain, plain._replace(gateway=hop.gateway, dev=hop.dev)):
+        alone = config._replace(static_routes=StaticRoutesConfig(enabled=True, routes=(static,)))
+        steps = plan_static_routes(alone, snapshot).steps
+        actions = {step.action for step in steps if step.route.key == static.key}
+        if actions == {"keep"}:
+            return static
+    return None
 
 
 def _subject(destinations: list[str], predicate: str) -> tuple[str, str]:

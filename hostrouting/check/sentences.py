@@ -321,18 +321,18 @@ def _of_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Findi
     lost = ((each.why, each.first, each.last) for each in family.repair.unrepairable)
     for why, ranges in _extents(family.family, lost).items():
         where = spoken(ranges, most=_RANGES)
-        claim = "no route repairs"
+        claim = f"no route repairs {where}"
         if why.devs:
-            claim = "it is not known which routes repair"
+            claim = f"it is not known through which device packets to {where} should leave"
         elif why.reason == "not-proven":
-            claim = "it is not proven that routes repair"
+            claim = f"it is not proven that routes repair {where}"
         facts: dict[str, Any] = {"reason": why.reason, "ranges": ranges}
         if why.devs:
             facts["candidates"] = list(why.devs)
         yield Finding(
             "unsafe",
             severity,
-            f"{claim} {where}: {why.cause}",
+            f"{claim}: {why.cause}",
             where,
             _remedy_of_unrepairable(why, family),
             facts,
@@ -393,7 +393,8 @@ def _cost_in_words(cost: Cost, repair: Repair) -> str:
     where = spoken(_taken_from(cost.network, repair.resolved), most=_RANGES)
     if cost.lost:
         return f'packets to {where} leave without "{cost.lost}", which the default route has'
-    return f"hosts in {where} can no longer be reached through {cost.dev} over IP"
+    devs = spoken([*devs_of(repair.resolved)], last="or")
+    return f"this node's IP traffic to {where} moves from {cost.dev} to {devs}"
 
 
 def _taken_from(network: Prefix, routes: Iterable[Route]) -> list[str]:

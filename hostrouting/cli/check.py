@@ -28,11 +28,15 @@ MANAGED = (
 )
 LOOK_FIRST = "To see first what would change, write plan instead of apply."
 """The end of each page with a command that repairs the host."""
+TYPED_IS_LOST = "A route that is typed with ip is lost at the next boot."
+TAKE_BACK = "To have it taken back unless you press Enter within a minute: apply --confirm 60."
+"""The same where the repair costs something."""
 _WRONG: dict[Name, str] = {
     "gate-open": "units can start unchecked",
     "gate-shut": "units cannot start",
     "route-stays": "units cannot start after the next boot",
     "unit-not-gated": "a unit that runs pods is not gated",
+    "route-not-configured": "routes are lost at the next boot",
     "no-default-route": "there is no default route",
     **dict.fromkeys(ESCAPES, "addresses escape"),
 }
@@ -61,7 +65,10 @@ def check_lines(
     yield from _block(finding_lines(_other_findings(check, options), who))
     yield from _block(capped(_last_lines(check, who)))
     if _has_pipeline(check):
-        yield from _block([LOOK_FIRST])
+        last = [LOOK_FIRST]
+        if any(finding.name == "repair-cost" for finding in costs):
+            last.append(TAKE_BACK)
+        yield from _block(last)
 
 
 def _has_pipeline(check: HostCheck) -> bool:
@@ -77,7 +84,7 @@ def _has_pipeline(check: HostCheck) -> bool:
 def _other_findings(check: HostCheck, options: str) -> Iterator[Finding]:
     """The findings of which nothing else on the page says anything."""
     for finding in check.findings:
-        if finding.name == "route-not-configured" and finding.severity != "note":
+        if finding.name == "route-not-configured":
             if check.managed is not None or not check.report.resolved:  # else the repair has it
                 command = repair_pipeline(options, check.managed)
                 yield finding._replace(remedy=Remedy(TO_KEEP, command))
@@ -117,7 +124,7 @@ def _repair_lines(check: HostCheck, options: str, who: str, note: str) -> Iterat
         yield from capped([f"  {command}" for command in commands])
         yield f"Permanently, {who}{part}{note}:"
     else:
-        yield MANAGED
+        yield TYPED_IS_LOST
         yield from consent_lines(check.managed)
         yield f"Permanently, {who}{part}{note}:"
     yield f"  {repair_pipeline(options, check.managed)}"

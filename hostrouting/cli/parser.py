@@ -46,7 +46,12 @@ Check which devices a host's packets leave through, and correct its routes.
   WARN       the gate only logs it
   guard      a service that sets routes again when something deletes them
 
+  azure-vnet the CNI of Azure, which can leave rules and routes of pods behind
+
 In trouble: hostrouting status
+To repair a host for good, first see what would change, then apply it:
+  hostrouting repair | hostrouting plan --config -
+  hostrouting repair | hostrouting apply --config -
 """
 EXIT_CODES = """\
 exit codes in general:
@@ -143,7 +148,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--allow-removal": {
         "action": "store_true",
-        "help": "allow the removal of what protects the host",
+        "help": "allow that the configuration takes away what protects the host now; plan shows "
+        "what apply would do with this option",
     },
     "--apply": {
         "action": "store_true",

@@ -38,10 +38,7 @@ starting.
 MACHINES = "systemd-nspawn@.service"
 
 _IN_AGENTS_FILE = "hostRouting"
-_REMEDY = (
-    "write one JSON object in UTF-8, with double quotes and no comments or trailing commas; {} "
-    "means no settings"
-)
+_REMEDY = "write one JSON object in UTF-8, with double quotes and no comments or trailing commas"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # int() would also read 08, and the digits of other alphabets.

@@ -20,7 +20,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import APPLY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hostrouting.host.host import Host
     from hostrouting.model.route import RouteKey
@@ -63,8 +63,8 @@ class Wanted:
 def read_installed(host: Host) -> HostRoutingConfig:
     """The configuration that is installed on this host, which asks for nothing if none is.
 
-    Raises ConfigError if files of ours exist, but config.json is missing or unusable. An empty
-    configuration would be wrong then: a run would remove all that is installed.
+    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty. An
+    empty configuration would be wrong then: a run would remove all that is installed.
     """
     path = HostLayout.config_path
     text = host.files.read(path)
@@ -75,13 +75,17 @@ def read_installed(host: Host) -> HostRoutingConfig:
         # Another run may have installed it since: it writes config.json first.
         text = host.files.read(path)
         if text is None:
-            rule = f"is missing, although {ours[0]} is still there"
-            fault = Fault("", "", f"{rule}, so the installed configuration is unknown")
-            raise _unusable(host, [fault])
+            raise _unknown(host, "is missing", ours)
     try:
-        return HostRoutingConfig.from_json(text, required=True)
+        config = HostRoutingConfig.from_json(text, required=True)
     except ConfigError as error:
         raise _unusable(host, error.faults) from error
+    if is_nothing(config):  # apply writes no such file: somebody has emptied it
+        no_proof = {path, HostLayout.opening_path}
+        others = [owned for owned in owned_paths(host.files) if owned not in no_proof]
+        if others:
+            raise _unknown(host, "configures nothing", others)
+    return config
 
 
 def installed_or_none(host: Host) -> HostRoutingConfig | None:
@@ -90,6 +94,13 @@ def installed_or_none(host: Host) -> HostRoutingConfig | None:
         return read_installed(host)
     except HostRoutingError:
         return None
+
+
+def _unknown(host: Host, what: str, ours: Sequence[str]) -> ConfigError:
+    """The error for a config.json that does not say what these files are for."""
+    rule = f"{what}, although {ours[0]} is still there"
+    fault = Fault("", "", f"{rule}, so the installed configuration is unknown")
+    return _unusable(host, [fault])
 
 
 def _unusable(host: Host, faults: Iterable[Fault]) -> ConfigError:
@@ -114,7 +125,11 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
     text = shlex.quote(json.dumps(known))
     apply = f"{APPLY} --allow-removal"
     ways = [
-        Remedy("with a copy, or another file", f"hostrouting repair --config COPY | {apply}"),
+        Remedy(
+            "with a backup, or another file (--allow-removal, because nothing says what the new "
+            "file would take away)",
+            f"hostrouting repair --config BACKUP | {apply}",
+        ),
         Remedy(
             "without one (this keeps what the installed scripts say, and gives up podCidrs, "
             "probeRewrite, azureVnetCleanup and manageForeign)",

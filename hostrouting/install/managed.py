@@ -7,11 +7,15 @@ not refuse that configuration.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.boot.on_disk import gated_on_disk
+from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.errors import HostError
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.losses import find_losses
 
@@ -35,6 +39,8 @@ class Managed(NamedTuple):
     """If the installed configuration cannot be read: the units with a drop-in of ours that the
     configuration of the repair does not gate.
     """
+    is_guard_masked: bool = False
+    """Whether `apply` would fail because it cannot start the guard."""
 
     @property
     def needs_consent(self) -> bool:
@@ -52,5 +58,19 @@ def find_managed(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> M
     if installed == HostRoutingConfig():
         return None
     proposal = propose_configuration(config, snapshot)
-    losses = tuple(find_losses(installed, proposal.config))
-    return Managed(is_readable=True, losses=losses, unconfigured=proposal.unconfigured)
+    return Managed(
+        is_readable=True,
+        losses=tuple(find_losses(installed, proposal.config)),
+        unconfigured=proposal.unconfigured,
+        is_guard_masked=config.guard.enabled and _is_guard_masked(host),
+    )
+
+
+def _is_guard_masked(host: Host) -> bool:
+    """Whether systemd refuses to start the guard; false if it does not answer."""
+    manager = host.running_manager
+    if manager is None:
+        return False
+    with suppress(HostError):
+        return is_masked_unit(manager, HostLayout.guard_unit)
+    return False

@@ -10,11 +10,13 @@ from hostrouting.boot.files import is_nothing
 from hostrouting.boot.health import find_ineffective_gates
 from hostrouting.boot.on_disk import foreign_steps, open_folders, why_not_run
 from hostrouting.boot.unit_names import plain_instance
+from hostrouting.boot.unit_states import is_masked_unit
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy, Severity
 from hostrouting.host.files import require_removable
 from hostrouting.host.layout import HostLayout
+from hostrouting.install.typed_commands import UNMASK_GUARD
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -155,12 +157,10 @@ def _old_systemd(manager: Manager) -> Iterator[Finding]:
 def _masked_guard(manager: Manager, changes: FileChanges) -> Iterator[Finding]:
     """That systemd refuses to start the guard; where its file is masked, that is said already."""
     guard = HostLayout.guard_unit
-    [properties] = manager.show(("LoadState",), guard)
-    if (
-        properties["LoadState"] == "masked"
-        and HostLayout.unit_path(guard) not in changes.written_paths
-    ):
-        remedy = Remedy(command=f"systemctl unmask {guard}")
+    if HostLayout.unit_path(guard) in changes.written_paths:
+        return
+    if is_masked_unit(manager, guard):
+        remedy = Remedy(command=UNMASK_GUARD)
         sentence = f"{guard} is masked, so it cannot be started"
         yield Finding("requirement", "error", sentence, guard, remedy)
 

@@ -324,8 +324,7 @@ class SectionTask(InstallTask):
             units = self._held_units()
             if units and error.kind != "busy":  # whoever holds the lock, or came first, goes on
                 error.consequence = (
-                    f"the files are installed: {spoken(units)} will not start until the steps of "
-                    "the gate succeed"
+                    f"the gate is installed: {spoken(units)} will not start until its steps succeed"
                 )
             raise
 

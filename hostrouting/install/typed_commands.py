@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
 TO_KEEP = "to keep these routes"
 """What a repair is typed for where routes are not configured."""
 APPLY = "hostrouting apply --config -"
+UNMASK_GUARD = f"systemctl unmask {HostLayout.guard_unit}"
 
 
 def repair_pipeline(options: str = "", managed: Managed | None = None) -> str:
     """The line to type that repairs a host for good; `repair` gets these options."""
     apply = APPLY
+    before = ""
     if managed is not None:
+        if managed.is_guard_masked:
+            before = f"{UNMASK_GUARD} && "
         if managed.needs_consent:
             apply += " --allow-removal"
         apply += gate_options(managed.gated)
-    return f"hostrouting repair{options} | {apply}"
+    return f"{before}hostrouting repair{options} | {apply}"
 
 
 def with_typed_options(

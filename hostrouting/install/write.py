@@ -35,6 +35,7 @@ from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import unit_failed
 from hostrouting.install.installed import installed_or_none
 
 if TYPE_CHECKING:
@@ -129,7 +130,18 @@ def start_guard(host: Host, plan: Plan, ctx: phases.Context) -> Effects | phases
             manager.stop(start.object)
             # This does not wait for a pass of the guard, which needs the lock.
             manager.start(start.object, timeout=_GRACE)
+            _require_active(manager, start.object)
     return Effects(operations=starts)
+
+
+def _require_active(manager: Manager, unit: str) -> None:
+    """Raise the error of a unit that has ended since systemd said that it was started."""
+    names = ("ActiveState", "Result", "ExecMainStatus", "InactiveExitTimestamp")
+    [shown] = manager.show(names, unit)
+    if shown["ActiveState"] == "active":
+        return
+    lines = manager.errors_of(unit, shown["InactiveExitTimestamp"])
+    raise unit_failed(unit, result=shown["Result"], status=shown["ExecMainStatus"], lines=lines)
 
 
 def _is_of_systemd(path: str) -> bool:

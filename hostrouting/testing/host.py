@@ -122,6 +122,10 @@ class FakeFiles:
         self.writes.append(path)
 
 
+_STATES = ("ActiveState", "SubState")
+"""The properties that a start changes."""
+
+
 @attrs.define
 class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
@@ -174,9 +178,9 @@ class FakeManager:
                     f"failing[{unit!r}] is {lines!r}; it must be the lines that the unit logs: "
                     f"({lines!r},)"
                 )
-            self.states[unit] = "failed"
+            self._set_state(unit, "failed")
             raise unit_failed(unit, result="exit-code", status="1", lines=lines)
-        self.states[unit] = "active"
+        self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
         self._require_running()
@@ -201,6 +205,13 @@ class FakeManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         return self.errors.get(unit, ()) if since else ()
+
+    def _set_state(self, unit: str, state: str) -> None:
+        """The state that `properties` gave to the unit has ended."""
+        self.states[unit] = state
+        if unit in self.properties:
+            given = self.properties[unit].items()
+            self.properties[unit] = {name: value for name, value in given if name not in _STATES}
 
     def _require_running(self) -> None:
         """Raise the error of systemctl if systemd does not run."""

@@ -16,7 +16,7 @@ from phases.testing import FakeClock
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
-HELD = "the files are installed: systemd-nspawn@.service will not start until the steps of the gate succeed"
+HELD = "the gate is installed: systemd-nspawn@.service will not start until its steps succeed"
 
 
 def config(

@@ -1,11 +1,12 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
-Requires root. The file describes the whole installation: anything installed that it does not have
-is removed. A file that takes away a route, a CIDR, the mode STRICT, a gated unit or the guard is
-refused without --allow-removal, also if it is the installed one after an edit. So is, in mode
-STRICT, the deletion of routes that were typed and without which addresses escape. A running unit is
-not touched. If an address escapes afterwards, or a drop-in lets a gated unit start unchecked, the
-exit code is 1 in mode STRICT, and 0 in mode WARN.
+Requires root. The file describes the whole installation: afterwards, this host has what the file
+says, and nothing else of hostrouting. A file that takes away a route, a CIDR, the mode STRICT, a
+gated unit or the guard is refused without --allow-removal, also if it is the installed one after an
+edit. So is, in mode STRICT, the deletion of routes that were typed and without which addresses
+escape. A running unit is not touched. If an address escapes afterwards, or a drop-in lets a gated
+unit start unchecked, the exit code is 1 in mode STRICT, and 0 in mode WARN. It is 3 if a default
+route or a device is still missing after --wait.
 
 With --confirm, all of it is taken back if it fails, if nobody presses Enter in time, after a
 signal, or when the terminal is closed. Only kill -9 leaves the change in place.
@@ -29,7 +30,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, take_snapshot
+from hostrouting.install.host_check import HostCheck, check_host, take_snapshot
 from hostrouting.install.installed import installed_or_none
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.typed_commands import with_gate_command
@@ -64,7 +65,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
     lines = [*outcome.lines(_success(routes, findings, check)), *finding_lines(findings)]
     if outcome.report.ok:
         lines += _start_lines(config, host, check)
-    elif outcome.has_changed:
+    else:
+        lines += _choice_lines(config, host)
+    if not outcome.report.ok and outcome.has_changed:
         lines.append("To see how this host is now, and what to type: hostrouting status")
     if check is not None:
         lines += check_lines(check)
@@ -121,6 +124,15 @@ def _of_the_gate(outcome: Run, config: HostRoutingConfig, host: Host) -> list[Fi
         findings += [fault for fault in find_faults(host, judged) if fault.name == "gate-open"]
     findings += with_gate_command(find_ungated(judged, host), AGAIN.command)
     return findings
+
+
+def _choice_lines(config: HostRoutingConfig, host: Host) -> Iterator[str]:
+    """The commands that name a device, where routes of the configuration wait for that."""
+    with suppress(HostRoutingError):
+        if config.route_overlap.cidrs and installed_or_none(host) == config:
+            check = check_host(config, host)
+            choices = [finding for finding in check.findings if "candidates" in finding.facts]
+            yield from finding_lines(choices)
 
 
 def _start_lines(config: HostRoutingConfig, host: Host, check: HostCheck | None) -> Iterator[str]:

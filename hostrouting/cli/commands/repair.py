@@ -32,7 +32,7 @@ from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.typed_commands import repair_pipeline
 from hostrouting.routes.plan import SENTENCES
-from hostrouting.text import first_of
+from hostrouting.text import counted, first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
@@ -148,7 +148,11 @@ def _print_configuration(
 
 def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> Iterator[str]:
     """What there is to say about the configuration, beside its limits."""
-    if proposal.report.verdict == "ok" and now.report.verdict == "ok":
+    if proposal.taken_over:
+        verb = "is" if len(proposal.taken_over) == 1 else "are"
+        routes = counted(len(proposal.taken_over), "route")
+        yield f"{routes} that {verb} set by hand {verb} now in the configuration"
+    elif proposal.report.verdict == "ok" and now.report.verdict == "ok":
         yield f"nothing to repair: {now.report}"
     elif proposal.report.verdict == "ok":
         known = "already has these routes, but they are not set on this host; apply sets them"

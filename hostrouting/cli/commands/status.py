@@ -5,10 +5,10 @@ The mode, the gated units and the guard follow the first line, and what the jour
 start that was refused. With a unit, only that one. A part of the host that does not answer, and a
 config.json that cannot be used, hide no other part.
 
-Exit code 2: config.json cannot be used, whatever else is wrong. 1: something differs, a unit can
-start unchecked or cannot start, or an address escapes now. 3: the verdict is undecided, or a part
-of the host does not answer. With --metrics, which prints the text format of Prometheus, it is 0:
-the metrics say it.
+Exit codes, of which the first that is true wins. 2: config.json cannot be used. 1: something
+differs, a unit can start unchecked or cannot start, routes are lost at the next boot, or an address
+escapes now. 3: the verdict is undecided, or a part of the host does not answer. With --metrics,
+which prints the text format of Prometheus, it is 0: the metrics say it.
 """
 
 import argparse
@@ -18,36 +18,33 @@ import attrs
 
 from hostrouting.boot.health import AGAIN, RELOAD
 from hostrouting.boot.unit_states import refused_units
-from hostrouting.cli.check import LOOK_FIRST, check_lines, refused_sentence, what_is_wrong
+from hostrouting.cli.check import LOOK_FIRST, check_lines, what_is_wrong
 from hostrouting.cli.metrics import metric_lines
 from hostrouting.cli.output import Answer, finding_lines, way_lines
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import AS_ROOT, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.typed_commands import TO_KEEP
-from hostrouting.status import State, Status, find_status
-from hostrouting.text import spoken
+from hostrouting.status import Asked, State, Status, find_status
+from hostrouting.text import counted, spoken
 
 ARGUMENTS = ("unit", "--metrics")
 
 _PATH = HostLayout.config_path
 _NO_MATCH = f"this host does not match {_PATH}"
-_DIFFERENT = f"DIFFERENT: {_NO_MATCH}"
-_AND_ESCAPES = f"DIFFERENT: addresses escape, and {_NO_MATCH}"
 _HEADLINES: dict[State, str] = {
-    "nothing": "NOTHING: hostrouting has nothing installed on this host; to check its routes: "
-    "hostrouting check CIDR",
+    "nothing": "NOTHING: hostrouting has nothing installed on this host",
     "broken": "BROKEN: ",
     "unanswered": f"NO ANSWER: whether this host matches {_PATH} is not known; see below",
     "conflict": f"CONFLICT: {_NO_MATCH}, and apply would fail; the lines that begin with ! say why",
     "not-configured": "DIFFERENT: ",
-    "failing": f"{_DIFFERENT}, and apply would fail: ",
-    "escaping": f"{_DIFFERENT}, and addresses would escape after apply",
-    "different": _DIFFERENT,
-    "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set yet, so gated units "
+    "failing": "DIFFERENT: ",
+    "escaping": f"DIFFERENT: {_NO_MATCH}, and addresses would escape after apply",
+    "different": "DIFFERENT: ",
+    "waiting": f"NOT READY: a route that {_PATH} asks for cannot be set now, so gated units "
     "cannot start; ROUTE-WAITS says why",
     "installed": f"INSTALLED: this host matches {_PATH}",
 }
@@ -62,8 +59,23 @@ _TO: dict[State, str] = {
     "conflict": "to go around it",
     "escaping": "to repair that, too",
     "not-configured": TO_KEEP,
+    "failing": "to make it match",
+    "different": "to make it match",
+    "installed": "to start what was refused",
 }
-"""What the command of the headline is for, where that has to be said."""
+"""What the command below the headline is for."""
+_SEE_PLAN = ("broken", "conflict", "escaping", "not-configured")
+"""The states whose command may be typed with plan instead of apply."""
+_ASKED: dict[Asked, str] = {
+    "unknown": "systemd does not know {unit}: is the name right?",
+    "guard": "{unit} is the guard, and no gate holds it back",
+    "not-gated": "{unit} is not gated: it starts whatever the routes are; "
+    "see: journalctl -u {unit}",
+    "gated-by-drop-in": "{unit} is still gated by its drop-in, "
+    f"although {_PATH} does not gate it",
+    "not-loaded": "{unit} is gated, and does not run: systemd has not loaded it",
+}
+"""What there is to say about a unit that was asked about."""
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Answer:
@@ -100,6 +112,12 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     """The headline with what to type, the units, what differs, and the verdict."""
     in_headline = _headline_finding(status)
     yield _headline(status)
+    if status.state == "nothing":
+        yield "  to check its routes: hostrouting check CIDR"
+    if status.command:
+        words = _TO[status.state]
+        yield f"{words[0].upper()}{words[1:]}, {AS_ROOT}:"
+        yield f"  {status.command}"
     yield from _protection_lines(status)
     if in_headline is not None and not status.command:
         yield from way_lines(in_headline.remedy)
@@ -109,7 +127,7 @@ def _lines(status: Status, unit: str | None) -> Iterator[str]:
     others = [finding for finding in _findings_with_one_remedy(status) if finding != in_headline]
     yield from plan_lines(attrs.evolve(status.plan, findings=tuple(others)))
     yield from _verdict_lines(status)
-    if status.state == "broken" or (status.state in _TO and status.command):
+    if status.state in _SEE_PLAN and (status.command or status.state == "broken"):
         yield LOOK_FIRST
 
 
@@ -137,26 +155,48 @@ def _headline_finding(status: Status) -> Finding | None:
 
 
 def _headline(status: Status) -> str:
-    """How this host compares with its configuration, and what to type."""
+    """How this host compares with its configuration, what is worst first."""
     headline = _HEADLINES[status.state]
+    if status.state in {"different", "failing"}:
+        return headline + ", and ".join(_differences(status))
     cause = _headline_finding(status)
-    if status.state in {"different", "failing"} and _escapes(status):
-        headline = headline.replace(_DIFFERENT, _AND_ESCAPES)
     if cause is not None:
-        headline += cause.sentence
-    if status.command:
-        headline += f"; {Remedy(_TO.get(status.state, ''), status.command)}"
+        return headline + cause.sentence
     if status.state == "installed" and status.code != FINE:
-        wrong = what_is_wrong(status.findings, status.check)
-        if not wrong and status.to_start:
-            wrong = refused_sentence(status.to_start)
-        return f"ATTENTION: this host matches {_PATH}, but {wrong or 'see below'}"
+        return f"ATTENTION: {_what_is_wrong(status)}"
     return headline
 
 
-def _escapes(status: Status) -> bool:
-    """Whether addresses escape now."""
-    return status.check is not None and bool(status.check.report.escapes)
+def _differences(status: Status) -> Iterator[str]:
+    """What is wrong where the host does not match."""
+    missing = len(status.missing_routes)
+    is_failing = status.state == "failing"
+    if status.check is None or not status.check.report.escapes:
+        yield _NO_MATCH
+    elif missing:
+        verb = "is" if missing == 1 else "are"
+        yield f"addresses escape: {counted(missing, 'route')} {verb} missing"
+    else:
+        yield "addresses escape"
+        if not is_failing:
+            yield _NO_MATCH
+    if is_failing and status.guard == "is masked" and status.command:
+        yield "the guard is masked"
+    elif is_failing:
+        yield f"apply would fail: {status.plan.errors[0].sentence}"
+
+
+def _what_is_wrong(status: Status) -> str:
+    """What is wrong although the host matches."""
+    wrong = what_is_wrong(status.findings, status.check)
+    if wrong:
+        return f"{wrong}, although this host matches {_PATH}"
+    if status.to_start:
+        units = spoken(status.to_start)
+        if len(status.to_start) == 1:
+            return f"{units} was refused, and nothing holds it back now"
+        return f"{units} were refused, and nothing holds them back now"
+    return f"this host matches {_PATH}, but see below"
 
 
 def _findings_with_one_remedy(status: Status) -> Iterator[Finding]:
@@ -190,12 +230,12 @@ def _choices_of_a_dev(status: Status) -> set[Remedy]:
 
 def _of_one_unit(unit: str, status: Status) -> Iterator[str]:
     """Why this unit does not start, and what to type."""
-    if not status.units:
-        yield f"{unit} is not gated, or systemd does not know it; see: journalctl -u {unit}"
-    elif not status.to_start and refused_units(status.units):
+    if status.asked:
+        yield _ASKED[status.asked].format(unit=unit)
+    if not status.to_start and refused_units(status.units):
         when = "when the cause is gone"
         if status.command:
-            when = "after the command in the first line"
+            when = "after the command above"
         elif status.check is not None and status.check.report.routes:
             when = "after the command below"
         remedy = Remedy(when, f"systemctl start {unit}")
@@ -215,10 +255,12 @@ def _unit_lines(status: Status) -> Iterator[str]:
         known.append(f"mode {status.mode}")
     if status.guard:
         known.append(f"the guard {status.guard}")
+    if status.unset_routes:
+        known[-1] += f", but has not set {counted(status.unset_routes, 'missing route')}"
     if known:
         yield f"  {'; '.join(known)}"
     yield from (f"    {error}" for error in status.guard_errors)
-    if status.guard in {"has failed", "is being restarted"}:
+    if status.unset_routes or status.guard in {"has failed", "is being restarted"}:
         yield f"    see: journalctl -u {HostLayout.guard_unit}"
     if status.last_check not in {"", "ok"}:
         yield f"  the last check, by the gate, the guard or apply: {status.last_check}"

@@ -266,7 +266,7 @@ class TestSystemd:
         host = configured(wanted)
         host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
         manager_of(host).read = {f"{UNITS}/{KUBELET}": "[Service]\n"}
-        sentence = f"{KUBELET} starts unchecked: systemd has not read the drop-in"
+        sentence = f"{KUBELET} starts unchecked: systemd still uses the old files"
         assert faults(host, wanted) == [("gate-open", "error", sentence)]
 
     def test_an_instance_that_runs(self, host: FakeHost) -> None:
@@ -274,7 +274,7 @@ class TestSystemd:
         manager_of(host).states[KUBE1] = "active"
         manager_of(host).properties[KUBE1] = {}
         manager_of(host).read = {}
-        sentence = f"{KUBE1} starts unchecked: systemd has not read the drop-in"
+        sentence = f"{KUBE1} starts unchecked: systemd still uses the old files"
         assert faults(host) == [("gate-open", "error", sentence)]
 
     @pytest.mark.parametrize(

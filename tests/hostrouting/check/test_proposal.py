@@ -3,6 +3,7 @@ configuration.
 """
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import event, given
@@ -161,12 +162,47 @@ def by_hand(snapshot: Snapshot, cidr: str) -> list[Finding]:
         Route(Prefix.parse("10.130.0.0/24"), type="unreachable", table=101),
     ],
 )
-def test_only_what_was_typed_and_is_needed_is_to_be_deleted(other: Route) -> None:
+def test_only_what_was_typed_and_is_needed_is_to_be_configured(other: Route) -> None:
     """Protocol boot says only that no program has named itself: CNIs add such routes, too."""
     [finding] = by_hand(typed(other), "10.128.0.0/9")
     assert finding.facts["unconfigured"] == [*TYPED]
-    assert finding.remedy is not None
-    assert finding.remedy.command.count("ip route del") == len(TYPED)
+    proposed = propose_configuration(
+        HostRoutingConfig(route_overlap=expect("10.128.0.0/9")), typed(other)
+    )
+    assert destinations(proposed.config) == [*TYPED]
+    assert [*map(str, proposed.taken_over)] == [*TYPED]
+
+
+def test_a_typed_route_that_no_configured_one_equals() -> None:
+    """Static routes have no source address: apply would find another route in the place."""
+    snapshot = typed()
+    routes: list[Route] = []
+    for route in snapshot.routes:
+        if str(route.prefix) in TYPED:
+            routes.append(route._replace(prefsrc=ip_address("10.0.0.4")))
+        else:
+            routes.append(route)
+    assert by_hand(snapshot._replace(routes=tuple(routes)), "10.128.0.0/9") == []
+
+
+def test_a_typed_route_by_a_second_default_route_keeps_its_way() -> None:
+    """The configured route names its device and its gateway."""
+    kernel = FakeKernel()
+    for index, (dev, gateway) in enumerate((("eth0", "10.0.0.1"), ("eth1", "10.1.0.1")), 2):
+        kernel.add_link(Link(name=dev, index=index))
+        kernel.add_address(dev, f"{gateway[:-1]}4/24")
+        default = Route.to("0.0.0.0/0", dev=dev, gateway=gateway, metric=index, protocol=4)
+        kernel.ip_route("add", default)
+    by_second = Route.to("172.16.0.0/16", dev="eth1", gateway="10.1.0.1", protocol=PROTOCOL_BOOT)
+    kernel.ip_route("add", by_second)
+    expected = HostRoutingConfig(
+        route_overlap=expect("172.16.0.0/16")._replace(expected_devs=("eth1",))
+    )
+    proposed = propose_configuration(expected, kernel.snapshot())
+    [static] = proposed.taken_over
+    assert propose_configuration(proposed.config, kernel.snapshot()).config == proposed.config
+    assert plan_static_routes(proposed.config, kernel.snapshot()).changes == ()
+    assert str(static.destination) == "172.16.0.0/16"
 
 
 @pytest.mark.parametrize("gateway", ["10.0.0.9", "10.0.0.5"])
@@ -177,7 +213,7 @@ def test_a_route_by_another_gateway_was_not_typed_instead_of_ours(gateway: str) 
     assert by_hand(typed(gateway=gateway), "10.128.0.0/9") == []
 
 
-def test_a_default_route_is_never_to_be_deleted() -> None:
+def test_a_default_route_is_never_to_be_configured() -> None:
     """Also if every address is expected, and the default route has protocol boot."""
     kernel = FakeKernel()
     kernel.add_link(Link(name="eth0", index=2))

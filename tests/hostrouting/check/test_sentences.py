@@ -156,7 +156,7 @@ def test_what_a_repair_costs() -> None:
     the VPN names nothing that is behind it.
     """
     ways = {
-        "172.16.0.0/12": f"with the repair, hosts in {CIDR} can no longer be reached through wg0 over IP",
+        "172.16.0.0/12": f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0",
         "128.0.0.0/1": "",
     }
     for to, cost in ways.items():
@@ -167,9 +167,9 @@ def test_what_a_repair_costs() -> None:
     connected = vm_with(Route.to(CIDR, dev="wg0"), links=(WG0,))
     held = connected._replace(addresses=(*connected.addresses, neighbours))
     [cost] = [finding.sentence for finding in findings(held) if finding.name == "repair-cost"]
-    assert cost == f"with the repair, hosts in {CIDR} can no longer be reached through wg0 over IP"
+    assert cost == f"with the repair, this node's IP traffic to {CIDR} moves from wg0 to eth0"
     [cost] = [row.sentence for row in findings(held, "172.16.9.0/24") if row.name == "repair-cost"]
-    assert "hosts in 172.16.9.0/24 can no longer" in cost  # the rest of the network stays
+    assert "traffic to 172.16.9.0/24 moves" in cost  # the rest of the network stays
 
 
 def test_the_likely_uplink_comes_first() -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from hostrouting.boot.health import AGAIN
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from tests.hostrouting.cli.test_pages import with_vpn
 from tests.support.cli import Said, say
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, ours
@@ -197,8 +198,8 @@ def test_a_repaired_drop_in_that_systemd_has_not_read() -> None:
     host = with_loaded_override("STRICT")
     host.files.write(OVERRIDE, "[Service]\n")
     status = say("status", host=host)
-    assert status.lines[0].endswith(AGAIN.command)
-    assert "GATE-OPEN: kubelet.service starts unchecked: systemd has not read" in status.out
+    assert status.lines[2] == f"  {AGAIN.command}"
+    assert "GATE-OPEN: kubelet.service starts unchecked: systemd still uses" in status.out
     assert "systemctl daemon-reload" not in status.out
     assert apply_installed(host).code == 0
     assert say("status", host=host).code == 0
@@ -248,9 +249,9 @@ def test_a_repair_costs_nothing_that_is_lost_already() -> None:
     """The typed routes have taken the addresses; to configure them changes nothing."""
     host = node(config(mode="WARN"), h200)
     assert "REPAIR-COST" in say("check", host=host).out
-    assert "can no longer be reached" in say("repair", host=host).err
+    assert "IP traffic to" in say("repair", host=host).err
     type_repair(host)
-    assert "can no longer be reached" not in say("repair", host=host).err
+    assert "IP traffic to" not in say("repair", host=host).err
 
 
 # A VPN has a better default route.
@@ -286,9 +287,9 @@ def test_each_candidate_says_what_its_repair_costs() -> None:
     with_vpn(host)
     lose_routes(host)
     lines = [line for line in say("status", host=host).lines if " --dev " in line]
-    lost = f"hosts in {CIDR} can no longer be reached through ib0 over IP"
+    moves = f"this node's IP traffic to {CIDR} moves from ib0 to"
     assert [line.partition(",")[0] for line in lines] == [
-        f"  if {dev} is intended (then {lost})" for dev in ("eth0", "tun0")
+        f"  if {dev} is intended (then {moves} {dev})" for dev in ("eth0", "tun0")
     ]
 
 
@@ -314,6 +315,23 @@ def test_a_file_that_is_given_is_in_the_line_of_each_candidate(
     assert (status.code, "the guard runs" in status.out) == (0, True)
 
 
+def test_apply_says_which_device_it_needs() -> None:
+    """Where routes wait for a choice, it has the same lines as status, and does not contradict
+    itself.
+    """
+    host = node(config(*REPAIR))
+    with_vpn(host)
+    lose_routes(host)
+    failed = apply_installed(host)
+    lines = [line for line in failed.lines if " --dev " in line]
+    assert failed.code == 3
+    assert "Nothing was changed." in failed.lines
+    assert "the files are installed" not in failed.out
+    assert lines == [line for line in say("status", host=host).lines if " --dev " in line]
+    assert len(lines) == 2
+    assert type_pipeline(host, lines[0].partition("as root: ")[2]).code == 0
+
+
 # config.json is broken.
 
 
@@ -333,6 +351,27 @@ def test_a_broken_file_hides_neither_the_mode_nor_the_verdict() -> None:
     assert "the gate still checks kubelet.service" in status.out
     assert "mode STRICT; the guard runs" in status.out
     assert any(line.startswith("OVERLAP: ") for line in status.lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"hostRouting": {}}', '{"hostRouting": {"azureVnetCleanup": null}}', ""]
+)
+def test_an_emptied_file_is_no_all_clear(text: str) -> None:
+    """What is installed is what the scripts are, and they go on: as for a file that is missing."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    host.files.texts[LAYOUT.config_path] = text
+    lose_routes(host)
+    status = say("status", KUBELET, host=host)
+    assert (status.code, status.lines[0].partition(":")[0]) == (2, "BROKEN")
+    assert "the gate still checks kubelet.service" in status.out
+    assert f"  {KUBELET} runs" in status.lines
+    assert "not gated" not in status.out
+    assert any(line.startswith("OVERLAP: ") for line in status.lines)
+    assert "hostrouting_installed 1" in say("status", "--metrics", host=host).lines
+    refused = apply(host, text)
+    assert refused.code == 2
+    assert "{}" not in refused.out + refused.err
+    assert host.files.texts[LAYOUT.config_path] == text
 
 
 def test_routes_that_are_lost_beside_a_broken_file() -> None:
@@ -437,9 +476,45 @@ def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: 
     else:
         with_ib0(host.kernel)
     refuse(host)
-    when = "after the command in the first line" if lost else "after the command below"
-    [line] = [line for line in say("status", "kubelet", host=host).lines if "was refused; " in line]
+    when = "after the command above" if lost else "after the command below"
+    [line] = [line for line in say("status", "kubelet", host=host).lines if " refused; " in line]
     assert line == f"{KUBELET} was refused; {when}, as root: systemctl start {KUBELET}"
+
+
+ASKED = {
+    "kublet": "systemd does not know kublet.service: is the name right?",
+    "containerd": "containerd.service is not gated: it starts whatever the routes are",
+    "hostrouting-guard": "hostrouting-guard.service is the guard, and no gate holds it back",
+    "systemd-nspawn@kube1": (
+        "systemd-nspawn@kube1.service is gated, and does not run: systemd has not loaded it"
+    ),
+}
+
+
+@pytest.mark.parametrize("unit", ASKED)
+def test_a_unit_that_has_no_state_here(unit: str) -> None:
+    """A typo, a unit that is not gated, the guard, and an instance that was not started."""
+    gate = {"units": [KUBELET, "systemd-nspawn@.service"]}
+    host = node({**config(*REPAIR, guard=GUARDED), "gate": gate})
+    manager_of(host).properties["containerd.service"] = {"LoadState": "loaded"}
+    [line] = [
+        line
+        for line in say("status", unit, host=host).lines
+        if line.startswith(unit) or "?" in line
+    ]
+    assert line.startswith(ASKED[unit])
+
+
+def test_a_unit_that_only_its_drop_in_gates() -> None:
+    """Somebody has taken it out of the file, and it still is what starts through the gate."""
+    host = node(config(*REPAIR))
+    edited(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    status = say("status", "kubelet", host=host)
+    line = (
+        f"{KUBELET} is still gated by its drop-in, although {LAYOUT.config_path} does not gate it"
+    )
+    assert line in status.lines
+    assert f"  {KUBELET} runs" in status.lines
 
 
 def test_a_unit_may_be_typed_without_its_suffix() -> None:
@@ -528,51 +603,150 @@ def test_a_masked_guard_is_named_before_anything_is_changed(
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_the_headline_has_all_commands_in_their_order(mask: Callable[[FakeHost], None]) -> None:
+def test_the_headline_says_what_is_wrong_and_the_next_line_what_to_type(
+    mask: Callable[[FakeHost], None],
+) -> None:
     """The page and the document say that addresses escape, that the guard is masked, and what to
     type.
     """
     host = with_masked_guard(mask)
-    headline = say("status", host=host).lines[0]
-    assert headline.startswith("DIFFERENT: addresses escape, and this host does not match")
-    assert f"{LAYOUT.guard_unit} is masked" in headline
-    assert "the guard is masked" in say("status", host=host).out
+    status = say("status", host=host)
     command = f"systemctl unmask {LAYOUT.guard_unit} && {AGAIN.command}"
-    assert headline.endswith(f"as root: {command}")
-    assert say("status", host=host).out.count("systemctl unmask") == 1
-    assert say("status", "--json", host=host).json["command"] == command
+    assert status.lines[:3] == [
+        "DIFFERENT: addresses escape: 2 routes are missing, and the guard is masked",
+        "To make it match, as root:",
+        f"  {command}",
+    ]
+    assert status.out.count("systemctl unmask") == 1
+    document = say("status", "--json", host=host).json
+    assert (document["headline"], document["command"]) == (status.lines[0], command)
     unmask_guard(host)
     assert apply_installed(host).code == 0
     assert say("status", host=host).code == 0
 
 
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_check_knows_that_the_guard_is_masked(mask: Callable[[FakeHost], None]) -> None:
+    """Its line would fail otherwise."""
+    host = with_masked_guard(mask)
+    pipeline = "hostrouting repair | hostrouting apply --config -"
+    line = f"  systemctl unmask {LAYOUT.guard_unit} && {pipeline}"
+    assert line in say("check", host=host).lines
+    unmask_guard(host)
+    assert f"  {pipeline}" in say("check", host=host).lines
+    assert type_pipeline(host, pipeline).code == 0
+
+
+def test_a_guard_that_runs_and_has_not_set_the_routes() -> None:
+    """It should have; but not while a route waits, nor routes that only an edited file has."""
+    host = node(config(*REPAIR, guard=GUARDED))
+    assert "; the guard runs\n" in say("status", host=host).out
+    lose_routes(host)
+    status = say("status", host=host)
+    assert "; the guard runs, but has not set 2 missing routes" in status.out
+    assert f"    see: journalctl -u {LAYOUT.guard_unit}" in status.lines
+    garble(host)
+    assert "the guard runs, but has not set 2 missing routes" in say("status", host=host).out
+    with_vpn(host)
+    assert "; the guard runs\n" in say("status", host=host).out
+
+    host = node(config(*REPAIR, guard=GUARDED))
+    more = {"destination": "9.0.0.0/8"}
+    edited(host, lambda settings: settings["staticRoutes"]["routes"].append(more))
+    assert "; the guard runs\n" in say("status", host=host).out
+
+
+@attrs.define
+class DyingManager(FakeManager):
+    """systemd starts a simple service without waiting whether it lives."""
+
+    def start(self, unit: str, *, timeout: float) -> None:
+        """See FakeManager. The unit ends at once."""
+        super().start(unit, timeout=timeout)
+        self.states[unit] = "failed"
+
+
+def test_apply_is_not_done_while_the_guard_does_not_run() -> None:
+    """A guard that ends as soon as it was started is a failure, with what it has logged."""
+    host = node(config(*REPAIR))
+    former = manager_of(host)
+    errors: dict[str, tuple[str, ...]] = {LAYOUT.guard_unit: ("guard.sh: fork failed",)}
+    dying = DyingManager(properties=former.properties, files=former.files, errors=errors)
+    host = attrs.evolve(host, manager=dying)
+    applied = apply(host, json.dumps(config(*REPAIR, guard=GUARDED)))
+    assert applied.code == 1
+    assert applied.lines[0].startswith(f"FAILED: {LAYOUT.guard_unit} failed")
+    assert "the guard does not run" not in say("status", host=host).out
+
+
+def test_a_guard_that_was_unmasked_runs_after_apply() -> None:
+    """The state that a test gives to a unit ends when the unit is started."""
+    host = with_masked_guard(mask_guard_elsewhere)
+    manager_of(host).properties[LAYOUT.guard_unit]["LoadState"] = "loaded"
+    assert apply_installed(host).code == 0
+    assert "the guard runs" in say("status", host=host).out
+
+
 # Routes that somebody has added without a protocol.
+
+
+def type_by_hand(host: FakeHost, protocol: int = 3) -> None:
+    """Somebody types the repair without a protocol."""
+    for half in REPAIR:
+        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=protocol)
+        host.kernel.ip_route("add", route)
+
+
+def lose_what_was_typed(host: FakeHost) -> None:
+    """The routes without the mark of hostrouting are gone after a boot."""
+    for half in REPAIR:
+        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3)
+        host.kernel.ip_route("delete", route)
 
 
 @pytest.mark.parametrize(("protocol", "is_told"), [(3, True), (4, False)])
 def test_a_verdict_that_rests_on_routes_that_are_gone_after_a_boot(
     protocol: int, *, is_told: bool
 ) -> None:
-    """`ip route add` sets protocol boot, as nothing does that sets routes at boot: a note, with
-    what to type. It works, and then nothing is noted any more.
+    """`ip route add` sets protocol boot, as nothing does that sets routes at boot: a warning, which
+    the headline of status has, too.
     """
     host = node(config(), plain_vm)
     with_ib0(host.kernel)
-    for half in REPAIR:
-        route = Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=protocol)
-        host.kernel.ip_route("add", route)
+    type_by_hand(host, protocol)
+    status = say("status", host=host)
+    headline = "ATTENTION: routes are lost at the next boot, although this host matches"
+    assert (status.code, status.lines[0].startswith(headline)) == (int(is_told), is_told)
+    assert say("check", host=host).code == 0
+    assert say("check", "--fail-on", "warning", host=host).code == int(is_told)
     for command in ("status", "check"):
         said = say(command, host=host)
-        assert said.code == 0
         assert ("ROUTE-NOT-CONFIGURED: the routes to" in said.out) == is_told
-        assert ("&& hostrouting repair | hostrouting apply --config -" in said.out) == is_told
-    if is_told:
-        for half in REPAIR:
-            host.kernel.ip_route(
-                "delete", Route.to(half, dev="eth0", gateway="10.0.0.1", protocol=3)
-            )
-        assert type_pipeline(host, "hostrouting repair | hostrouting apply --config -").code == 0
-        assert "ROUTE-NOT-CONFIGURED" not in say("status", host=host).out
+        assert ("as root: hostrouting repair | hostrouting apply --config -" in said.out) == is_told
+
+
+def test_routes_by_hand_are_configured_without_a_moment_without_them() -> None:
+    """The line deletes nothing: apply leaves these routes, and the gate sets ours at the next
+    boot.
+    """
+    host = node(config(), plain_vm)
+    with_ib0(host.kernel)
+    type_by_hand(host)
+    before = host.kernel.snapshot().routes
+    assert "ip route del" not in say("status", host=host).out
+    printed = say("repair", host=host)
+    assert "are now in the configuration" in printed.err
+    assert "nothing to repair" not in printed.err
+    plan = say("plan", "--config", "-", host=host, stdin=printed.out.encode())
+    assert plan.lines[0].startswith("TO DO")
+    applied = apply(host, printed.out)
+    assert (applied.code, applied.lines[0]) == (0, "DONE: this host matches the configuration")
+    assert host.kernel.snapshot().routes == before
+    status = say("status", host=host)
+    assert (status.code, "ROUTE-NOT-CONFIGURED" in status.out) == (0, False)
+    lose_what_was_typed(host)
+    assert apply_installed(host).code == 0
+    assert len(ours(host)) == len(REPAIR)
 
 
 def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None:
@@ -586,19 +760,19 @@ def test_a_route_by_hand_to_a_network_that_is_not_in_the_configuration() -> None
 
     said = say("check", other, host=host)
     [line] = [line for line in said.lines if "ROUTE-NOT-CONFIGURED" in line]
-    sentence = f"the route to {other} was added by hand, and nothing adds it at boot; without it"
-    assert f"{sentence} {other} would escape" in line
-    deletion, _, pipeline = line.partition(": ip ")[2].partition(" && ")
-    assert deletion.startswith(f"route del {other} ")
-    host.kernel.ip_route("delete", by_hand)
-    assert type_pipeline(host, pipeline).code == 0
+    sentence = (
+        f"the route to {other} was added by hand, and hostrouting does not set it at boot; "
+        f"without it {other} would escape"
+    )
+    assert sentence in line
+    assert type_pipeline(host, line.partition("as root: ")[2]).code == 0
 
     said = say("check", other, host=host)
     assert (said.code, "ROUTE-NOT-CONFIGURED" in said.out) == (0, False)
 
 
 def test_a_route_by_hand_beside_a_broken_file() -> None:
-    """Nothing is proposed that `repair` refuses after the route was deleted."""
+    """The file comes first."""
     host = node(config(), plain_vm)
     with_ib0(host.kernel)
     for half in REPAIR:
@@ -606,7 +780,7 @@ def test_a_route_by_hand_beside_a_broken_file() -> None:
     host.files.texts[LAYOUT.config_path] = "{"
     said = say("check", CIDR, host=host)
     assert said.lines[0].startswith("OK")
-    assert "ip route del" not in said.out
+    assert "was added by hand" not in said.out
 
 
 def test_typed_routes_on_a_host_where_nothing_is_installed() -> None:

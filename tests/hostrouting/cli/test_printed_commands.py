@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ANY_CHECK = "/run/check.json"
 NEW, OTHER, IMAGE = "/run/new.json", "/run/other.json", "/run/image"
 UNIT, GUARD = "systemd-nspawn@kube1.service", LAYOUT.guard_unit
-COPY = "/run/copy.json"
-PLACEHOLDERS = {"COPY": COPY, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
+BACKUP = "/run/backup.json"
+PLACEHOLDERS = {"BACKUP": BACKUP, "FILE": NEW, "CIDR": CIDR, "DIR": IMAGE, "REASON": "a test"}
 PLACEHOLDERS["NAME"] = "eth0"
 PAGES = (
     "check",
@@ -123,6 +123,11 @@ def lose_routes(machine: Machine) -> None:
     machine.ip("route", "flush", "proto", "213")
 
 
+def by_hand(machine: Machine) -> None:
+    """Somebody has typed routes without a protocol, which are there until the next boot."""
+    machine.batch(f"route add {half} via 10.0.0.1 dev eth0" for half in REPAIR)
+
+
 def with_kubelet(machine: Machine) -> None:
     """Kubelet is a service of this host, and enabled."""
     link = LAYOUT.enabled_path("kubelet.service")
@@ -165,6 +170,7 @@ HOSTS: dict[str, Callable[[Machine], object]] = {
     "WARN": installed(WARN),
     "WARN, and routes that are not configured": then(installed(WARN), with_ours),
     "STRICT": installed(STRICT),
+    "STRICT, and routes that were added by hand": then(installed(STRICT), by_hand),
     "STRICT, and routes that are not configured, and kubelet": then(
         installed(STRICT), with_ours, with_kubelet
     ),
@@ -214,7 +220,7 @@ def made(host: str, folder: Path) -> Iterator[Machine]:
 
 def lay_what_is_typed(machine: Machine) -> None:
     """Write the files that commands name."""
-    files = {NEW: REPAIRED, OTHER: WARN, COPY: GATED, ANY_CHECK: WARN}
+    files = {NEW: REPAIRED, OTHER: WARN, BACKUP: GATED, ANY_CHECK: WARN}
     for path, text in files.items():
         machine.outside(path).write_text(text)
     machine.outside(IMAGE).mkdir()
