@@ -87,6 +87,20 @@ def test_the_verdict_is_that_of_the_worse_family(lacking: str) -> None:
     assert report.verdict == "no-default-route"
 
 
+def test_a_third_default_route_beside_two_equal_ones() -> None:
+    """While it is in doubt which card is meant, it is not said which one Linux prefers."""
+    kernel = FakeKernel()
+    for number, metric in enumerate((100, 100, 200)):
+        kernel.add_link(f"eth{number}")
+        kernel.add_address(f"eth{number}", f"10.{number}.0.4/24")
+        gateway = f"10.{number}.0.1"
+        route = Route.to("0.0.0.0/0", dev=f"eth{number}", gateway=gateway, metric=metric)
+        kernel.ip_route("append", route)
+    report = check_snapshot(kernel.snapshot(), config(cidrs=(CIDR,)))
+    assert report.verdict == "undecided"
+    assert "default-routes" not in {flaw.name for flaw in report.families[0].flaws}
+
+
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape
     stays one.

@@ -430,6 +430,14 @@ def test_a_networkd_that_keeps_static_routes(keep: str, line: str, *, is_noted: 
             },
             False,
         ),
+        (
+            "leave",
+            {
+                "/run/systemd/networkd.conf.d/90-a.conf": "yes",
+                "/etc/systemd/networkd.conf.d/90-a.conf": "no",
+            },
+            False,
+        ),
         ("keep", {"/etc/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
         ("keep", {"/run/systemd/networkd.conf.d/90-a.conf": "yes"}, True),
         ("keep", {"/etc/systemd/networkd.conf": "yes"}, False),

@@ -92,6 +92,11 @@ def test_pods_that_are_no_longer_checked() -> None:
         "routeOverlap.podCidrs: packets from 10.244.0.0/16 would no longer be checked"
     ]
     assert [*find_losses(new, old)] == []
+    # Where nothing is checked any more, that is the loss.
+    assert [fault.path for fault in find_losses(old, HostRoutingConfig())] == [
+        "routeOverlap.expectedCidrs",
+        "gate.units",
+    ]
 
 
 KUBELET = "kubelet.service"

@@ -55,6 +55,15 @@ class TestHeldUnits:
         assert "another run has installed a different configuration" in str(error)
         assert HELD not in str(error)
 
+    def test_what_another_run_has_replaced(self) -> None:
+        """The other run goes on, so nothing is said of units."""
+        host = FakeHost(kernel=h200())
+        other = Configure(config("10.77.0.0/16"), host=host)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
+        error = failure_of(run, Configure(WANTED, host=host), of=NotReady)
+        assert "another run has installed a different configuration" in str(error)
+        assert HELD not in str(error)
+
 
 class TestLastingConflict:
     """A conflict that the installed configuration has already holds no other change back."""

@@ -43,7 +43,8 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     deadline.
     """
     kernel, ctx = FakeKernel(), context()
-    kernel.later(lambda: kernel.add_link("eth0"))
+    for name in ("eth0", "eth9"):  # the second changes nothing about what is missing
+        kernel.later(lambda name=name: kernel.add_link(name))
     with (
         caplog.at_level("INFO"),
         pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"),

@@ -130,6 +130,17 @@ def test_undo_of_a_second_run() -> None:
         host.kernel.ip_route("delete", before[0])
 
 
+def test_undo_of_a_run_with_two_attempts() -> None:
+    """What there was before the first of them is installed again."""
+    host = FakeHost(kernel=h200())
+    again = phases.retry(Configure(WANTED, host=host))
+    host.faults.fail("change", BackendError("no answer", kind="timeout"))
+    report = phases.run(again, observers=[], clock=FakeClock())
+    assert (report.ok, report.attempts) == (True, 2)
+    assert phases.undo(again, phases.Context(observers=[])).ok
+    assert (host.files.texts, our_routes(host)) == ({}, ())
+
+
 def test_undo_of_one_of_several_runs() -> None:
     """The undo of a run takes back what that run did, and nothing of an earlier run of the same
     object: nothing at all if it changed nothing. An undo without a run takes back all of them.

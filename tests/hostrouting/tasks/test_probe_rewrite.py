@@ -173,6 +173,14 @@ class TestNft:
             1,
         )
 
+    def test_uninstalled_and_wanted(self) -> None:
+        """Where the table is still wanted, only the program is missing."""
+        host = FakeHost()
+        apply(host)
+        plan = RewriteProbeSource(rewrite(), host=attrs.evolve(host, missing={"nft"})).plan()
+        assert [finding.target for finding in plan.findings] == ["nft"]
+        assert "stays until the next boot" not in str(plan)
+
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what
         was done.

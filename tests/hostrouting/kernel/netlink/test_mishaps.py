@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.lists import list_routes
+from hostrouting.kernel.netlink.routes import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     KernelError,
@@ -248,10 +249,28 @@ def test_any_bytes_as_attributes(data: bytes, at: int) -> None:
 def test_an_error_has_the_kernels_words(number: int, words: str) -> None:
     """The text stands behind the header of the refused message."""
     text = words.replace("\0", "").encode(errors="replace")
-    refused = HEADER.pack(HEADER.size + 8, 24, 5, 7, 0)
-    body = struct.pack("=i", -number) + refused + attribute(1, text + b"\0")
-    error = error_of(HEADER.pack(HEADER.size + len(body), 2, 0x200 | 0x100, 7, 0) + body)
+    error = error_of(refusal(number, text))
     assert (error.number, error.words) == (number, text.decode())
+
+
+def refusal(number: int, text: bytes | None = None) -> bytes:
+    """The message by which the kernel refuses a request, perhaps with words."""
+    body = struct.pack("=i", -number) + HEADER.pack(HEADER.size + 8, 24, 5, 7, 0)
+    flags = 0x100
+    if text is not None:
+        body += attribute(1, text + b"\0")
+        flags |= 0x200
+    return HEADER.pack(HEADER.size + len(body), 2, flags, 7, 0) + body
+
+
+def test_a_question_that_the_kernel_does_not_understand() -> None:
+    """EINVAL means a blackhole; with words, it means that the question is wrong."""
+    netlink, address = mock.Mock(), as_ip("192.0.2.1")
+    netlink.ask.return_value = [refusal(errno.EINVAL)]
+    assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
+    netlink.ask.return_value = [refusal(errno.EINVAL, b"Invalid header")]
+    with pytest.raises(KernelError, match="Invalid header"):
+        lookup_routes(netlink, [address])
 
 
 # Watches.
