@@ -32,14 +32,12 @@ tests/hostrouting/check/test_judge.py. What else a change may need:
 5. `other_packets` has more rules that say fine, for packets with a source, device or mark of their
    own.
 6. Which refused ranges are a CNI's, `refusals` says.
-7. The check at boot must not contradict a new rule: it says ok only where this says fine or doubt,
-   and overlap only where this does not say fine. So a rule that makes an escape of something, or
-   makes an escape fine, is also written into boot/assets/check-route-overlap.sh, into the function
-   that grades the same thing: `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other
-   packets) or `class_of` (what a device is). The script reads one device at a time, and does not
-   know the ports of a bridge. If the rule needs that, or more than a few lines of awk, the function
-   returns a doubt instead, `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of
-   the host in tests/hosts has `script = "undecided"`. A rule that only doubts needs nothing.
+7. The check at boot must not contradict a new rule. So a rule that makes an escape of something, or
+   makes an escape fine, is also written into boot/assets/check-route-overlap.sh: into
+   `grade_of_device`, `grade_of_answer` (routes), `leads_right` (other packets) or `class_of` (what
+   a device is). If it takes more than a few lines of awk, the function returns a doubt,
+   `doubt("not-judged", WHAT)` (`leads_right` returns 0), and the file of the host in tests/hosts
+   has `script = "undecided"`. A rule that only doubts needs nothing.
 """
 
 from __future__ import annotations
@@ -218,15 +216,23 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     It is at least a doubt if TCP does not connect by the route.
 
     Of several that are fine, those that belong elsewhere than at the uplink decide, whatever the
-    order of the next hops: one alone may be what a rule hides, and all are named.
+    order of the next hops: one alone may be what a rule hides.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
-    if _is_lost_to_tcp(judge, taken.route):
+    if _is_refused_by_tcp(judge, taken.route):
+        # First, because it is certain, and of equal opinions the first decides.
         reason = f"TCP does not connect by [{taken.route}]"
-        opinions.append(Opinion(Grade.DOUBT, "doubtful-route", reason))
+        opinions.insert(0, Opinion(Grade.DOUBT, "doubtful-route", reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
+    return _naming_all(worst, opinions)
+
+
+def _naming_all(worst: Opinion, opinions: Iterable[Opinion]) -> Opinion:
+    """The worst of these opinions, with all devices by which packets escape; or if packets belong
+    elsewhere than at the uplink, with all that allows that.
+    """
     escaping: list[str] = []
     allowances: set[str] = set()
     for opinion in opinions:
@@ -238,8 +244,8 @@ def by_its_devices(judge: Judge, taken: RouteAndPackets) -> Opinion:
     return worst._replace(devs=tuple(escaping))
 
 
-def _is_lost_to_tcp(judge: Judge, route: Route) -> bool:
-    """Whether Linux refuses connections by the route, as it does by IPv4 routes of these types.
+def _is_refused_by_tcp(judge: Judge, route: Route) -> bool:
+    """Whether TCP refuses connections by the route, as it does by IPv4 routes of these types.
 
     Field state: multicast-type-by-the-uplink.
     """
@@ -275,7 +281,7 @@ def neighbours_of_the_hidden_card(judge: Judge, dev: str, taken: RouteAndPackets
     return None
 
 
-def doubtful_default(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def by_a_doubtful_device(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """The default route may be on the wrong device; `expected` says why.
 
     `allowedDevs` does not settle that. It allows a device beside the uplink, and does not say which
@@ -303,7 +309,7 @@ def _doubt_between(
     return Opinion(Grade.DOUBT, "default-routes", reason, candidates=candidates)
 
 
-def uplink_without_its_router(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
+def uplink_route_without_gateway(judge: Judge, dev: str, taken: RouteAndPackets) -> Opinion | None:
     """A route by the uplink asks the link for addresses that are probably behind the router: it has
     no gateway, although a default route by the same device has one.
 
@@ -502,8 +508,8 @@ def escapes_by_the_device(_: Judge, dev: str, __: RouteAndPackets) -> Opinion:
 
 RULES_FOR_DEVICES: tuple[Callable[[Judge, str, RouteAndPackets], Opinion | None], ...] = (
     neighbours_of_the_hidden_card,  # they are fine, although the card is doubtful
-    doubtful_default,
-    uplink_without_its_router,
+    by_a_doubtful_device,
+    uplink_route_without_gateway,
     bridge_to_pods_elsewhere,
     expected,
     allowed_by_configuration,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.results import Grade, Opinion, Packets, first_opinion
 from hostrouting.check.sources import sources_of
-from hostrouting.fib.engine import FORWARDED, Decision, Outcome, conditions_of
+from hostrouting.fib.engine import Decision, Outcome, selects_all_forwarded
 from hostrouting.model.prefix import width_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hostrouting.check.judge import Judge
     from hostrouting.model.prefix import Prefix
-    from hostrouting.model.rule import Rule
 
 FINE = Opinion(Grade.FINE)
 """Without a name: of packets that are not plain, only what is wrong is shown."""
@@ -86,15 +85,11 @@ def everything_forwarded(judge: Judge, other: OtherPackets) -> Opinion | None:
 
     Field state: not-iif-lo-on-a-node-with-pods.
     """
-    if not _selects_all_forwarded(other.outcome.rule):
+    if not selects_all_forwarded(other.outcome.rule):
         return None
     if any(_brings_pods_packets(judge, dev) for dev in judge.devices.links):
         return None
     return FINE
-
-
-def _selects_all_forwarded(rule: Rule) -> bool:
-    return rule.invert and conditions_of(rule) == FORWARDED.unmet
 
 
 def forwarded_from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:

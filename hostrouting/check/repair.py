@@ -32,7 +32,7 @@ anything is worse than before, no route is proposed at all.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -68,12 +68,12 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
     if not escapes:
         return Repair()
     uncovered = find_hidden(judge, escapes)
-    reasons_to_delete = _below_a_cni(judge.fib, escapes, uncovered)
+    everywhere = Prefix(judge.fib.family, 0, 0)
     way_out = find_way_out(judge)
     if isinstance(way_out, Need):
         named = tuple((dev, _repair_through(dev, judge, blocks)) for dev in way_out.devs)
-        why = _needing(way_out)
-        return _without_routes(judge.fib, parts, reasons_to_delete, why)._replace(named=named)
+        unmade = {everywhere: _needing(way_out)}
+        return _without_routes(judge.fib, parts, uncovered, unmade)._replace(named=named)
     walk = Walk(judge.fib, parts, way_out.route, uncovered)
     prefixes = list(islice(walk.prefixes(blocks), _MOST + 1))
     if len(prefixes) > _MOST:
@@ -81,15 +81,18 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Sequence[Part]
             f"it would take more than {_MOST} routes; check smaller networks one by one, or remove "
             "what adds the routes there"
         )
-        why = Why("too-many", cause)
-        return _without_routes(judge.fib, parts, reasons_to_delete, why)
+        unmade = {everywhere: Why("too-many", cause)}
+        return _without_routes(judge.fib, parts, uncovered, unmade)
     routes: list[Route] = []
+    unmade = {}
     for prefix in prefixes:
         route = way_out.route_to(prefix)
         if isinstance(route, Need):
-            return _without_routes(judge.fib, parts, reasons_to_delete, _needing(route))
-        routes.append(route)
-    return prove(judge, Repair(tuple(routes), way_out.dev), blocks, parts, reasons_to_delete)
+            unmade[prefix] = _needing(route)
+        else:
+            routes.append(route)
+    repair = Repair(tuple(routes), way_out.dev)
+    return prove(judge, repair, blocks, parts, uncovered, unmade=unmade)
 
 
 def _repair_through(dev: str, judge: Judge, blocks: Sequence[Prefix]) -> Repair:
@@ -105,35 +108,21 @@ def _needing(need: Need) -> Why:
     return Why("no-gateway", cause=f"a repair needs {need}", devs=need.devs)
 
 
-def _below_a_cni(fib: Fib, escapes: Iterable[Part], uncovered: Uncovered) -> dict[int, Why]:
-    """By first address: that a deletion repairs the part, and which one.
-
-    What a rule for another table decides before is left out: `obstacle_to` gives the reason.
-    """
-    reasons: dict[int, Why] = {}
-    for part in escapes:
-        hidden = uncovered.hidden.get(part.first)
-        if hidden is None:
-            continue
-        if hidden.catching[0].table == TABLE_MAIN or _may_use_main(fib, part.first, part.decision):
-            reasons[part.first] = Why("below-a-cni", cause=hidden.cause, catching=hidden.catching)
-    return reasons
-
-
 def _without_routes(
-    fib: Fib, parts: Iterable[Part], reasons_to_delete: dict[int, Why], fallback: Why
+    fib: Fib, parts: Iterable[Part], uncovered: Uncovered, unmade: Mapping[Prefix, Why]
 ) -> Repair:
-    """A repair by deletions alone. `fallback` is the reason where no address has its own."""
-    unchanged = [Proof(part, part) for part in parts]
-    return Repair(unrepairable=_lost_ranges(fib, unchanged, (), reasons_to_delete, fallback))
+    """A repair by deletions alone."""
+    unchanged = [BeforeAfter(part, part) for part in parts]
+    return Repair(unrepairable=_find_unrepairable(fib, unchanged, (), uncovered, unmade))
 
 
 def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterator[Unrepairable]:
     """What these routes do not take of an escape, if its packets are not plain, with the reason."""
     prefixes: list[Prefix] = []
-    why = obstacle_to(fib, escape.first, escape.decision, escape.packet)
-    if why is None:
-        shortest = shortest_length(fib, escape.first)
+    shortest = shortest_length(fib, escape.first, escape.decision, escape.packet)
+    if isinstance(shortest, Why):
+        why = shortest
+    else:
         prefixes += [route.prefix for route in proposed if route.prefix.length >= shortest]
         why = Why("not-proven", cause="routes are proposed only where plain packets escape")
     cause = f"for {phrase_of(escape.packet)}, {why.cause}"
@@ -145,25 +134,17 @@ def not_repaired(fib: Fib, escape: Escape, proposed: Iterable[Route]) -> Iterato
 # Which prefixes get a route.
 
 
-def obstacle_to(fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN) -> Why | None:
-    """Why no route of ours would decide for packets to this address, which have this decision now;
-    None if one would.
-    """
-    if not _may_use_main(fib, address, decision, packet):
-        return Why("earlier-rule", cause=_what_decides_before_main(decision))
-    present = fib.tables[TABLE_MAIN].best(address)
-    if present is not None and shortest_length(fib, address) > fib.width:
-        return _host_route(present)
-    return None
-
-
-def shortest_length(fib: Fib, address: int) -> int:
-    """The shortest prefix length at which table main would use a route of ours for this address; of
-    33 or 129 bits if there is none.
+def shortest_length(
+    fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN
+) -> int | Why:
+    """The shortest prefix length with which a new route decides for packets to this address, which
+    have this decision now; or why none does.
 
     Of two routes to one prefix, ours is used only if the other one has a higher metric, or if it is
     replaced, because it is ours, too. A throw is used before a wider route, as any other.
     """
+    if not _reaches_main(fib, address, packet):
+        return Why("earlier-rule", cause=_what_decides_before_main(decision))
     present = fib.tables[TABLE_MAIN].best(address)
     if present is None:
         return 0
@@ -171,18 +152,18 @@ def shortest_length(fib: Fib, address: int) -> int:
     is_replaced = present.protocol == OURS and present.metric == metric
     if present.metric > metric or is_replaced:
         return present.prefix.length
+    if present.prefix.length == fib.width:
+        return _host_route(present)
     return present.prefix.length + 1
 
 
-def _may_use_main(fib: Fib, address: int, decision: Decision, packet: Packet = PLAIN) -> bool:
+def _reaches_main(fib: Fib, address: int, packet: Packet = PLAIN) -> bool:
     """Whether a rule would use a new route of table main for this packet to this address.
 
     It would not if a rule before that decides now by another table, or refuses. A rule for table
     main would: the new route comes before the present one. Rules for table main that suppress more
     than default routes are not counted on, because the length of a route decides if they use it.
     """
-    if decision.kind == "local":
-        return False
     for applied in fib.applied_rules(packet):
         if not applied.selects_plain(address):
             continue
@@ -195,13 +176,13 @@ def _may_use_main(fib: Fib, address: int, decision: Decision, packet: Packet = P
 
 
 def _what_decides_before_main(decision: Decision) -> str:
-    if decision.kind == "local":
-        return f"[{decision.route}] makes the range this host's own"
     rule = decision.rule
     if rule is None:
         return "no rule uses every route of table main"
     if rule.table == TABLE_MAIN:
         return f"[rule {rule}] does not use every route of table main"
+    if decision.kind == "local":
+        return f"[{decision.route}] makes the range this host's own"
     return f"[rule {rule}] comes before table main"
 
 
@@ -283,17 +264,15 @@ def _spans(fib: Fib, parts: Iterable[Part], way: Route, uncovered: Uncovered) ->
     for part in parts:
         if part.is_own or _leaves_like(part, way):
             continue
-        lengths: list[int] = []
-        if obstacle_to(fib, part.first, part.decision) is None:
-            lengths.append(shortest_length(fib, part.first))
+        lengths = [shortest_length(fib, part.first, part.decision)]
         hidden = uncovered.hidden.get(part.first)
         if hidden is not None:
             bare = uncovered.without_catching
-            if obstacle_to(bare, part.first, hidden.part.decision) is None:
-                lengths.append(shortest_length(bare, part.first))
-        if lengths:
+            lengths.append(shortest_length(bare, part.first, hidden.part.decision))
+        known = [length for length in lengths if isinstance(length, int)]
+        if known:
             is_wanted = part.plain_grade is Grade.ESCAPE and hidden is None
-            yield Span(part.first, part.last, min(lengths), is_wanted)
+            yield Span(part.first, part.last, min(known), is_wanted)
 
 
 def _leaves_like(part: Part, way: Route) -> bool:
@@ -309,11 +288,11 @@ def _leaves_like(part: Part, way: Route) -> bool:
 # The proof.
 
 
-class Proof(NamedTuple):
-    """A part with the new routes, and the part that these addresses belong to without them."""
+class BeforeAfter(NamedTuple):
+    """The part that addresses belong to without the new routes, and with them."""
 
-    new: Part
-    old: Part
+    before: Part
+    after: Part
 
 
 def prove(
@@ -321,83 +300,104 @@ def prove(
     repair: Repair,
     blocks: Iterable[Prefix],
     parts: Sequence[Part],
-    reasons_to_delete: dict[int, Why],
+    uncovered: Uncovered,
+    *,
+    unmade: Mapping[Prefix, Why],
 ) -> Repair:
-    """The repair, with what stays lost; without any route if the routes make anything worse."""
-    proofs = list(_judge_again(judge, repair, blocks, parts))
-    if any(_is_worse(proof) for proof in proofs):
+    """The repair, with what it does not repair; without any route if the routes make anything
+    worse. `unmade` are the prefixes of the routes that it lacks, each with the reason.
+    """
+    changes = list(_judge_again(judge, repair, blocks, parts))
+    if any(_is_worse(change) for change in changes):
         why = Why("not-proven", cause="with these routes, other packets would be worse off")
-        return _without_routes(judge.fib, parts, reasons_to_delete, why)
-    lost = _lost_ranges(judge.fib, proofs, repair.resolved, reasons_to_delete)
-    costs = tuple(dict.fromkeys(find_costs(judge, repair.resolved, proofs)))
-    return repair._replace(unrepairable=lost, costs=costs)
+        unmade = {Prefix(judge.fib.family, 0, 0): why}
+        return _without_routes(judge.fib, parts, uncovered, unmade)
+    unrepairable = _find_unrepairable(judge.fib, changes, repair.resolved, uncovered, unmade)
+    costs = tuple(dict.fromkeys(find_costs(judge, repair.resolved, changes)))
+    return repair._replace(unrepairable=unrepairable, costs=costs)
 
 
-def _is_worse(proof: Proof) -> bool:
+def _is_worse(change: BeforeAfter) -> bool:
     """Whether plain packets, or the worst off of all packets, are worse off than before."""
-    if proof.new.plain_grade > proof.old.plain_grade:
+    if change.after.plain_grade > change.before.plain_grade:
         return True
-    return proof.new.worst_grade > proof.old.worst_grade
+    return change.after.worst_grade > change.before.worst_grade
 
 
-def _lost_ranges(
+def _find_unrepairable(
     fib: Fib,
-    proofs: Iterable[Proof],
+    changes: Iterable[BeforeAfter],
     proposed: Sequence[Route],
-    reasons_to_delete: dict[int, Why],
-    fallback: Why | None = None,
+    uncovered: Uncovered,
+    unmade: Mapping[Prefix, Why],
 ) -> tuple[Unrepairable, ...]:
     """What escapes and is not fine with these routes, with the reason that says most: a deletion
     repairs it; no route can take it; none was proposed; or one was, and the proof says more.
     """
     holders = _holders(fib)
     reasons: dict[int, Why] = {}
-    news: list[Part] = []
-    for proof in proofs:
-        new, old = proof
-        news.append(new)
-        if old.plain_grade is Grade.ESCAPE and new.worst_grade is not Grade.FINE:
-            why = reasons_to_delete.get(old.first)
-            reasons[new.first] = why or _why_lost(fib, proof, proposed, holders, fallback)
-    ranges = ranges_of(news, lambda part: reasons.get(part.first))
+    parts: list[Part] = []
+    for change in changes:
+        before, after = change
+        parts.append(after)
+        if before.plain_grade is Grade.ESCAPE and after.worst_grade is not Grade.FINE:
+            why = _why_to_delete(fib, before, uncovered)
+            reasons[after.first] = why or _why_no_route(fib, change, proposed, holders, unmade)
+    ranges = ranges_of(parts, lambda part: reasons.get(part.first))
     return tuple(Unrepairable(first, last, why) for why, first, last in ranges)
 
 
-def _why_lost(
+def _why_to_delete(fib: Fib, part: Part, uncovered: Uncovered) -> Why | None:
+    """That a deletion repairs the part, and which one.
+
+    What a rule for another table decides before is left out: `shortest_length` gives the reason. If
+    table main decides now, no rule does so before, whatever the rule for table main suppresses.
+    """
+    hidden = uncovered.hidden.get(part.first)
+    if hidden is None:
+        return None
+    if hidden.catching[0].table != TABLE_MAIN and not _reaches_main(fib, part.first):
+        return None
+    return Why("below-a-cni", cause=hidden.cause, catching=hidden.catching)
+
+
+def _why_no_route(
     fib: Fib,
-    proof: Proof,
+    change: BeforeAfter,
     proposed: Iterable[Route],
-    holders: dict[Prefix, Route],
-    fallback: Why | None,
+    holders: Mapping[Prefix, Route],
+    unmade: Mapping[Prefix, Why],
 ) -> Why:
     """Why a part that escapes is not fine with these routes, if no deletion repairs it."""
-    new, old = proof
-    obstacle = obstacle_to(fib, old.first, old.decision)
-    if obstacle is not None:
-        return obstacle
-    shortest = shortest_length(fib, old.first)
+    before, after = change
+    shortest = shortest_length(fib, before.first, before.decision)
+    if isinstance(shortest, Why):
+        return shortest
     for route in proposed:
-        is_around = route.prefix.first <= new.first <= route.prefix.last
+        is_around = route.prefix.first <= after.first <= route.prefix.last
         if is_around and route.prefix.length >= shortest:
-            return _why_not_fine(new)
-    single = Prefix.around(fib.family, new.first, fib.width)
+            return _why_not_fine(after)
+    single = Prefix.around(fib.family, after.first, fib.width)
     if is_reserved(single):
         return Why("host-route", cause="the range is reserved")
     if single in holders:
         return _host_route(holders[single])
-    return fallback or _why_not_fine(new)
+    for prefix, why in unmade.items():
+        if single in prefix:
+            return why
+    return _why_not_fine(after)
 
 
 def _judge_again(
     judge: Judge, repair: Repair, blocks: Iterable[Prefix], parts: Sequence[Part]
-) -> Iterator[Proof]:
+) -> Iterator[BeforeAfter]:
     after = Judge(judge.fib.with_routes(repair.resolved), judge.config)
     firsts = [part.first for part in parts]
     for block in blocks:
-        for new in find_parts(after, block.first, block.last):
+        for part in find_parts(after, block.first, block.last):
             # More routes only add borders, and `find_parts` joins no ranges: so each new part lies
             # in one old part.
-            yield Proof(new, parts[bisect_right(firsts, new.first) - 1])
+            yield BeforeAfter(parts[bisect_right(firsts, part.first) - 1], part)
 
 
 def _why_not_fine(part: Part) -> Why:
@@ -407,7 +407,9 @@ def _why_not_fine(part: Part) -> Why:
     return Why("not-proven", cause="with these routes, some packets there would still be in doubt")
 
 
-def find_costs(judge: Judge, proposed: Sequence[Route], proofs: Iterable[Proof]) -> Iterator[Cost]:
+def find_costs(
+    judge: Judge, proposed: Sequence[Route], changes: Iterable[BeforeAfter]
+) -> Iterator[Cost]:
     """What the default route has and these routes lack; and the networks of other devices that they
     take addresses from, some of them twice.
     """
@@ -420,10 +422,10 @@ def find_costs(judge: Judge, proposed: Sequence[Route], proofs: Iterable[Proof])
     # The parts that a new route takes, as they were judged before.
     taken: list[Part] = []
     devs: set[str] = set()
-    for new, old in proofs:
-        if new.decision.route in proposed and old.plain_grade is Grade.ESCAPE:
-            taken.append(old._replace(first=new.first, last=new.last))
-            devs.update(old.decision.devs)
+    for before, after in changes:
+        if after.decision.route in proposed and before.plain_grade is Grade.ESCAPE:
+            taken.append(before._replace(first=after.first, last=after.last))
+            devs.update(before.decision.devs)
     for address in judge.devices.addresses:
         # A network of a single address has no neighbours to lose.
         if address.dev not in devs or address.length == judge.fib.width:

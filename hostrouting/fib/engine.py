@@ -29,13 +29,11 @@ conditions, such as a mark. So one pass over the rules follows all packets of a 
 The result is the decision for the plain packet, and the other outcomes: the decisions for packets
 that differ from the plain packet at some rule. There are four ways to differ, by the rule:
 
-- `fwmark 0x1`: the plain packet goes on, and those with the mark take the rule;
-- `not fwmark 0x1`: the plain packet takes the rule, and those with the mark go on;
-- `fwmark 0x0/0x1`: the plain packet takes the rule, and those with the mark go on;
-- `not fwmark 0x0/0x1`: the plain packet goes on, and those with the mark take the rule.
-
-In the first two, the packets of the outcome meet the conditions of the rule (`Outcome.met`), and it
-is known that they have the mark 1. In the others, they do not, and only that is known.
+    rule                 the plain packet   with the mark   what is known of these
+    fwmark 0x1           goes on            take the rule   they meet the conditions (`Outcome.met`)
+    not fwmark 0x1       takes the rule     go on           they meet the conditions
+    fwmark 0x0/0x1       takes the rule     go on           they do not meet the conditions
+    not fwmark 0x0/0x1   goes on            take the rule   they do not meet the conditions
 
 No outcome is missed, because each capture adds one. Some may be the outcome of no packet at all,
 because conditions of different rules can exclude each other; that errs on the safe side.
@@ -211,6 +209,11 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
     return tuple(selector for selector in rule.selectors() if selector[0] != "to")
 
 
+def selects_all_forwarded(rule: Rule) -> bool:
+    """Whether the rule is `not iif lo`, and selects by nothing else."""
+    return rule.invert and conditions_of(rule) == FORWARDED.unmet
+
+
 class Selections(NamedTuple):
     """What a rule selects of the packets of one kind."""
 
@@ -227,11 +230,10 @@ def select(rule: Rule, packet: Packet) -> Selections:
     if rule.invert:
         if_met = NONE
         if_unmet = ALL
-    conditions = conditions_of(rule)
-    if rule.invert and conditions == FORWARDED.unmet and packet == PLAIN:
+    if packet.source is None and selects_all_forwarded(rule):
         return Selections(FORWARDED, if_unmet)
     met_by_some: list[Condition] = []
-    for condition in conditions:
+    for condition in conditions_of(rule):
         is_met = _is_met(rule, condition, packet)
         if is_met is None:
             met_by_some.append(condition)
@@ -389,7 +391,12 @@ class Fib:
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
-        self.rules = _rules_of(snapshot, family)
+        rules = [rule for rule in snapshot.rules if rule.family == family]
+        rules.sort(key=lambda rule: rule.priority)
+        self.rules = tuple(rule for rule in rules if not rule.l3mdev)
+        """In the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
+        judged.
+        """
         by_table: dict[int, list[Route]] = {}
         for rule in self.rules:
             if rule.action == "to_table":
@@ -401,7 +408,7 @@ class Fib:
         """The routes of all tables that a rule looks up, table by table."""
         self.mixed: list[Route] = []
         """The routes of table main that Linux may find when it looks up table local."""
-        if family == IPV4 and self.rules == default_rules(IPV4):
+        if family == IPV4 and tuple(rules) == default_rules(IPV4):
             self.mixed += _mixed(by_table[TABLE_LOCAL], by_table[TABLE_MAIN])
             by_table[TABLE_LOCAL] += self.mixed
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
@@ -443,8 +450,10 @@ class Fib:
         others: list[Outcome] = []
         # The selections of which no packet is left.
         exhausted = {NONE}
-        # How the plain packet ended, and what those do not meet that its rule left.
-        captured: Outcome | None = None
+        # The rule that captures the plain packet, and what the packets meet that it leaves.
+        plain_rule: Rule | None = None
+        plain_decision = NO_ROUTE
+        left: tuple[Condition, ...] = ()
         # The decision for the packets that are left in the end.
         rest = NO_ROUTE
         for applied in self.applied_rules(packet):
@@ -458,15 +467,17 @@ class Fib:
                 rest = decision
                 break
             exhausted.add(selection)
-            if captured is None and selection.has_plain:
-                captured = Outcome(applied.rule, decision, selection.unmet)
+            if plain_rule is None and selection.has_plain:
+                plain_rule = applied.rule
+                plain_decision = decision
+                left = selection.unmet
             else:
                 others.append(Outcome(applied.rule, decision, selection.met))
-        if captured is None:
+        if plain_rule is None:
             return rest, tuple(others)
         # The packets that this rule left differ from the plain packet there, and end like the rest.
-        others.append(captured._replace(decision=rest))
-        return captured.decision, tuple(others)
+        others.append(Outcome(plain_rule, rest, left))
+        return plain_decision, tuple(others)
 
     def applied_rules(self, packet: Packet = PLAIN) -> tuple[AppliedRule, ...]:
         """The rules, as they are for this kind of packet."""
@@ -538,11 +549,3 @@ def _require_family(family: int, snapshot: Snapshot) -> None:
     if family not in families:
         there = " and ".join(f"IPv{number}" for number in families)
         raise ValueError(f"the snapshot has {there}, not IPv{family}")
-
-
-def _rules_of(snapshot: Snapshot, family: int) -> tuple[Rule, ...]:
-    """The rules in the order of the lookup. The rule for VRFs is left out: packets in a VRF are not
-    judged.
-    """
-    rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
-    return tuple(sorted(rules, key=lambda rule: rule.priority))

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from hostrouting.check.hiding import Uncovered
 from hostrouting.check.judge import Judge
 from hostrouting.check.parts import find_parts
 from hostrouting.check.repair import prove
@@ -185,7 +186,8 @@ def test_plain_packets_that_would_escape_are_seen_beside_others_that_escape_alre
     parts = [part._replace(others=(lost,)) for part in find_parts(judge, block.first, block.last)]
     assert [part.plain_grade for part in parts] == [Grade.FINE]
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
-    assert prove(judge, Repair((bad,)), [block], parts, {}).resolved == ()
+    repair = prove(judge, Repair((bad,)), [block], parts, Uncovered(judge.fib, {}), unmade={})
+    assert repair.resolved == ()
 
 
 def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
@@ -194,17 +196,18 @@ def test_packets_that_would_still_escape_are_not_called_doubtful() -> None:
     judge = judge_of(Route.to(CIDR, dev="ib0"))
     parts = list(find_parts(judge, block.first, block.last))
     bad = Route(block, (NextHop("ib0"),), protocol=OURS)
-    [unsafe] = prove(judge, Repair((bad,)), [block], parts, {}).unrepairable
+    repair = prove(judge, Repair((bad,)), [block], parts, Uncovered(judge.fib, {}), unmade={})
+    [unsafe] = repair.unrepairable
     assert unsafe.why.cause == "with these routes, packets there would still escape"
 
 
 @pytest.mark.parametrize(
-    ("connected", "repair"),
-    [("2001:db8::/32", []), ("2001:db8::/64", ["2001:db8::/33", "2001:db8:8000::/33"])],
+    ("connected", "refused"), [("2001:db8::/32", ["2001:db8::/33"]), ("2001:db8::/64", [])]
 )
-def test_routes_that_lead_to_their_own_gateway(connected: str, repair: list[str]) -> None:
-    """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So a repair
-    in two halves around the gateway could not be added, unless a longer route still leads to it.
+def test_a_route_that_leads_to_its_own_gateway(connected: str, refused: list[str]) -> None:
+    """Linux refuses an IPv6 route whose gateway another route with a gateway leads to. So the half
+    around the gateway could not be added, unless a longer route still leads to the gateway. The
+    other half repairs its addresses all the same.
     """
     routes = (
         Route.to("::/0", dev="eth0", gateway="2001:db8::1", metric=1024),
@@ -216,9 +219,29 @@ def test_routes_that_lead_to_their_own_gateway(connected: str, repair: list[str]
         "reach directly"
     )
     report = checked(node(*routes), "2001:db8::/32")
-    expected = [] if repair else [("no-gateway", cause)]
-    assert destinations(report) == repair
-    assert [why for why in reasons(report) if why[0] == "no-gateway"] == expected
+    halves = ["2001:db8::/33", "2001:db8:8000::/33"]
+    assert destinations(report) == [half for half in halves if half not in refused]
+    unrepairable = report.families[0].repair.unrepairable
+    lacking = [unsafe for unsafe in unrepairable if unsafe.why.reason == "no-gateway"]
+    ranges = [Prefix.parse(half) for half in refused]
+    assert [(each.first, each.last) for each in lacking] == [
+        (half.first, half.last) for half in ranges
+    ]
+    assert all(each.why.cause == cause for each in lacking)
+
+
+def test_a_network_that_table_main_makes_this_hosts_own() -> None:
+    """A longer route of table main comes before it, unless the rule may suppress that one."""
+    local = "172.16.0.0/17"
+    host = node(Route.to(local, type="local", dev="lo"))
+    report = checked(host, local)
+    assert destinations(report) == ["172.16.0.0/18", "172.16.64.0/18"]
+    assert reasons(report) == []
+    main = main_with(16, priority=32766)
+    rules = (*(rule for rule in host.rules if rule.table != TABLE_MAIN), main)
+    report = checked(host._replace(rules=rules), local, expected_devs=["eth0"])
+    cause = f"[rule {main}] does not use every route of table main"
+    assert (destinations(report), reasons(report)) == ([], [("earlier-rule", cause)])
 
 
 def test_connections_that_escape_alone_have_a_reason() -> None:

@@ -146,9 +146,9 @@ def test_a_route_of_table_main_inside_one_of_table_local() -> None:
     assert "172.16.0.0/17 via 10.0.0.1 dev eth0" in doubt.sentence
     assert "until a rule is added, it comes before a route of table local" in doubt.sentence
     assert checked(host, "172.16.128.0/17").verdict == "overlap"
-    other = Rule(family=4, priority=50, table=100)
-    rules = (host.rules[0], other, *host.rules[1:])
-    assert checked(host._replace(rules=rules), "172.16.0.0/17").verdict == "overlap"
+    for other in (Rule(family=4, priority=50, table=100), Rule(family=4, priority=50, l3mdev=True)):
+        rules = (host.rules[0], other, *host.rules[1:])
+        assert checked(host._replace(rules=rules), "172.16.0.0/17").verdict == "overlap"
     # Of two routes to one prefix, Linux uses the one of table local in any case.
     alike = vm_with(services, Route.to("172.16.0.0/15", dev="eth0", gateway="10.0.0.1"))
     assert checked(alike, "172.16.0.0/15").families[0].doubts == ()
