@@ -531,7 +531,7 @@ function read_route(text,   r, words, word, at, i, item, h) {
       route[r, "words"] = route[r, "words"] " " item
   }
   if (is_default(r)) add_default(r)
-  if (route[r, "type"] == "local " && !is_ours(r)) note_address(r)
+  if (route[r, "type"] == "local " && !is_ours(r) && route[r, "table"] ~ /^(255)?$/) note_address(r)
   if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
     add_entries(r)
 }
@@ -981,8 +981,13 @@ function complete(w,   missing, h) {
   for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
   if (missing == "") missing = missing_if_it_hides(w)
   if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
-  if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
+  if (route[w, "family"] == 4 && !is_by_gateway(w)) route[w, "words"] = " scope 253"
   return missing
+}
+
+function is_by_gateway(r,   h) {
+  for (h = 1; h <= route[r, "hops"]; h++) if (hop[r, h, "via"] != "") return 1
+  return 0
 }
 
 # The numbers are those of the rules at the top of this script.

@@ -520,9 +520,7 @@ def test_rules_for_other_packets(
         "route del default; address flush dev eth0; address add 10.9.9.9/24 dev eth1; route add default dev eth0",
     ],
 )
-def test_a_source_of_another_device(
-    namespace: Namespace, tmp_path: Path, commands: str
-) -> None:
+def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, commands: str) -> None:
     """Linux looks up a second time, with the source of the default route: then a rule leads to
     another device, though that may be where the address is.
     """

@@ -478,6 +478,28 @@ class TestWhenTheDefaultRouteGoes:
         plan = plan_static_routes(configured(wish), namespace.snapshot())
         assert bool(plan.waiting) is bool(reason)
 
+    def test_a_gateway_that_another_table_takes_in(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """A route of the type local in another table, as of a proxy, makes no address of this host."""
+        namespace.batch(
+            [
+                "rule add fwmark 0x1 lookup 100",
+                "route add local 10.0.0.1/32 dev lo table 100",
+            ]
+        )
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert [step.action for step in plan.steps] == ["add"]
+        assert Ran(namespace, [HALVES[0]], tmp_path).changes == [1]
+
+    def test_a_first_next_hop_without_a_gateway(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The scope is link only if no next hop has a gateway: else Linux refuses the route."""
+        default = "nexthop dev eth1 nexthop via 10.0.0.1 dev eth0"
+        namespace.batch([f"route replace default {default}"])
+        assert Ran(namespace, HALVES[:1], tmp_path).changes == [1]
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert [step.action for step in plan.steps] == ["keep"]
+
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
