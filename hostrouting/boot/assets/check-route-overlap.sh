@@ -110,6 +110,7 @@ main() {
   trap 'leave_marker ""; exit 1' TERM INT HUP # told to stop, it has no verdict, and no marker
   look
   while may_improve; do
+    drop_stale_ok
     report_waiting
     sleep 1
     look
@@ -253,6 +254,15 @@ may_improve() {
   read_clock
   waited=$(((now - began) / 100))
   ((waited < seconds_to_wait))
+}
+
+# What waits is not ok, whatever the last run said. Another marker stays: what it warns of may still
+# be so.
+drop_stale_ok() {
+  local stale=${setting[state]}/route-overlap.ok
+  if [[ -e $stale ]]; then
+    rm -f "$stale"
+  fi
 }
 
 # Here comes clock.sh.
