@@ -38,6 +38,7 @@ from hostrouting.model.route import (
     REFUSING,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
+    TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
     Route,
@@ -448,8 +449,7 @@ class Uplink:
     def _devs_with_address(self) -> frozenset[str]:
         """The devices of the routes to this host's own addresses, except link-local ones."""
         link_local = Prefix.of(LINK_LOCAL)
-        own = [route for route in self._direct if route.type == "local"]
-        return devs_of(route for route in own if route.prefix not in link_local)
+        return devs_of(route for route in self._local if route.prefix not in link_local)
 
     # What is missing for a next hop
 
@@ -549,7 +549,16 @@ class Uplink:
 
     @cached_property
     def _own(self) -> frozenset[Prefix]:
-        return frozenset(route.prefix for route in self._direct if route.type == "local")
+        return frozenset(route.prefix for route in self._local)
+
+    @cached_property
+    def _local(self) -> list[Route]:
+        """The routes to this host's own addresses. In another table, one of the type local can be
+        that of a proxy, which takes marked packets in.
+        """
+        tables = (TABLE_LOCAL, TABLE_MAIN)
+        local = [route for route in self._direct if route.type == "local"]
+        return [route for route in local if route.table in tables]
 
 
 def _usable_defaults(routes: Iterable[Route]) -> Iterator[Route]:

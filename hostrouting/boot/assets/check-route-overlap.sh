@@ -110,6 +110,7 @@ main() {
   trap 'leave_marker ""; exit 1' TERM INT HUP # told to stop, it has no verdict, and no marker
   look
   while may_improve; do
+    drop_stale_ok
     report_waiting
     sleep 1
     look
@@ -253,6 +254,15 @@ may_improve() {
   read_clock
   waited=$(((now - began) / 100))
   ((waited < seconds_to_wait))
+}
+
+# What waits is not ok, whatever the last run said. Another marker stays: what it warns of may still
+# be so.
+drop_stale_ok() {
+  local stale=${setting[state]}/route-overlap.ok
+  if [[ -e $stale ]]; then
+    rm -f "$stale"
+  fi
 }
 
 # Here comes clock.sh.
@@ -745,7 +755,7 @@ function read_route(line,   n, word, i) {
   type = name_for("type", word[1])
   prefix = word[2]
   text = type == "unicast" ? prefix : type " " prefix
-  field["table"] = field["proto"] = field["via"] = field["nhid"] = unclear = "-"
+  field["table"] = field["proto"] = field["via"] = field["nhid"] = field["src"] = unclear = "-"
   field["metric"] = field["expires"] = hops = is_via = 0
   field["pref"] = "medium"
   for (i = 3; i <= n; i++) {
@@ -778,6 +788,7 @@ function note_route() {
   if (type ~ REFUSES) note_refusal(type)
   note_default_route()
   if (gateway == "-") note_what_is_near()
+  if (field["src"] != "-") note_source(hex_of(field["src"]))
   if (table in is_for_others) note_route_for_others()
   routes_by[object]++
   is_listed[type, prefix, metric] # not by table: for one of table local, Linux may answer main
@@ -806,6 +817,12 @@ function note_address(dev, hex) {
   addresses++
   address_dev[addresses] = dev
   address_hex[addresses] = hex
+  if (!overlaps("own", hex, hex)) numbered = union(numbered, "/" dev "/")
+}
+# A route may name the source of its packets; that can be the address of another device.
+function note_source(hex) {
+  if (!(hex in devices_from)) devices_from[hex] = NONE
+  devices_from[hex] = union(devices_from[hex], devices)
 }
 function add_hop(dev) {
   if (type ~ REFUSES) return # IPv6 lists lo
@@ -824,6 +841,7 @@ function add_word(word, next_word) {
     is_via = 1 # the device comes next
   }
   if (word == "dead") is_dead[hops] = 1
+  if (word == "src") field["src"] = next_word
   if (word == "from" || (word == "tos" && next_word ~ /^0x/)) unclear = word
   if (word == "encap" && !(next_word in keeps_destination)) unclear = "encap"
   text = text " " word
@@ -989,7 +1007,7 @@ function find_equal_routes(   d, r, rank) {
 
 # --- What is right: the devices of CNIs, and what CNIs left behind --------------------------------
 judge_leftovers='
-BEGIN { devices_of_cnis = NONE }
+BEGIN { devices_of_cnis = numbered = NONE }
 function note_device(   dev, i) {
   dev = read_device()
   for (i = 1; i <= rows; i++)
@@ -1321,9 +1339,10 @@ function judge_rule(low, high,   c) {
   }
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
-# the block, but no device of a CNI. Connections to the pods of this node may have the address of
-# such a device. A block with a route to a pod is that of pods.
-function find_their_devices(   i, k, to_pods) {
+# the block, those of routes that name such a source, and expected ones without an address, for which
+# Linux takes any; but no device of a CNI. Connections to the pods of this node may have the address
+# of such a device. A block with a route to a pod is that of pods.
+function find_their_devices(   i, k, hex, to_pods) {
   their_devices = to_pods = NONE
   are_for_pods = 0
   if (their_word != "from") return
@@ -1337,6 +1356,9 @@ function find_their_devices(   i, k, to_pods) {
   }
   to_pods = union(to_pods, their_devices)
   are_for_pods = without(to_pods, devices_of_cnis) != to_pods
+  for (hex in devices_from)
+    if (first <= hex && hex <= last) their_devices = union(their_devices, devices_from[hex])
+  if (their_devices != NONE) their_devices = union(their_devices, without(expected, numbered))
   their_devices = without(their_devices, devices_of_cnis "lo/")
 }
 # Whether such packets are of this host, or of pods.

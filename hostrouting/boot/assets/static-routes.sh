@@ -143,7 +143,7 @@ change_routes() {
   if ((${#reasons[@]})); then
     take_back
   elif ((${#optional[@]})); then
-    batch_all 7 'optional' "${optional[@]}"
+    run_each 7 'optional' "${optional[@]}"
   fi
   exec 7<&-
   if ((${#reasons[@]})); then
@@ -242,11 +242,12 @@ settings_and_lists() {
 
 write_changes() {
   local said failed succeeded=${#changes[@]}
-  if said=$(batch '' "${changes[@]}"); then
+  if said=$(batch "${changes[@]}"); then
     written+=("${undos[@]}")
     return 0
   fi
-  # `ip` stops at the command that fails, and says its number. If it was killed, all may be done.
+  # `ip` stops at the command that fails, and says its number; not if it was killed, or cannot read
+  # a word. Then all may be done.
   if [[ $said =~ 'Command failed -:'([0-9]+) ]]; then
     succeeded=$((BASH_REMATCH[1] - 1))
   fi
@@ -276,40 +277,31 @@ delete it (a program may add it again), as root: ip route del $hop"
 }
 
 take_back() {
-  local i commands=()
+  local i undos_to_run=()
   for ((i = ${#written[@]} - 1; i >= 0; i--)); do
-    commands+=("${written[i]}")
+    undos_to_run+=("${written[i]}")
   done
   written=()
-  if ((${#commands[@]})); then
-    batch_all 3 'a change cannot be taken back' "${commands[@]}"
-  fi
+  run_each 3 'an undo failed' "${undos_to_run[@]}"
 }
 
-# Runs all commands, also after one that fails, and logs each that failed.
-batch_all() { # LEVEL TEXT COMMAND...
-  local level=$1 text=$2 commands=("${@:3}") said line reason='' is_named=''
-  if said=$(batch -force "${commands[@]}"); then
-    return
-  fi
-  while IFS= read -r line; do
-    if [[ $line =~ ^'Command failed -:'([0-9]+) ]]; then
-      say "$level" "$text: ${commands[BASH_REMATCH[1] - 1]}: $reason"
-      reason='' is_named=1
-    elif [[ ! $reason ]]; then
-      reason=$line
+# Runs all commands, also after one that fails, and logs each that failed. Each has an `ip` of its
+# own: at a word that it cannot read, `ip` ends, even with -force, and leaves the rest undone.
+run_each() { # LEVEL TEXT COMMAND...
+  local command said
+  for command in "${@:3}"; do
+    if ! said=$(batch "$command"); then
+      said=${said%%$'\n'*}
+      say "$1" "$2: $command: ${said:-ip was killed, or is missing}"
     fi
-  done < <(printf '%s\n' "$said")
-  if [[ ! $is_named ]]; then
-    say "$level" "$text: ip was killed, or is missing"
-  fi
+  done
 }
 
-# Runs these commands; a signal does not cut that short.
-batch() { # OPTION COMMAND...; the option of `ip` is -force, to go on after an error, or ''
+# Runs these commands until one fails; a signal does not cut that short.
+batch() { # COMMAND...
   (
     trap '' TERM INT HUP
-    printf '%s\n' "${@:2}" | ip ${1:+"$1"} -batch - 2>&1
+    printf '%s\n' "$@" | ip -batch - 2>&1
   )
 }
 
@@ -534,11 +526,12 @@ function read_route(text,   r, words, word, at, i, item, h) {
     else if (item == "metric") route[r, "metric"] = word[++i]
     else if (item == "pref" && word[i + 1] == "medium") i++
     else if (item == "error") i++
-    else if (item !~ /^(nexthop|linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/)
+    else if (item == "lock" && word[i - 1] == "rto_min") continue # `ip` prints it, and cannot read it
+    else if (item !~ /^(nexthop|linkdown|pervasive|offload|rt_offload|rt_offload_failed|trap|rt_trap)$/)
       route[r, "words"] = route[r, "words"] " " item
   }
   if (is_default(r)) add_default(r)
-  if (route[r, "type"] == "local " && !is_ours(r)) note_address(r)
+  if (route[r, "type"] == "local " && !is_ours(r) && route[r, "table"] ~ /^(255)?$/) note_address(r)
   if (route[r, "table"] == "" && (route[r, "prefix"] in is_wanted_prefix || is_ours(r)))
     add_entries(r)
 }
@@ -988,8 +981,13 @@ function complete(w,   missing, h) {
   for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
   if (missing == "") missing = missing_if_it_hides(w)
   if (route[w, "hops"] == 1) hop[w, 1, "weight"] = 1
-  if (route[w, "family"] == 4 && hop[w, 1, "via"] == "") route[w, "words"] = " scope 253"
+  if (route[w, "family"] == 4 && !is_by_gateway(w)) route[w, "words"] = " scope 253"
   return missing
+}
+
+function is_by_gateway(r,   h) {
+  for (h = 1; h <= route[r, "hops"]; h++) if (hop[r, h, "via"] != "") return 1
+  return 0
 }
 
 # The numbers are those of the rules at the top of this script.

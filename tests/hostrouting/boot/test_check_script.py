@@ -319,6 +319,17 @@ class TestWaiting:
         assert re.fullmatch(rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {words}", first)
         assert rest == ["<6>check-route-overlap: ok"]
 
+    @pytest.mark.parametrize("marker", ["ok", "detected"])
+    def test_markers_meanwhile(self, namespace: Namespace, tmp_path: Path, marker: str) -> None:
+        """While it waits, the host is not ok, so that marker of the last run goes; others stay."""
+        leave(tmp_path, f"route-overlap.{marker}")
+        namespace.batch(["route del default"])
+        body = f"ls {tmp_path}/run/aks-flex-node >{tmp_path}/meanwhile; ip route add default via 10.0.0.1"
+        checked = Checked(namespace, check(HEALTHY), tmp_path, wait=60, tools={"sleep": body})
+        still_there = "" if marker == "ok" else "route-overlap.detected\n"
+        assert (tmp_path / "meanwhile").read_text() == still_there
+        assert list(checked.left) == ["route-overlap.ok"]
+
     @pytest.mark.parametrize("render", [render_check_script, render_static_routes_script])
     def test_that_it_waits_is_said_again(
         self, namespace: Namespace, tmp_path: Path, render: Callable[[HostRoutingConfig], str]

@@ -512,6 +512,34 @@ def test_rules_for_other_packets(
 
 
 @pytest.mark.parametrize(
+    "commands",
+    [
+        # on lo, as with BGP
+        "address add 10.9.9.9/32 dev lo; route change default via 10.0.0.1 dev eth0 src 10.9.9.9",
+        # on another card
+        "address add 10.9.9.9/24 dev eth1; route change default via 10.0.0.1 dev eth0 src 10.9.9.9",
+        # Linux takes that of another device
+        "route del default; address flush dev eth0; address add 10.9.9.9/32 dev lo; route add default dev eth0",
+        "route del default; address flush dev eth0; address add 10.9.9.9/24 dev eth1; route add default dev eth0",
+    ],
+)
+def test_a_source_of_another_device(namespace: Namespace, tmp_path: Path, commands: str) -> None:
+    """Linux looks up a second time, with the source of the default route: then a rule leads to
+    another device, though that may be where the address is.
+    """
+    namespace.batch(commands.split("; "))
+    namespace.batch(
+        ["rule add from 10.9.9.9 lookup 100", "route add 172.20.0.0/16 dev eth1 table 100"]
+    )
+    assert " dev eth1 " in namespace.ip("route", "get", "172.20.0.1", "from", "10.9.9.9").stdout
+    config = check("172.20.0.0/16")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path)
+    assert (checked.verdict, engines.objections(checked)) == ("undecided", []), checked.said
+    assert engines.verdict != "ok"
+
+
+@pytest.mark.parametrize(
     ("family", "commands", "verdict"),
     [
         (IPV4, "route append default via 10.0.0.7 dev eth1 onlink", "overlap"),

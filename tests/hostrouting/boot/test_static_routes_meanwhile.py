@@ -478,6 +478,28 @@ class TestWhenTheDefaultRouteGoes:
         plan = plan_static_routes(configured(wish), namespace.snapshot())
         assert bool(plan.waiting) is bool(reason)
 
+    def test_a_gateway_that_another_table_takes_in(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """A route of the type local in another table, as of a proxy, makes no address of this host."""
+        namespace.batch(
+            [
+                "rule add fwmark 0x1 lookup 100",
+                "route add local 10.0.0.1/32 dev lo table 100",
+            ]
+        )
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert [step.action for step in plan.steps] == ["add"]
+        assert Ran(namespace, [HALVES[0]], tmp_path).changes == [1]
+
+    def test_a_first_next_hop_without_a_gateway(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The scope is link only if no next hop has a gateway: else Linux refuses the route."""
+        default = "nexthop dev eth1 nexthop via 10.0.0.1 dev eth0"
+        namespace.batch([f"route replace default {default}"])
+        assert Ran(namespace, HALVES[:1], tmp_path).changes == [1]
+        plan = plan_static_routes(configured(HALVES[0]), namespace.snapshot())
+        assert [step.action for step in plan.steps] == ["keep"]
+
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
@@ -1016,9 +1038,9 @@ class TestAllOrNothing:
         with fabric_host() as namespace:
             namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
             before = listed(namespace)
-            once = f"done={done}; [[ ! -e {folder}/tried ]] || done=0; : >{folder}/tried"
-            cut = f"{once}; {stop}; head -n $done | ip -batch - 2>&1; {fault}"
-            tools = {"ip": f'{IS_WRITING} && [[ "$*" != *-force* ]] || exec ip "$@"\n{cut}'}
+            once = f'{IS_WRITING} && [[ ! -e {folder}/tried ]] || exec ip "$@"'
+            cut = f"done={done}; {stop}; head -n $done | ip -batch - 2>&1; {fault}"
+            tools = {"ip": f"{once}\n: >{folder}/tried; {cut}"}
             ran = Ran(namespace, self.WANTED, folder, tools=tools)
             assert ran.status in {1, 143}, ran.said
             assert listed(namespace) == before, ran.said
@@ -1159,14 +1181,39 @@ class TestAllOrNothing:
     def test_what_cannot_be_taken_back(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each command that failed is named, because the routes are not as before."""
         namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
-        gone = '[[ "$*" == *-force* ]] && ip route flush proto 213\nexec ip "$@"'
+        gone = f"[[ ! -e {tmp_path}/tried ]] || ip route flush proto 213"
+        gone = f'{IS_WRITING} && {{ {gone}; : >{tmp_path}/tried; }}\nexec ip "$@"'
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, tools={"ip": gone})
         assert ran.status == 1
-        named = [line.split(": ", 3) for line in ran.lines if "cannot be taken back" in line]
+        named = [line.split(": ", 3) for line in ran.lines if " an undo failed: " in line]
         assert [command.split()[:3] for _, _, command, _ in named] == [
             ["route", "del", str(half.destination)] for half in reversed(HALVES)
         ]
         assert {why for _, _, _, why in named} == {"RTNETLINK answers: No such process"}
+
+    @pytest.mark.parametrize("place", [str(HALVES[0].destination), "10.9.0.0/16"])
+    def test_words_that_ip_cannot_read(
+        self, namespace: Namespace, tmp_path: Path, place: str
+    ) -> None:
+        """`ip` ends at such a word of one of our routes, and does not say at which command. What it
+        has done until then is taken back.
+        """
+        encapsulated = "encap seg6 mode encap segs fc00::1,fc00::2 via 10.0.0.2 dev eth0"
+        namespace.batch([f"route add {place} {encapsulated} proto 213"])
+        before = listed(namespace)
+        ran = Ran(namespace, HALVES, tmp_path)
+        assert (ran.status, listed(namespace)) == (1, before), ran.said
+        assert "ip was killed" not in ran.said
+
+    def test_a_lock_of_rto_min(self, namespace: Namespace, tmp_path: Path) -> None:
+        """`ip` lists that this time is locked, and does not read it: it always locks it."""
+        tuned = "route add 172.16.0.0/17 via 10.0.0.2 dev eth0 rto_min 40ms proto 213"
+        namespace.batch([tuned, "route add broadcast 10.0.0.77 dev eth0 table main"])
+        before = listed(namespace)
+        assert Ran(namespace, [*HALVES, REFUSED], tmp_path).status == 1
+        assert listed(namespace) == before
+        assert Ran(namespace, HALVES, tmp_path).lines == []
+        assert "rto_min" not in namespace.ip("route").stdout
 
     def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
         """What another program undoes each time is not left half done, and is said."""
