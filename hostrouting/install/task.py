@@ -289,7 +289,11 @@ class SectionTask(InstallTask):
     def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration with this section replaced."""
         installed = read_installed(self.host)
-        return Wanted(installed.replaced(self.section, self.config), installed)
+        config = installed.replaced(self.section, self.config)
+        if self._replaceable and config.has_step and not installed.has_step:
+            # The run that is undone has left nothing to guard, and turned the guard off.
+            config = config._replace(guard=self.config.guard)
+        return Wanted(config, installed)
 
     def parts(self) -> tuple[SectionTask, ...]:
         """See InstallTask."""

@@ -180,6 +180,27 @@ class TestUndo:
         run(phases.task("undo")(task.undo))
         assert (ours(host), read_installed(host)) == ([], config(cidrs=("10.9.0.0/16",)))
 
+    def test_a_guard_with_nothing_left_to_guard(self) -> None:
+        """The task turns the guard off with the only section; undo starts it again."""
+        wanted = config(*REPAIR, mode="WARN")._replace(guard=GuardConfig(enabled=True))
+        host = configured(wanted)
+        task = ConfigureStaticRoutes(HostRoutingConfig(), host=host)
+        run(task)
+        assert LAYOUT.guard_path not in host.files.texts
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == wanted
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+
+    def test_a_guard_and_nothing_to_guard_any_more(self) -> None:
+        """Undo of the only section leaves no guard behind that has nothing to guard."""
+        checked = config(cidrs=(CIDR,), mode="WARN")._replace(guard=GuardConfig(enabled=True))
+        host = configured(checked)
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        run(task)
+        run(Remove(host=host))
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == HostRoutingConfig()
+
     def test_routes_that_were_typed(self) -> None:
         """They are back, also if the former configuration fails again."""
         host = configured(config(cidrs=(CIDR,), mode="WARN"))
