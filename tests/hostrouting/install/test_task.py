@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
-from hostrouting.config.settings import MACHINES
+from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
@@ -14,6 +14,7 @@ from hostrouting.install.plan import Plan
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
@@ -128,6 +129,23 @@ class TestLeftOut:
         assert isinstance(dry.result, Plan)
         assert (dry.ok, dry.result.routes.steps) == (True, ())
         assert phases.run(task, skip=ConfigureStaticRoutes.name, observers=[]).ok
+
+    def test_a_task_that_another_one_needs(self) -> None:
+        """It is left out there, too: no route is set or deleted."""
+        host = FakeHost(kernel=h200())
+        type_routes(host, *REPAIR)
+        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+        wanted = HostRoutingConfig(probe_rewrite=probes)
+        both = phases.serial(
+            ConfigureStaticRoutes(wanted, host=host), RewriteProbeSource(wanted, host=host)
+        )
+        before = ours(host)
+        dry = phases.plan(both, skip=ConfigureStaticRoutes.name)
+        [planned] = [step for step in dry.walk() if step.name == RewriteProbeSource.name]
+        assert isinstance(planned.result, Plan)
+        assert planned.result.routes.steps == ()
+        assert phases.run(both, skip=ConfigureStaticRoutes.name, observers=[]).ok
+        assert (ours(host), list(host.nftables.tables)) == (before, ["hostrouting_slb"])
 
 
 class TestUndo:
