@@ -210,11 +210,14 @@ def selection(
     """
     paths = list(_paths(valid_tree(root), above))
     chosen = _named(only, paths, option="only")
-    dropped = _named(skip, paths, option="skip")
+    _named(skip, paths, option="skip")  # raises for an unknown name
+    dropped = _ends(skip)
 
     def why_left_out(path: Path) -> str:
-        if any(_is_within(path, each) for each in dropped):
-            return "left out by skip"
+        # Also a task that another one runs without having it among its subtasks.
+        for length in range(len(above) + 1, len(path) + 1):
+            if any(path[:length][-len(end) :] == end for end in dropped):
+                return "left out by skip"
         if not chosen:
             return ""
         if any(_is_within(path, each) or _is_within(each, path) for each in chosen):
@@ -245,19 +248,24 @@ def _paths(task: AnyTask, above: Path = ()) -> Iterator[Path]:
 
 def _named(names: Names, paths: list[Path], *, option: str) -> list[Path]:
     """The paths that end as one of the names says."""
+    matching: list[Path] = []
+    for end in _ends(names):
+        matches = [path for path in paths if path[-len(end) :] == end]
+        if not matches:
+            known = ", ".join(_last_names(paths))
+            name = "/".join(end)
+            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
+        matching.extend(matches)
+    return matching
+
+
+def _ends(names: Names) -> list[Path]:
+    """The parts of each name."""
     if names is None:
         return []
     if isinstance(names, str):
         names = [names]
-    matching: list[Path] = []
-    for name in names:
-        end = tuple(name.split("/"))
-        matches = [path for path in paths if path[-len(end) :] == end]
-        if not matches:
-            known = ", ".join(_last_names(paths))
-            raise UnknownTask(f"{option}: there is no task {name!r}. The tasks are: {known}")
-        matching.extend(matches)
-    return matching
+    return [tuple(name.split("/")) for name in names]
 
 
 def _is_within(path: Path, group: Path) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.on_disk import gated_on_disk, required_steps, text_at
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import DEFAULT_METRIC
 
@@ -20,28 +19,39 @@ if TYPE_CHECKING:
 
 _SETTING = re.compile(r"(?m)^  '([a-z-]+) (.*)'$")
 """A line of the data block of a script: see `scripts`."""
+_PROBES = re.compile(r"(?s)ip6 saddr != (\S+) .* iifname != \{ (.*?) \} .* ip6 saddr set (\S+) ")
+"""What the rules of the table for probes contain of its settings: see `probe_table`."""
+_OPTIONAL = " optional "
+"""What only the route for replies to probes has."""
 
 
 def read_enforced(files: Files) -> HostRoutingConfig:
-    """The routes, the check, the gated units and the guard that are in force; nothing if no script
-    of ours is there, or if it is of a release that writes its settings in another way.
+    """The routes, the check, the rewrite of probes, the gated units and the guard that are in
+    force; nothing if no script of ours is there, or if a script was edited or is of a release that
+    writes its settings in another way.
     """
-    routes: list[dict[str, object]] = []
-    for word, rest in _settings_of(files, HostLayout.routes_step):
-        if word == "route" and " optional " not in rest:
-            routes.append(_route_of(rest))
     mapping: dict[str, Any] = {
-        "staticRoutes": {"enabled": bool(routes), "routes": routes},
-        "routeOverlap": _check_of(files),
+        "probeRewrite": _probes_of(files),
         "guard": {"enabled": files.look(HostLayout.guard_path) is not None},
     }
     units = gated_on_disk(files)
     if units:
         mapping["gate"] = {"units": list(units)}
     try:
+        mapping["staticRoutes"] = _routes_of(files)
+        mapping["routeOverlap"] = _check_of(files)
         return HostRoutingConfig.from_mapping(mapping)
-    except ConfigError:
+    except ValueError:  # a ConfigError is one, too
         return HostRoutingConfig()
+
+
+def _routes_of(files: Files) -> dict[str, Any]:
+    """The section staticRoutes, without the route for replies to probes."""
+    routes: list[dict[str, object]] = []
+    for word, rest in _settings_of(files, HostLayout.routes_step):
+        if word == "route" and _OPTIONAL not in rest:
+            routes.append(_route_of(rest))
+    return {"enabled": bool(routes), "routes": routes}
 
 
 def _route_of(rest: str) -> dict[str, object]:
@@ -75,6 +85,22 @@ def _check_of(files: Files) -> dict[str, Any]:
         "allowedDevs": values.get("allowed", []),
         "serviceCidrs": [_first_word(rest) for rest in values.get("service", [])],
         "intendedRules": values.get("intended", []),
+    }
+
+
+def _probes_of(files: Files) -> dict[str, Any]:
+    """The section probeRewrite of the table for probes."""
+    table = _PROBES.search(text_at(files, HostLayout.step_path(HostLayout.probe_step)))
+    if table is None:
+        return {}
+    probe, uplinks, known = table.groups()
+    routes = _settings_of(files, HostLayout.routes_step)
+    return {
+        "enabled": True,
+        "interfaces": re.findall('"(.*?)"', uplinks),
+        "linkLocal": probe,
+        "globalAddress": known,
+        "ensureRoute": any(_OPTIONAL in rest for _, rest in routes),
     }
 
 

@@ -55,6 +55,7 @@ AGAIN = Remedy(command=f"hostrouting apply --config {HostLayout.config_path}")
 """The remedy where files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy where systemd has not read its files as they are now."""
+_WITHOUT_LINK = AGAIN._replace(words="remove the link; then")
 _WITHOUT_LINE = RELOAD._replace(words="delete that line, not the file; then")
 
 
@@ -100,14 +101,15 @@ def _of_files(host: Host, config: HostRoutingConfig, *, held: str) -> Iterator[F
     for path in foreign_steps(files):
         yield _of_foreign_step(files, path, held, is_gated=bool(gated_units(config)))
     for name in files.names(HostLayout.gate_directory):
+        why_no_step = ""
         if not name.endswith((".sh", ".sh.new")):  # the second is what a killed writer leaves
+            why_no_step = "the name of a step ends in .sh"
+        elif name.startswith("."):
+            why_no_step = "the name of a step does not begin with a dot"
+        if why_no_step:
             path = f"{HostLayout.gate_directory}/{name}"
-            yield Finding(
-                "file",
-                "note",
-                f"{path} is not a step of the gate: the name of a step ends in .sh",
-                path,
-            )
+            sentence = f"{path} is not a step of the gate: {why_no_step}"
+            yield Finding("file", "note", sentence, path)
     writer = writer_of(files)
     if writer != WRITER:
         sentence = (
@@ -150,17 +152,26 @@ def _of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Ite
         else:
             yield Finding("file", "error", sentence, path, remedy)
         return
+    remedy = AGAIN
+    if _is_wrong_link(files, file):
+        remedy = _WITHOUT_LINK
     if stopped and path != HostLayout.gate_path:
         why_not, _ = why_not_run(files, path)
         if why_not:
             sentence = f"{why_not}, so the gate does not run it, and {stopped} cannot start"
-            yield Finding("gate-shut", "error", sentence, path, AGAIN)
+            yield Finding("gate-shut", "error", sentence, path, remedy)
             return
     is_wrong = files.read(path) == ""
     if is_current:
         is_wrong = file.differs(files)
     if is_wrong:
-        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, AGAIN)
+        yield Finding("file", "error", f"{path} {_how_it_differs(files, file)}", path, remedy)
+
+
+def _is_wrong_link(files: Files, file: File) -> bool:
+    """Whether a link is in the place of a file."""
+    entry = files.look(file.path)
+    return entry is not None and entry.kind == "link" and not file.target
 
 
 def _is_folder(files: Files, path: str) -> bool:
@@ -170,6 +181,8 @@ def _is_folder(files: Files, path: str) -> bool:
 
 def _how_it_differs(files: Files, file: File) -> str:
     """What is wrong with a file that is there: it need not be this file that somebody edited."""
+    if _is_wrong_link(files, file):
+        return "is a link, and not a file"
     if not file.target and files.read(file.path) == file.text:
         return "has another owner or mode"
     if file.path == HostLayout.config_path:
@@ -298,7 +311,7 @@ def _unread_resets(files: Files, unit: str) -> Iterator[Finding]:
     known: set[str] = set()
     for name in (unit, *instances_with_drop_ins(files, unit)):
         for path in _resets(files, drop_ins_of(files, name)):
-            if path in known or path.rpartition("/")[2] <= DROP_IN:
+            if path in known:
                 continue
             known.add(path)
             sentence = (
@@ -310,9 +323,11 @@ def _unread_resets(files: Files, unit: str) -> Iterator[Finding]:
 
 
 def _resets(files: Files, drop_ins: Iterable[str]) -> list[str]:
-    """Those of these drop-ins that have an empty ExecCondition=."""
+    """Those of these drop-ins that have an empty ExecCondition= and come after ours."""
     resets: list[str] = []
     for path in drop_ins:
+        if path.rpartition("/")[2] <= DROP_IN:
+            continue
         with suppress(HostError):  # systemd cannot read it either
             if _RESET.search(files.read(path) or ""):
                 resets.append(path)
@@ -367,11 +382,10 @@ def _why_unchecked(files: Files, unit: str, properties: Mapping[str, str]) -> _C
     """Why systemd does not run the gate."""
     ours = HostLayout.drop_in_path(unit)
     others = _other_drop_ins(unit, properties)
-    same_name = [path for path in others if path.endswith(f"/{DROP_IN}")]
+    same_name = [path for path in others if path.endswith(f"/{DROP_IN}") and files.look(path)]
     resets = _resets(files, others)
-    if properties["NeedDaemonReload"] == "yes":
-        why, remedy = "systemd still uses the old files", RELOAD
-    elif text_at(files, ours) != DROP_IN_TEXT:
+    # What is still so after a reload comes first.
+    if text_at(files, ours) != DROP_IN_TEXT:
         why, remedy = f"{ours} was overwritten", AGAIN
     elif same_name:
         why, remedy = f"{same_name[0]} overrides {ours}", Remedy(f"remove {same_name[0]}")
@@ -380,6 +394,8 @@ def _why_unchecked(files: Files, unit: str, properties: Mapping[str, str]) -> _C
             f'the line "ExecCondition=" in {spoken(resets)} cancels the gate',
             _WITHOUT_LINE,
         )
+    elif properties["NeedDaemonReload"] == "yes":
+        why, remedy = "systemd still uses the old files", RELOAD
     else:
         why = "another drop-in takes the ExecCondition= of the gate away"
         remedy = _where(unit, properties)

@@ -132,7 +132,7 @@ def remedy_without_config(host: Host, options: str) -> Remedy:
         ),
         Remedy(
             "without one (this keeps what the installed scripts say, and gives up podCidrs, "
-            "probeRewrite, azureVnetCleanup and manageForeign)",
+            "azureVnetCleanup and manageForeign)",
             f"echo {text} | hostrouting repair{options} --config - | {apply}",
         ),
         Remedy(

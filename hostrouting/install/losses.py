@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import collapse_addresses
 
 from hostrouting.boot.unit_names import template_of
-from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
+from hostrouting.config.settings import HostRoutingConfig, Network, StaticRoute, gated_units
 from hostrouting.errors import Fault
 from hostrouting.text import spoken
 
@@ -18,7 +18,7 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
     other devices or rules that are allowed, the rewrite of probes, and manageForeign.
     """
     old, new = installed.route_overlap, config.route_overlap
-    routes = [str(cidr) for cidr in _lost_routes(installed, config)]
+    routes = [*_lost_routes(installed, config)]
     if routes:
         noun = "route" if len(routes) == 1 else "routes"
         yield Fault("staticRoutes.routes", "", f"takes away the {noun} to {spoken(routes)}")
@@ -40,18 +40,30 @@ def find_losses(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iter
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
-def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
+def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[str]:
     """The destinations that lose their route.
 
-    Routes to longer prefixes can replace it. A shorter prefix cannot: another program's route may
-    take precedence over it.
+    Routes to longer prefixes can replace it. A shorter prefix or a higher metric cannot: another
+    program's route may take precedence over it.
     """
-    kept = [route.destination for route in config.static_routes.routes]
+    kept = config.static_routes.routes
     for route in installed.static_routes.routes:
         cidr = route.destination
-        as_long = [other for other in kept if other.prefixlen >= cidr.prefixlen]
-        if not _covers(as_long, cidr):
-            yield cidr
+        as_strong = [other.destination for other in kept if _is_as_strong(other, route)]
+        if _covers(as_strong, cidr):
+            continue
+        if any(other.destination == cidr for other in kept):
+            yield f"{cidr} with metric {route.key.metric}"
+        else:
+            yield str(cidr)
+
+
+def _is_as_strong(route: StaticRoute, other: StaticRoute) -> bool:
+    """Whether this route takes precedence wherever the other one does, inside its destination."""
+    length, other_length = route.destination.prefixlen, other.destination.prefixlen
+    if length == other_length:
+        return route.key.metric <= other.key.metric
+    return length > other_length
 
 
 def _freed_units(installed: HostRoutingConfig, config: HostRoutingConfig) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
-_LET_THEM_GO = Remedy(f"to delete them, add {ALLOWED_BY}")
+LET_THEM_GO = Remedy(f"to delete them, add {ALLOWED_BY}")
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 
@@ -174,7 +174,7 @@ class Plan:
 def _to_keep(finding: Finding, *, is_installed: bool) -> Remedy:
     """How to configure routes that are only on the host, or to give them up."""
     if is_installed:
-        return Remedy("to keep them", repair_pipeline(), otherwise=_LET_THEM_GO)
+        return Remedy("to keep them", repair_pipeline(), otherwise=LET_THEM_GO)
     if finding.remedy is None:
-        return _LET_THEM_GO
-    return finding.remedy._replace(otherwise=_LET_THEM_GO)
+        return LET_THEM_GO
+    return finding.remedy._replace(otherwise=LET_THEM_GO)

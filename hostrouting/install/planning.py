@@ -13,18 +13,23 @@ import attrs
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.errors import ConfigError, Fault, RequirementError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.host_check import take_snapshot
 from hostrouting.install.installed import Wanted, read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
-from hostrouting.install.plan import ALLOWED_BY, Plan
+from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
 from hostrouting.install.requirements import find_requirements
 from hostrouting.install.session_risk import find_session_at_risk
+from hostrouting.install.undo import before_of
+from hostrouting.model.prefix import Prefix
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from hostrouting.config.settings import Network
     from hostrouting.host.host import Host
     from hostrouting.install.task import SectionTask
     from hostrouting.model.snapshot import Snapshot
@@ -57,6 +62,8 @@ def make_plan(
     checked = plan.with_check(wanted.config, read_snapshot())
     if not allow_removal:
         checked = checked.with_lost_routes_as_errors(is_installed=wanted.is_installed)
+        undecided = _find_undecided_routes(wanted, plan)
+        checked = attrs.evolve(checked, findings=(*checked.findings, *undecided))
     if with_check:
         return checked
     lost = [finding for finding in checked.errors if finding.name == "route-not-configured"]
@@ -102,6 +109,33 @@ def _find_all_losses(host: Host, wanted: Wanted) -> tuple[Fault, ...]:
     if gated_on_disk(host.files):  # else nothing runs the gate
         losses += find_losses(read_enforced(host.files), wanted.config)
     return tuple(dict.fromkeys(losses))
+
+
+def _find_undecided_routes(wanted: Wanted, plan: Plan) -> Iterator[Finding]:
+    """The routes that somebody has typed and that the run would delete after a wait, in STRICT.
+    What escapes without them cannot be said before: the devices may be unknown until then.
+    """
+    settings = wanted.config.route_overlap
+    if settings.mode == "WARN" or not plan.routes.waiting:
+        return
+    routes = before_of(wanted, plan).typed
+    typed = [str(route.prefix) for route in routes if _overlaps(route.prefix, settings.cidrs)]
+    if not typed:
+        return
+    sentence = (
+        f"{spoken(typed)} would lose a route that is not in the configuration, and whether "
+        "addresses escape without it cannot be said while another route waits"
+    )
+    remedy = Remedy("run this again when no route waits", otherwise=LET_THEM_GO)
+    facts = {"unconfigured": typed, "ranges": [], "routes": []}
+    yield Finding(
+        "route-not-configured", "error", sentence, spoken(typed), remedy, facts, can_retry=True
+    )
+
+
+def _overlaps(prefix: Prefix, cidrs: Iterable[Network]) -> bool:
+    """Whether the prefix has an address in one of these CIDRs."""
+    return any(prefix in cidr or cidr in prefix for cidr in map(Prefix.of, cidrs))
 
 
 def require_possible(host: Host, wanted: Wanted, plan: Plan) -> None:

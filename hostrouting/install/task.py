@@ -198,11 +198,15 @@ class InstallTask(ABC):
         if failed is not None:
             raise failed
 
+    def _parts_of_run(self, ctx: phases.Context) -> list[SectionTask]:
+        """The parts that this run does not leave out."""
+        return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
+
     def _parts_with_work(self, ctx: phases.Context) -> list[SectionTask]:
-        """The parts that this run does not leave out; none for an image, which has no kernel."""
+        """The same; none for an image, which has no kernel."""
         if self.host.backend is None:
             return []
-        return [part for part in self.parts() if not ctx.why_left_out((*ctx.path, part.name))]
+        return self._parts_of_run(ctx)
 
     def _make_possible_plan(self, wanted: Wanted, parts: Sequence[SectionTask]) -> Plan:
         """The plan of a run. Raises the error of a run that must fail before its first change."""
@@ -289,7 +293,11 @@ class SectionTask(InstallTask):
     def wanted(self) -> Wanted:
         """See InstallTask. The installed configuration with this section replaced."""
         installed = read_installed(self.host)
-        return Wanted(installed.replaced(self.section, self.config), installed)
+        config = installed.replaced(self.section, self.config)
+        if self._replaceable and config.has_step and not installed.has_step:
+            # The run that is undone has left nothing to guard, and turned the guard off.
+            config = config._replace(guard=self.config.guard)
+        return Wanted(config, installed)
 
     def parts(self) -> tuple[SectionTask, ...]:
         """See InstallTask."""
@@ -308,7 +316,7 @@ class SectionTask(InstallTask):
         result: Effects | phases.Skip = effects
         with self.guard_started(ctx, plan) as started:
             effects += started
-            for part in self.parts():
+            for part in self._parts_of_run(ctx):
                 with having_changed(effects.changes, effects.files, effects.operations):
                     result = part.carry_out_or_explain(ctx, wanted)
                 effects += effects_of(result)

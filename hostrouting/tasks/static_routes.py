@@ -64,11 +64,14 @@ class ConfigureStaticRoutes(SectionTask):
     ) -> Applied:
         """Wait until every route can be planned, then apply the plan; wait again if something has
         gone in between.
+
+        Other sections say something about the routes, too, and another run may have replaced them:
+        what is installed counts.
         """
         until = ctx.clock.now() + self.wait
         while True:
             left = max(0.0, until - ctx.clock.now())
-            plan = _await_plan(ctx, backend, wanted.config, wait=left)
+            plan = _await_plan(ctx, backend, self.require_installed(wanted), wait=left)
             if not plan.changes:
                 return Applied(plan)
             applied = self._apply(ctx, backend, wanted)

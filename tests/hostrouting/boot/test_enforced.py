@@ -1,12 +1,24 @@
 """read_enforced: the installed scripts say what the configuration did that they were made from."""
 
+import pytest
 from hypothesis import given
 
 from hostrouting.boot.enforced import read_enforced
-from hostrouting.boot.files import files_of
-from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.boot.files import files_of, render_config
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig, gated_units
+from hostrouting.errors import ConfigError
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
+from tests.support.tasks import LAYOUT, WANTED, configured, failure_of, run
+
+PROBES = HostRoutingConfig.from_mapping(
+    {
+        "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+        "guard": {"enabled": True},
+        "gate": {"units": ["kubelet.service"]},
+    }
+)
 
 
 @given(configs())
@@ -18,6 +30,8 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
     enforced = read_enforced(files)
     assert set(gated_units(enforced)) == set(gated_units(config))
     assert enforced.guard == config.guard
+    if config.probe_rewrite.enabled:
+        assert enforced.probe_rewrite == config.probe_rewrite
     for route, wanted_route in zip(
         enforced.static_routes.routes, config.static_routes.routes, strict=True
     ):
@@ -31,3 +45,34 @@ def test_what_the_scripts_say(config: HostRoutingConfig) -> None:
         assert check.expected_devs == (*wanted.expected_devs,)
         assert check.allowed_devs == (*wanted.allowed_devs,)
         assert check.intended_rules == (*wanted.intended_rules,)
+
+
+@pytest.mark.parametrize(
+    ("line", "edited"),
+    [
+        ("  'mode STRICT'\n", "  'mode STRICT'\n  'mode WARN'\n"),
+        ("metric 0", "metric low"),
+        ("  'route 172.16.0.0/17", "  'route '\n  'was 172.16.0.0/17"),
+        ("  'cidr 172.16.0.0/16", "  'cidr 172.16.0.0/x"),
+    ],
+)
+def test_edited_scripts(line: str, edited: str) -> None:
+    """What cannot be a setting of ours ends nothing: no more is known than without the scripts."""
+    host = configured(WANTED)
+    for step in (LAYOUT.routes_step, LAYOUT.check_step):
+        path = LAYOUT.step_path(step)
+        host.files.texts[path] = host.files.texts[path].replace(line, edited, 1)
+    assert read_enforced(host.files) == HostRoutingConfig()
+    assert Configure(WANTED, host=host, allow_removal=False).plan().losses == ()
+
+
+def test_a_guard_of_probes() -> None:
+    """The gated units and the guard are known, although there are neither routes nor a check: an
+    edit of config.json does not take them away.
+    """
+    host = configured(PROBES)
+    alone = PROBES._replace(guard=GuardConfig(), gate=None)
+    host.files.texts[LAYOUT.config_path] = render_config(alone)
+    task = Configure(alone, host=host, allow_removal=False)
+    error = failure_of(run, task, of=ConfigError)
+    assert [fault.path for fault in error.faults] == ["gate.units", "guard.enabled"]

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from hostrouting.boot.files import WRITER
-from hostrouting.boot.health import find_faults
+from hostrouting.boot.health import find_faults, find_lasting_openings
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import Remedy
@@ -95,12 +95,18 @@ class TestFiles:
             f"{path}.sh": "exit 1\n",
             path: "exit 1\n",
             f"{LAYOUT.gate_directory}/a.sh.new": "",
+            f"{LAYOUT.gate_directory}/.50-x.sh": "exit 1\n",
         }
         theirs = (
             f"{path}.sh was not installed by hostrouting: {MACHINES} starts only after it succeeds"
         )
         no_step = f"{path} is not a step of the gate: the name of a step ends in .sh"
-        assert faults(host) == [("file", "note", theirs), ("file", "note", no_step)]
+        hidden = (
+            f"{LAYOUT.gate_directory}/.50-x.sh is not a step of the gate: "
+            "the name of a step does not begin with a dot"
+        )
+        notes = [("file", "note", theirs), ("file", "note", hidden), ("file", "note", no_step)]
+        assert faults(host) == notes
 
     @pytest.mark.parametrize("name", ["90-licence", LAYOUT.routes_step])
     def test_a_step_that_others_can_change(self, host: FakeHost, name: str) -> None:
@@ -170,6 +176,25 @@ class TestFiles:
         sentence = f"{path} is a link, so the gate does not run it, and {MACHINES} cannot start"
         assert (fault.name, fault.sentence) == ("gate-shut", sentence)
         assert fault.remedy == Remedy("put a copy of the file in its place")
+
+    @pytest.mark.parametrize(
+        ("path", "predicate"),
+        [
+            (CHECK, f"is a link, so the gate does not run it, and {MACHINES} cannot start"),
+            (LAYOUT.gate_path, "is a link, and not a file"),
+            (LAYOUT.unit_path(LAYOUT.check_unit), "is a link, and not a file"),
+        ],
+    )
+    def test_a_link_in_the_place_of_a_file_of_ours(
+        self, host: FakeHost, path: str, predicate: str
+    ) -> None:
+        """`apply` does not replace it, so the remedy begins with its removal."""
+        host.files.texts["/srv/copy"] = host.files.texts.pop(path)
+        host.files.links[path] = "/srv/copy"
+        manager_of(host).reload()
+        [fault] = find_faults(host, WANTED)
+        assert fault.sentence == f"{path} {predicate}"
+        assert fault.remedy == AGAIN._replace(words="remove the link; then")
 
     @pytest.mark.parametrize("state", ["no systemd", "an image", "break glass", "no drop-in"])
     def test_a_foreign_step_that_is_not_run_here(self, host: FakeHost, state: str) -> None:
@@ -267,6 +292,30 @@ class TestSystemd:
         host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
         manager_of(host).read = {f"{UNITS}/{KUBELET}": "[Service]\n"}
         sentence = f"{KUBELET} starts unchecked: systemd still uses the old files"
+        assert faults(host, wanted) == [("gate-open", "error", sentence)]
+
+    def test_a_reset_that_was_read(self) -> None:
+        """It is the cause, and stays so, whatever else systemd has not read yet."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        path = dropped(host, KUBELET, "[Service]\nExecCondition=\n")
+        host.files.texts[f"{UNITS}/{KUBELET}.d/60-y.conf"] = "[Service]\nNice=1\n"
+        cause = f'the line "ExecCondition=" in {path} cancels the gate'
+        sentence = f"{KUBELET} starts unchecked: {cause}"
+        assert faults(host, wanted) == [("gate-open", "error", sentence)]
+        [opening] = find_lasting_openings(host, wanted)
+        assert opening.sentence == sentence
+
+    def test_an_earlier_reset(self) -> None:
+        """What comes before the gate's drop-in takes nothing away from it."""
+        wanted = WANTED._replace(gate=GateConfig((KUBELET,)))
+        host = configured(wanted)
+        host.files.texts[f"{UNITS}/{KUBELET}"] = "[Service]\n"
+        path = dropped(host, KUBELET, "[Service]\nExecCondition=\n", "00-a.conf")
+        del manager_of(host).read[LAYOUT.drop_in_path(KUBELET)]
+        assert path in manager_of(host).read
+        sentence = f"{KUBELET} starts unchecked: systemd has not read the drop-in"
         assert faults(host, wanted) == [("gate-open", "error", sentence)]
 
     def test_an_instance_that_runs(self, host: FakeHost) -> None:

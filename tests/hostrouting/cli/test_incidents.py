@@ -412,7 +412,7 @@ def test_the_line_without_a_copy_brings_back_all_that_the_scripts_say() -> None:
     garble(host)
     lose_routes(host)
     [line] = [line for line in say("status", host=host).lines if ": echo " in line]
-    assert "gives up podCidrs, probeRewrite, azureVnetCleanup and manageForeign)" in line
+    assert "gives up podCidrs, azureVnetCleanup and manageForeign)" in line
     _, text, *pipeline = re.split(r"echo '| \| |' \| ", line.partition(", as root: ")[2])
     repaired = say(*pipeline[0].split()[1:], host=host, stdin=text.encode())
     applied = say(*pipeline[1].split()[1:], host=host, stdin=repaired.out.encode())

@@ -134,6 +134,15 @@ def repaired_by_hand() -> FakeHost:
     return host
 
 
+def without_default_route() -> FakeHost:
+    """The same host after its default route has gone."""
+    host = repaired_by_hand()
+    for route in host.kernel.snapshot().routes:
+        if route.prefix.length == 0:
+            host.kernel.ip_route("delete", route)
+    return host
+
+
 def of(kernel: Callable[[], FakeKernel]) -> Callable[[], FakeHost]:
     """A host with this kernel, on which nothing is installed."""
     return lambda: FakeHost(kernel=kernel())
@@ -225,6 +234,12 @@ CASES: dict[str, Case] = {
         partial(ConfigureStaticRoutes, allow_removal=False),
         config("10.77.0.0/16"),
         repaired_by_hand,
+    ),
+    "routes alone, which takes others away while one waits": (
+        "cannot be said while another route waits",
+        partial(ConfigureStaticRoutes, allow_removal=False),
+        config("10.77.0.0/16"),
+        without_default_route,
     ),
     "routes alone, which may take needed ones away": (
         "",

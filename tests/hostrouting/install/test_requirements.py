@@ -63,6 +63,13 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
         lambda old: old._replace(static_routes=config(REPAIR[0]).static_routes),
         "staticRoutes.routes: takes away the route to 172.16.128.0/17",
     ),
+    "a metric": (
+        lambda old: old._replace(static_routes=config(*REPAIR, metric=4000).static_routes),
+        (
+            "staticRoutes.routes: takes away the routes to 172.16.0.0/17 with metric 0 and "
+            "172.16.128.0/17 with metric 0"
+        ),
+    ),
     "CIDRs": (
         lambda old: old._replace(route_overlap=expect("172.16.64.0/18", mode="STRICT")),
         "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
@@ -82,6 +89,15 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
 def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
     """What protects less than the installed configuration is named."""
     assert [*map(str, find_losses(OLD, weaken(OLD)))] == [sentence]
+
+
+def test_a_lower_metric() -> None:
+    """A route that takes precedence wherever the old one does is no loss, and neither are its
+    halves, whatever their metric.
+    """
+    old = config("172.16.0.0/16", metric=100)
+    assert [*find_losses(old, config("172.16.0.0/16", metric=50))] == []
+    assert [*find_losses(old, config(*REPAIR, metric=4000))] == []
 
 
 def test_pods_that_are_no_longer_checked() -> None:

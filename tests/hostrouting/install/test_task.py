@@ -6,7 +6,7 @@ import pytest
 
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
-from hostrouting.config.settings import MACHINES
+from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
@@ -14,6 +14,7 @@ from hostrouting.install.plan import Plan
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
@@ -138,6 +139,23 @@ class TestLeftOut:
         assert (dry.ok, dry.result.routes.steps) == (True, ())
         assert phases.run(task, skip=ConfigureStaticRoutes.name, observers=[]).ok
 
+    def test_a_task_that_another_one_needs(self) -> None:
+        """It is left out there, too: no route is set or deleted."""
+        host = FakeHost(kernel=h200())
+        type_routes(host, *REPAIR)
+        probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
+        wanted = HostRoutingConfig(probe_rewrite=probes)
+        both = phases.serial(
+            ConfigureStaticRoutes(wanted, host=host), RewriteProbeSource(wanted, host=host)
+        )
+        before = ours(host)
+        dry = phases.plan(both, skip=ConfigureStaticRoutes.name)
+        [planned] = [step for step in dry.walk() if step.name == RewriteProbeSource.name]
+        assert isinstance(planned.result, Plan)
+        assert planned.result.routes.steps == ()
+        assert phases.run(both, skip=ConfigureStaticRoutes.name, observers=[]).ok
+        assert (ours(host), list(host.nftables.tables)) == (before, ["hostrouting_slb"])
+
 
 class TestUndo:
     """Undo takes back what the run did, and nothing of others."""
@@ -188,6 +206,27 @@ class TestUndo:
         run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
         run(phases.task("undo")(task.undo))
         assert (ours(host), read_installed(host)) == ([], config(cidrs=("10.9.0.0/16",)))
+
+    def test_a_guard_with_nothing_left_to_guard(self) -> None:
+        """The task turns the guard off with the only section; undo starts it again."""
+        wanted = config(*REPAIR, mode="WARN")._replace(guard=GuardConfig(enabled=True))
+        host = configured(wanted)
+        task = ConfigureStaticRoutes(HostRoutingConfig(), host=host)
+        run(task)
+        assert LAYOUT.guard_path not in host.files.texts
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == wanted
+        assert manager_of(host).states[LAYOUT.guard_unit] == "active"
+
+    def test_a_guard_and_nothing_to_guard_any_more(self) -> None:
+        """Undo of the only section leaves no guard behind that has nothing to guard."""
+        checked = config(cidrs=(CIDR,), mode="WARN")._replace(guard=GuardConfig(enabled=True))
+        host = configured(checked)
+        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
+        run(task)
+        run(Remove(host=host))
+        run(phases.task("undo")(task.undo))
+        assert read_installed(host) == HostRoutingConfig()
 
     def test_routes_that_were_typed(self) -> None:
         """They are back, also if the former configuration fails again."""

@@ -7,17 +7,30 @@ import signal
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.errors import NotReady, RouteConflict
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.errors import NotReady, RequirementError, RouteConflict, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, FakeKernel, h200
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.notes import notes_of
-from tests.support.tasks import HELD, LAYOUT, REPAIR, config, configured, failure_of, ours, run
+from tests.support.tasks import (
+    CIDR,
+    HELD,
+    LAYOUT,
+    REPAIR,
+    config,
+    configured,
+    failure_of,
+    ours,
+    run,
+    type_routes,
+)
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 
@@ -108,6 +121,23 @@ class TestDefaultRoute:
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert len(ours(host)) == 1
 
+    def test_another_one_counts(self) -> None:
+        """Another run replaces the section that says which default route counts: the task waits for
+        what is needed now, and gives up when its time is over.
+        """
+        kernel = plain_vm()
+        kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+        kernel.add_address("wg0", "10.8.0.2/24")
+        kernel.ip_route("add", Route.to("0.0.0.0/0", dev="wg0", protocol=4, metric=50))
+        host = FakeHost(kernel=kernel)
+        expecting = RouteOverlapConfig(expected_devs=("eth0",))
+        wanted = config("203.0.113.0/24")._replace(route_overlap=expecting)
+        other = CheckRouteOverlap(HostRoutingConfig(), host=host)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=3)
+        failure_of(run, Configure(wanted, host=host), of=NotReady, match="gave up after 60 s")
+        assert host.faults.waiting == 0
+        assert ours(host) == []
+
     def test_never_comes(self, host: FakeHost) -> None:
         """After the deadline the failure says what was waited for, and that the gate holds."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
@@ -131,6 +161,44 @@ class TestDefaultRoute:
             phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
         assert LAYOUT.config_path in effects_of(caught.value).files
         assert host.files.locked == set()
+
+
+class TestTypedRoutes:
+    """A run that may not remove protection deletes no route that may be needed."""
+
+    @pytest.mark.parametrize("allow_removal", [False, True])
+    def test_the_default_route_comes_late(self, allow_removal: bool) -> None:  # noqa: FBT001  a parameter
+        """What escapes without them is not known while a route waits: the run fails before it has
+        changed anything, and does not wait.
+        """
+        host = FakeHost(kernel=h200())
+        kernel = host.kernel
+        type_routes(host, *REPAIR)
+        [default] = [route for route in kernel.snapshot().routes if route.prefix.length == 0]
+        kernel.ip_route("delete", default)
+        kernel.later(lambda: kernel.ip_route("add", default))
+        wanted = config("198.51.100.0/24", cidrs=(CIDR,))
+        task = Configure(wanted, host=host, allow_removal=allow_removal)
+        if allow_removal:
+            failure_of(run, task, of=RouteOverlapError)
+            assert [route.split(" ")[0] for route in ours(host)] == ["198.51.100.0/24"]
+            return
+        error = failure_of(run, task, of=RequirementError)
+        assert (error.findings[0].name, error.can_retry) == ("route-not-configured", True)
+        assert len(ours(host)) == len(REPAIR)
+        assert host.files.texts == {}
+
+    def test_what_is_not_expected(self) -> None:
+        """A typed route to anything else is deleted after the wait."""
+        host = FakeHost(kernel=h200())
+        kernel = host.kernel
+        type_routes(host, "203.0.113.0/24")
+        [default] = [route for route in kernel.snapshot().routes if route.prefix.length == 0]
+        kernel.ip_route("delete", default)
+        kernel.later(lambda: kernel.ip_route("add", default))
+        wanted = config(*REPAIR, cidrs=(CIDR,))
+        run(Configure(wanted, host=host, allow_removal=False))
+        assert len(ours(host)) == len(REPAIR)
 
 
 class TestTransaction:
