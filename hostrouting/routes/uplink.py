@@ -501,10 +501,13 @@ class Uplink:
     def _best_route_to(self, gateway: IP, dev: str | None = None) -> Route | None:
         """The route of table main by which Linux looks for a gateway on this device, or on any.
 
-        In IPv4, Linux passes over routes that have a gateway themselves. In IPv6, it takes the best
-        route by the device, and refuses the gateway if that route has one.
+        In IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is
+        global. In IPv6, it takes the best route by the device, and refuses the gateway if that
+        route has one.
         """
-        candidates = self._direct if self._family == IPV4 else self._others
+        candidates = self._others
+        if self._family == IPV4:
+            candidates = [route for route in self._direct if route.scope >= SCOPE_LINK]
         there = Prefix.of(gateway)
         best: Route | None = None
         for route in candidates:

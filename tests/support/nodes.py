@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hostrouting.model.prefix import Prefix, ip_at, width_of
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.prefix import IPV4, Prefix, ip_at, width_of
+from hostrouting.model.route import SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
 
@@ -178,5 +178,11 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
         ),
         addresses=tuple(addresses),
         rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
-        routes=tuple(routes),
+        routes=tuple(map(_with_scope, routes)),
     )
+
+
+def _with_scope(route: Route) -> Route:
+    """The route with the scope that Linux gives to one in IPv4 without a gateway."""
+    is_on_link = route.prefix.family == IPV4 and route.next_hops and not route.has_gateway
+    return route._replace(scope=SCOPE_LINK) if is_on_link else route

@@ -12,7 +12,7 @@ from hostrouting.check.way_out import WayOut, find_way_out
 from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import OURS, SCOPE_UNIVERSE, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from tests.support.topologies import checked, vm_with
@@ -229,6 +229,16 @@ def test_connections_that_escape_alone_have_a_reason() -> None:
     report = checked(node(by_source, lost, rules=(first_lookup,)))
     cause = "for connections from 10.0.0.4, routes are proposed only where plain packets escape"
     assert reasons(report) == [("not-proven", cause)]
+
+
+def test_an_ipv4_gateway_that_linux_refuses() -> None:
+    """Linux looks for a gateway only by routes whose scope is link or host."""
+    host = node(Route.to(CIDR, dev="ib0"))
+    others = [route for route in host.routes if route.prefix != Prefix.parse("10.0.0.0/24")]
+    near = Route(Prefix.parse("10.0.0.1/32"), (NextHop("eth0"),), scope=SCOPE_UNIVERSE)
+    report = checked(host._replace(routes=(*others, near)))
+    cause = "a repair needs an address or route on eth0 that reaches the gateway 10.0.0.1 directly"
+    assert (destinations(report), reasons(report)) == ([], [("no-gateway", cause)])
 
 
 @pytest.mark.parametrize("is_on_link", [True, False])
