@@ -32,8 +32,6 @@ _PROPERTIES = (
 )
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
-_REFUSAL = "hostrouting: {} was not started: "
-"""How the line begins with which the gate logs that."""
 
 
 class UnitState(NamedTuple):
@@ -103,7 +101,7 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         state = "runs"
     elif properties["SubState"] == "condition":
         state = "is in the gate"
-    elif is_gated and _was_refused(manager, properties):
+    elif is_gated and _was_refused(properties):
         state = "was refused"
         reasons = _errors_of_start(manager, properties)
     elif properties["ActiveState"] == "failed":
@@ -117,18 +115,18 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     return UnitState(unit, state, since, reasons, checked, unchecked and state == "runs")
 
 
-def _was_refused(manager: Manager, properties: Mapping[str, str]) -> bool:
-    """Whether the gate has refused the last start. systemd forgets that at each daemon-reload, and
-    the journal does not.
+def _was_refused(properties: Mapping[str, str]) -> bool:
+    """Whether the gate has refused the last start.
+
+    systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
+    since the start began, but not the main process, and no other one could make the start fail.
     """
     if _REFUSED in properties["ExecCondition"]:
         return True
-    began = _microseconds(properties["ConditionTimestampMonotonic"])
-    if _microseconds(properties["ExecMainStartTimestampMonotonic"]) > began:
+    if properties["Result"] != "exit-code" or "ignore_errors=no" in properties["ExecStartPre"]:
         return False
-    refusal = _REFUSAL.format(properties["Id"])
-    errors = _errors_of_start(manager, properties)
-    return any(error.startswith(refusal) for error in errors)
+    ended = _microseconds(properties["ExecMainExitTimestampMonotonic"])
+    return ended < _microseconds(properties["ConditionTimestampMonotonic"])
 
 
 def _errors_of_start(manager: Manager, properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ def write(answer: Answer, *, as_json: bool) -> int:
         if error.errno not in _GONE:
             say(f"the answer could not be written: {error.strerror}")
             return answer.code or PROBLEM
+    _forget_lost_remarks()
     return answer.code
 
 
@@ -87,6 +88,15 @@ def say(text: str) -> None:
     """Print a remark on standard error; a remark that cannot be written is lost."""
     try:
         _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _forget_lost_remarks() -> None:
+    """Forget log lines that nobody can read any more, because the terminal was closed meanwhile."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
 

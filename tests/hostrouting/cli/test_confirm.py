@@ -5,6 +5,8 @@ import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -223,6 +225,29 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said = say("apply", "--config", str(file), "--confirm", "9", host=host)
     assert (said.code, host.files.texts) == (2, {})
     assert "--confirm: there is no terminal to press Enter on; run it from a terminal" in said.err
+
+
+@pytest.mark.linux
+def test_a_remark_that_nobody_can_read() -> None:
+    """What was logged when the terminal was closed already does not change the exit code."""
+    code = (
+        "import sys; from hostrouting.cli import output\n"
+        "try: print('waiting', file=sys.stderr)\n"
+        "except OSError: pass\n"  # as logging does
+        "sys.exit(output.write(output.Answer(143, {}, ()), as_json=False))"
+    )
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            stderr=theirs,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},  # with it, nothing is left to be written
+        )
+    finally:
+        os.close(theirs)
+    assert ended.returncode == 143
 
 
 class TestTerminal:

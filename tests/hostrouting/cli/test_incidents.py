@@ -466,6 +466,18 @@ def test_a_unit_that_runs_and_was_not_checked(main: str, *, is_told: bool) -> No
     assert (unit["unchecked"], unit["checked"] == 0) == (is_told, is_told)
 
 
+def test_a_refused_unit_that_ran_before_was_checked() -> None:
+    """Its main process began before the last start did, which the gate has refused."""
+    host = node(config(*REPAIR))
+    refuse(host)
+    manager_of(host).properties[KUBELET] |= {
+        "InactiveExitTimestampMonotonic": "50",
+        "ExecMainStartTimestampMonotonic": "40",
+    }
+    [unit] = say("status", "--json", host=host).json["units"]
+    assert (unit["state"], unit["checked"] > 0) == ("was refused", True)
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_refused_unit_is_to_be_started_after_the_command_of_the_page(*, lost: bool) -> None:
     """The page says which command ends the cause."""
