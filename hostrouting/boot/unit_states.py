@@ -23,12 +23,15 @@ _PROPERTIES = (
     "LoadState",
     "ActiveState",
     "SubState",
+    "Result",
     "ExecCondition",
+    "ExecStartPre",
     "StateChangeTimestamp",
     "ConditionTimestamp",
     "ConditionTimestampMonotonic",
     "InactiveExitTimestampMonotonic",
     "ExecMainStartTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
 )
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended, until the next daemon-reload."""
