@@ -96,7 +96,7 @@ def test_a_refused_unit() -> None:
         assert system.run("systemctl", "start", KUBELET).returncode == 1
 
         page = status(system)
-        assert f"  {KUBELET} was refused since" in page
+        assert f"  {KUBELET} has been refused since" in page
         assert f"    hostrouting: {KUBELET} was not started: step 20-check-route-overlap" in page
         assert "systemctl start" not in page, "it would be refused again"
         type_line(system, proposed(page, REPAIR))
@@ -241,6 +241,6 @@ def test_a_refused_unit_that_systemd_starts_again() -> None:
         assert system.show(KUBELET, "SubState") == "auto-restart"
         for _ in range(2):
             page = status(system)
-            assert f"  {KUBELET} was refused since" in page
+            assert f"  {KUBELET} has been refused since" in page
             assert "\n    it begins\n    OVERLAP: " in page
             system.must("systemctl", "daemon-reload")
