@@ -200,13 +200,19 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 def _devs_with_a_source_in(judge: Judge, block: Prefix) -> set[str]:
     """The devices with an address of this host in the block.
 
-    The address of a CNI's device stands for the pods behind it, unless the device is the uplink.
+    The address of a CNI's device stands for the pods behind it, unless the device is the uplink, or
+    the block is the address of a bridge and no more. Cilium has a rule for that of cilium_host.
+
+    Field state: cilium-eni-host-address.
     """
+    is_single = block.length == width_of(block.family)
     owners: set[str] = set()
     for address in judge.devices.addresses:
-        is_own = address.ip in block and not address.ip.is_loopback
+        if address.ip not in block or address.ip.is_loopback:
+            continue
+        is_bridge_alone = is_single and judge.devices.is_bridge_of_pods(address.dev)
         is_of_pods = judge.devices.cni_rows(address.dev) and address.dev not in judge.uplinks.devs
-        if is_own and not is_of_pods:
+        if is_bridge_alone or not is_of_pods:
             owners.add(address.dev)
     return owners
 

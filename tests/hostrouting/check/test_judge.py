@@ -466,7 +466,8 @@ def test_two_uplinks_with_one_node_ip() -> None:
         assert report.families[0].flaws == ()
 
 
-def test_a_source_of_its_own_on_a_pods_bridge() -> None:
+@pytest.mark.parametrize("block", ["10.244.1.0/24", "10.244.1.1/32"])
+def test_a_source_of_its_own_on_a_pods_bridge(block: str) -> None:
     """A `from` that the host's own address on a CNI's bridge fulfils is about packets of pods, and
     if Linux may write that address into its own, also about these.
 
@@ -474,7 +475,7 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     again with it.
     """
     links = (Link(name="cni0", index=10, kind="bridge"), IB0)
-    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse(block))
     host = node(ELSEWHERE, rules=(rule,), links=links)
     bridge = Address(ip=as_ip("10.244.1.1"), length=24, dev="cni0")
     assert checked(host._replace(addresses=(*host.addresses, bridge))).verdict == "undecided"

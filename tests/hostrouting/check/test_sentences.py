@@ -8,7 +8,7 @@ import pytest
 from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Refusing, Route
+from hostrouting.model.route import TABLE_LOCAL, NextHop, Refusing, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeKernel, cni_node, plain_vm, vpn_node
@@ -48,7 +48,9 @@ def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Findin
 
 
 HOSTS = {
-    "own range": vm_with(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
+    "own range": vm_with(
+        Route(INSIDE, (NextHop("lo"),), type="local", protocol=4, table=TABLE_LOCAL)
+    ),
     "no route": vm_with(Route(INSIDE, type="throw")),
     "blackhole": vm_with(Route(INSIDE, type="blackhole", protocol=12)),
     "unreachable": vm_with(Route(INSIDE, type="unreachable", protocol=4)),
