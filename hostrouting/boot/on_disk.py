@@ -40,7 +40,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     drop_ins = [HostLayout.drop_in_path(unit) for unit in _units_with_drop_ins(files)]
     unit_paths = [HostLayout.unit_path(unit) for unit in units.UNITS]
     links = [HostLayout.enabled_path(unit) for unit in units.UNITS]
-    early = wanted_steps(files)
+    early = wanted_step_paths(files)
     steps = [HostLayout.step_path(step) for step in UNIT_OF]
     late = [path for path in steps if path not in early]
     others = [*early, HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *late]
@@ -111,14 +111,14 @@ def text_at(files: Files, path: str) -> str:
 
 
 def required_steps(files: Files) -> tuple[str, ...] | None:
-    """The steps that the installed gate.sh requires; None if that cannot be said."""
+    """The names of the steps that the installed gate.sh requires; None if that cannot be said."""
     line = _REQUIRED.search(text_at(files, HostLayout.gate_path))
     if line is None:
         return None
     return tuple(line[1].split())
 
 
-def wanted_steps(files: Files) -> tuple[str, ...]:
+def wanted_step_paths(files: Files) -> tuple[str, ...]:
     """The paths of the steps of ours that the installed gate.sh does not require."""
     required = required_steps(files)
     if required is None:

@@ -131,9 +131,11 @@ class Plan:
         """The same, and in mode STRICT it is an error to delete routes without which addresses
         escape: the run would fail after it had deleted them.
         """
+        if self.mode == "WARN":
+            return self
         findings: list[Finding] = []
         for finding in self.findings:
-            if finding.name == "route-not-configured" and self.mode == "STRICT":
+            if finding.name == "route-not-configured":
                 remedy = _to_keep(finding, is_installed=is_installed)
                 findings.append(finding._replace(severity="error", remedy=remedy))
             else:

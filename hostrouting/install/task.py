@@ -193,6 +193,8 @@ class InstallTask(ABC):
                 raise
             if isinstance(error, HostRoutingError) and ctx.step is not None:
                 # The step of a task about one section fails with this; it keeps the other failure.
+                # For example, a route conflicts: a caller gets that RouteConflict, and the report
+                # has the failure of start-guard, too.
                 ctx.step.failures = (*failed.failures, *ctx.step.failures)
             raise_together([failed, error])
         if failed is not None:
