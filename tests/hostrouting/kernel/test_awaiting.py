@@ -1,5 +1,6 @@
 """hostrouting.kernel.awaiting: attempts that are repeated at each change."""
 
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -44,7 +45,7 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """
     kernel, ctx = FakeKernel(), context()
     for name in ("eth0", "eth9"):  # the second changes nothing about what is missing
-        kernel.later(lambda name=name: kernel.add_link(name))
+        kernel.later(partial(kernel.add_link, name))
     with (
         caplog.at_level("INFO"),
         pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"),
