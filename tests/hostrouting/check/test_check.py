@@ -101,6 +101,16 @@ def test_a_third_default_route_beside_two_equal_ones() -> None:
     assert "default-routes" not in {flaw.name for flaw in report.families[0].flaws}
 
 
+def test_services_inside_a_block_of_a_cni() -> None:
+    """A block that a CNI refuses is right, but not where it has the addresses of services."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cali1", index=0, kind="veth"))
+    kernel.ip_route("add", Route.to("172.16.0.0/20", type="blackhole", protocol=80))
+    for services, verdict in (("172.16.1.0/24", "overlap"), ("172.20.0.0/16", "ok")):
+        expected = HostRoutingConfig(route_overlap=expect(CIDR, service_cidrs=[services]))
+        assert check_snapshot(kernel.snapshot(), expected).verdict == verdict
+
+
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape
     stays one.
