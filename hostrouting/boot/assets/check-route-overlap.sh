@@ -4,7 +4,8 @@
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a
 # route or of a rule begins, and right after its end. So Linux is asked at these places, and each
 # answer holds up to the next place. What this script does not judge is named, and makes the verdict
-# `undecided`.
+# `undecided`. What `ip` does not list as a rule or a route is not seen: policies of IPsec (XFRM),
+# marks that nftables sets on packets of this host, and programs of eBPF.
 #
 # What it says in the journal:
 #   OVERLAP           packets leave through another device than an expected one
@@ -78,10 +79,10 @@
 #   refuses FAMILY TYPE PROTOCOL CNI PROOF TRACE SHORTEST LONGEST
 #     With such a route, whose prefix has one of these lengths, the CNI refuses packets. For
 #     example, "refuses 4 blackhole bird Calico inside protocol 20 32".
-#     PROOF: it is the CNI's if there is a device of it (device), a pod or an address by one inside
-#       the range (inside), or such an address at its beginning (first).
-#     TRACE: it may be the CNI's if there is a device of it (device), or also if other routes have
-#       the protocol (protocol).
+#     PROOF makes the refusal right (fine): a device of the CNI (device), a pod or an address by one
+#       inside the range (inside), or such an address at its beginning (first).
+#     TRACE, without that, makes it a doubt: a device of the CNI (device), or also other routes that
+#       have the protocol (protocol). With the PROOF "first", no trace counts.
 #   pod-block FAMILY LENGTH
 #     A prefix shorter than this is not a block of pods.
 #
@@ -506,7 +507,8 @@ function protocol_to_ask() {
 #   judge_ranges     the ranges of places about which the same is said
 #   judge_others     what is right for packets that a rule tells from plain ones
 read_lists='
-# A route may go on in the next line (nh_info), so it is read when another line is there.
+# A route may go on in the next line (nh_info), so it is held until a line that is not such a one.
+# Behind the last route there is always one: a device, or "errors".
 held_route != "" && !/^\tnh_info / {
   if (read_route(held_route)) note_route()
   held_route = ""
@@ -647,8 +649,9 @@ function note_rule() {
   if (action ~ REFUSES && plain_packets != "none") note_refusing_rule()
   note_rule_for_others()
 }
-# Keeps the rule as if it were a route, one that is of no CNI. For a rule "unreachable", Linux
-# answers as if there were no route.
+# Keeps the rule as if it were a route that refuses the addresses of the rule. With the prefix
+# "default" it is never taken for a route of a CNI. For a rule "unreachable", Linux answers as if
+# there were no route.
 function note_refusing_rule() {
   type = action
   prefix = "default"
@@ -791,7 +794,9 @@ function note_route() {
   if (field["src"] != "-") note_source(hex_of(field["src"]))
   if (table in is_for_others) note_route_for_others()
   routes_by[object]++
-  is_listed[type, prefix, metric] # not by table: for one of table local, Linux may answer main
+  # Not by table: where no rule keeps tables local and main apart, they are one in Linux, and its
+  # answer names table main for a route that is listed in table local.
+  is_listed[type, prefix, metric]
 }
 # The number under which this route is kept.
 function kept() {
@@ -1144,6 +1149,7 @@ function doubt(its_name, its_reason) {
   reason = its_reason
   return "doubt"
 }
+# `may_be_repaired` says whether a route in table main could lead the packets right.
 function escape(kind, its_sentence, may_be_repaired) {
   finding = kind
   reason = filled(its_sentence, "{expected}", expected_devices())
@@ -1313,6 +1319,8 @@ function note_route_for_others() {
   for_others[++routes_for_others] = kept()
 }
 
+# Rules come in the order in which Linux looks at them. One with the same selectors as an earlier
+# rule sees only what that has passed on: nothing, if it was the last for these packets.
 function judge_other_packets(   n) {
   for (n = 1; n <= others; n++) {
     $0 = other_rule[n]
@@ -1339,9 +1347,9 @@ function judge_rule(low, high,   c) {
   }
 }
 # Sets the devices by which packets may leave with the sources of the rule: those with an address in
-# the block, those of routes that name such a source, and expected ones without an address, for which
-# Linux takes any; but no device of a CNI. Connections to the pods of this node may have the address
-# of such a device. A block with a route to a pod is that of pods.
+# the block, those of routes that name such a source, and expected ones without an address, for
+# which Linux takes any; but no device of a CNI. Connections to the pods of this node may have the
+# address of such a device. A block with a route to a pod is that of pods.
 function find_their_devices(   i, k, hex, to_pods) {
   their_devices = to_pods = NONE
   are_for_pods = 0
@@ -1370,9 +1378,11 @@ function are_of_the_cluster() {
 # Whether the rule leads its packets to these addresses right. In its table, each route to a part of
 # them has to, and the narrowest one around all.
 function are_led_right(low, high,   i, r, narrowest_around) {
-  # As "not fwmark 1" does: Linux has answered for plain packets, and the marked ones go on.
+  # Linux has answered for plain packets. If a rule such as "not fwmark 1" selects them, packets
+  # with that mark go on to the next rule; what else selects plain packets is in doubt.
   if (plain_packets != "none") return their_word == "fwmark"
   if (action ~ REFUSES) return 0
+  # There these packets find what plain ones find, or nothing, and go on to the next rule.
   if (is_first_for_plain(table) || !(table in has_routes)) return 1
   if (their_word == "from" && may_hide_pods()) return 0
   for (i = 1; i <= routes_for_others; i++) {

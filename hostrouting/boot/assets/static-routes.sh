@@ -2,9 +2,10 @@
 # Sets the static routes of this host in table main, and deletes our other routes there (those with
 # our protocol). All or nothing: if something fails, the routes are as before. The route of another
 # program, or of an administrator, is never changed. If one has the prefix and metric of a wanted
-# route, nothing is written.
+# route, and leads elsewhere, nothing is written.
 #
-# A configured route takes the device and the gateway that it does not name from a default route:
+# A configured route takes the device and the gateway that it does not name from a default route. It
+# also takes the weights of several next hops, and `onlink`, but not its source, its MTU and so on.
 #   1. With a device: from the best default route by that device. It may be in another table than
 #      main, where cloud-init and others put that of a second card.
 #   2. Without a device: from the best default route of table main.
@@ -194,7 +195,7 @@ make_plan() {
   is_hopeless=''
 }
 
-# `read` puts all that is left of a line into its last variable: of "refused", all options.
+# `read` puts all that is left of a line into its last variable, tabs too: of "refused", all advice.
 read_plan() {
   local kind text rest unread='ip or awk was killed, or is missing'
   changes=() undos=() optional=() reasons=() advice=() notes=() is_hopeless='' is_torn=''
@@ -366,6 +367,7 @@ has_devices { next } # another line of an alias
     on_link_line[++on_link_lines] = $0
     on_link_to[on_link_lines] = $2
   }
+  # A conflict proposes halves of the prefix, unless another program has one of them.
   if ($2 in is_half && / table 254 / && !is_line_of_ours()) is_held[$2]
 }
 /^\tnh_info .*\tnexthop / { # the next hops of the route in the line before
@@ -482,8 +484,9 @@ function without_usual_words(text) {
   return text
 }
 
-# Whether Linux can look for a gateway by it: in table main, and not ours, because ours may go. In
-# IPv4, Linux passes over routes that have a gateway themselves, and others whose scope is global.
+# Whether this script looks for a gateway by it: in table main, and not ours, because ours may go.
+# Linux also looks in other tables, as the rules say; such a gateway is not found here. In IPv4,
+# Linux passes over routes that have a gateway themselves, and others whose scope is global.
 function is_on_link() {
   if (!/ table 254 / || !/ dev / || is_line_of_ours()) return 0
   return family_of($2, $0) == 6 || (/ scope 25[345] / && !has_gateway($0))
@@ -526,8 +529,9 @@ function read_route(text,   r, words, word, at, i, item, h) {
     else if (item == "metric") route[r, "metric"] = word[++i]
     else if (item == "pref" && word[i + 1] == "medium") i++
     else if (item == "error") i++
-    else if (item == "lock" && word[i - 1] == "rto_min") continue # `ip` prints it, and cannot read it
-    else if (item !~ /^(nexthop|linkdown|pervasive|offload|rt_offload|rt_offload_failed|trap|rt_trap)$/)
+    # `ip` prints this lock, and does not read it: it always locks that time.
+    else if (item == "lock" && word[i - 1] == "rto_min") continue
+    else if (item !~ /^(nexthop|linkdown|pervasive|(rt_)?(offload|trap)|rt_offload_failed)$/)
       route[r, "words"] = route[r, "words"] " " item
   }
   if (is_default(r)) add_default(r)
@@ -595,7 +599,8 @@ function make_part(r, h, last_hop) {
 }
 
 # Routes exclude each other if their keys are the same. The key of one that is only for some packets
-# (from, tos) has all of its words. A tos in decimal is that of an encapsulation.
+# (from, tos) has all of its words. `ip -N` prints the tos of a route in hexadecimal: one in decimal
+# belongs to an encapsulation.
 function key_of(r,   key) {
   key = route[r, "prefix"] " metric " route[r, "metric"]
   if (is_for_some_packets(r)) key = key lasting_words(r)
@@ -681,6 +686,7 @@ function order_at(key, i) {
   return order_of_use(part[at_key[key, i], "route"])
 }
 
+# The lower, the earlier. A preference is -1 to 1, so 3 puts what is passed over behind all others.
 function order_of_use(r) {
   return is_passed_over(r) * 3 - preference(route[r, "words"])
 }
@@ -902,7 +908,7 @@ function best_line(gateway, dev, family,   i, to, metric, best, most, order) {
     best = i
     most = order
   }
-  most_by[gateway, dev] = most
+  most_by[gateway, dev] = most # for `hidden`
   return best_by[gateway, dev] = best + 0
 }
 
@@ -938,6 +944,7 @@ function hidden(w, r, h,   gateway, dev, i) {
   if (gateway ~ /^fe[89ab][0-9a-f]:/ || !is_within(gateway, route[w, "prefix"])) return ""
   for (i = 1; i <= route[w, "hops"]; i++) if (hop[w, i, "dev"] == dev) break
   if (i > route[w, "hops"] || !is_near(gateway, dev, 6)) return ""
+  # is_near has set the precedence of the best route that is there now.
   if (precedence(route[w, "prefix"], route[w, "metric"], "") < most_by[gateway, dev]) return ""
   value["gateway"] = gateway
   return filled("hides")
@@ -975,7 +982,8 @@ function plan_route(w,   missing, existing) {
   else say_conflict(w)
 }
 
-# Gives the configured route its next hops; returns what is missing for that.
+# Gives the configured route its next hops, and the scope that Linux would list; returns what is
+# missing for that, or "". A single next hop has no weight.
 function complete(w,   missing, h) {
   missing = take_hops(w)
   for (h = 1; h <= route[w, "hops"] && missing == ""; h++) missing = missing_for_hop(w, h)
@@ -1012,12 +1020,13 @@ function take_hops(w,   dev, gateway, family, from, h) {
   }
   for (h = 1; h <= route[from, "hops"]; h++) {
     if (!is_by(from, h, dev)) continue
-    # If a gateway is named, only the first next hop with it.
+    # If a gateway is named, one next hop is wanted: the first with this gateway.
     if (gateway != "" && (route[w, "hops"] || hop[from, h, "via"] != " via " gateway)) continue
     copy_hop(w, from, h)
   }
   if (route[w, "hops"]) return ""
-  # A named gateway need not be that of a default route: the device is enough.
+  # A named gateway need not be that of a default route, if the device is known: by its name, or
+  # from the default route.
   if (gateway == "" || (dev == "" && !from)) return missing_default(family, dev)
   if (dev == "") dev = device_of(gateway, family, devs_out(from, ""))
   add_hop(w, " via " gateway, dev)

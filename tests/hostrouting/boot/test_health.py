@@ -315,7 +315,7 @@ class TestSystemd:
         path = dropped(host, KUBELET, "[Service]\nExecCondition=\n", "00-a.conf")
         del manager_of(host).read[LAYOUT.drop_in_path(KUBELET)]
         assert path in manager_of(host).read
-        sentence = f"{KUBELET} starts unchecked: systemd has not read the drop-in"
+        sentence = f"{KUBELET} starts unchecked: systemd still uses the old files"
         assert faults(host, wanted) == [("gate-open", "error", sentence)]
 
     def test_an_instance_that_runs(self, host: FakeHost) -> None:
