@@ -3,7 +3,7 @@
     HostRoutingError
     ├── ConfigError         input: a configuration or a snapshot cannot be used; has all its faults
     ├── RequirementError    host: what the configuration needs is missing; nothing was changed
-    ├── RouteConflict       host: another program's route has the key of a wanted one
+    ├── RouteConflict       host: a route that is not ours has the key of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
     ├── NotReady            host: something was missing at the deadline, or the lock is held

@@ -44,9 +44,10 @@ State: TypeAlias = Literal[
 """How the host compares with the installed configuration.
 
 Nothing is installed; config.json cannot be used; the host does not answer; apply would fail because
-of another program's route; apply would delete routes without which addresses escape; apply would
-fail for another reason, such as an edit of config.json that takes protection away; addresses would
-escape after apply; apply makes it the same; a route waits for something; nothing differs.
+of a route that is not hostrouting's; apply would delete routes without which addresses escape;
+apply would fail for another reason, such as an edit of config.json that takes protection away;
+addresses would escape after apply; apply makes it the same; a route waits for something; nothing
+differs.
 """
 _WITHOUT_APPLY = ("broken", "conflict", "not-configured", "failing", "escaping")
 """The states in which it does harm, or is not possible, to apply the installed configuration."""

@@ -23,11 +23,14 @@ _PROPERTIES = (
     "LoadState",
     "ActiveState",
     "SubState",
+    "Result",
     "ExecCondition",
+    "ExecStartPre",
     "StateChangeTimestamp",
     "InactiveExitTimestamp",
     "InactiveExitTimestampMonotonic",
     "ExecMainStartTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
 )
 _REFUSED = "status=255"
 """What systemd shows of a condition that the gate has ended."""
@@ -95,12 +98,28 @@ def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
         state = "runs"
     elif properties["SubState"] == "condition":
         state = "is in the gate"
-    elif is_gated and _REFUSED in properties["ExecCondition"]:
+    elif is_gated and _was_refused(properties):
         state = "was refused"
         reasons = manager.errors_of(unit, properties["InactiveExitTimestamp"])
     elif properties["ActiveState"] == "failed":
         state = "failed"
     return UnitState(unit, state, since, reasons, checked, unchecked and state == "runs")
+
+
+def _was_refused(properties: Mapping[str, str]) -> bool:
+    """Whether the gate has refused the last start.
+
+    systemd forgets at each daemon-reload how the condition has ended. Then a command has failed
+    since the start began, but not the main process, and no other one could make the start fail.
+    """
+    if _REFUSED in properties["ExecCondition"]:
+        return True
+    if properties["ActiveState"] != "failed" or properties["Result"] != "exit-code":
+        return False
+    if "ignore_errors=no" in properties["ExecStartPre"]:
+        return False
+    ended = int(properties["ExecMainExitTimestampMonotonic"] or 0)
+    return ended < int(properties["InactiveExitTimestampMonotonic"] or 0)
 
 
 def _has_begun_with_main(properties: Mapping[str, str]) -> bool:

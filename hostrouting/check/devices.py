@@ -14,12 +14,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hostrouting.config.cni import POD_NETWORKS, Cni, Device, Use, devices_of
+from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import SCOPE_UNIVERSE
 from hostrouting.routes.uplink import OF_GUESTS, are_taps_without_a_card, is_card
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
-    from hostrouting.model.prefix import Prefix
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Address, Link
 
@@ -96,6 +96,17 @@ class Devices:
                 if row.use == "pod" or dev in POD_NETWORKS:
                     pod_devs.append((dev, cni))
         return pod_devs
+
+    @cached_property
+    def places_of_pods(self) -> list[tuple[str, Prefix]]:
+        """The devices of CNIs, each with its addresses and with its routes without a gateway: there
+        this node's pods have their addresses.
+        """
+        places = [(address.dev, Prefix.of(address.ip)) for address in self.addresses]
+        for route in self._routes:
+            if route.type == "unicast" and not route.has_gateway:
+                places += [(dev, route.prefix) for dev in route.devs]
+        return [(dev, place) for dev, place in places if self.cni_rows(dev)]
 
     # What a device leads to.
 

@@ -11,8 +11,8 @@ with the selectors to write into `intendedRules`. It replaces any doubt about th
 What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then the packets
 of this node's pods are judged like the host's own, with the source and the device that they have,
 if rules look at these. Such a packet can have a mark, too, and is one of the other packets then. In
-any case, a rule for the device of a CNI (`iif cni0`) is known to select packets of pods: such an
-outcome is opaque if it would escape.
+any case, a rule for the device of a CNI (`iif cni0`), or for several addresses where pods are, is
+known to select packets of pods: such an outcome is opaque if it would escape.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.check.results import Grade, Opinion, Packets, first_opinion
 from hostrouting.check.sources import sources_of
 from hostrouting.fib.engine import FORWARDED, Decision, Outcome, conditions_of
+from hostrouting.model.prefix import width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,14 +149,29 @@ def captures_a_plain_source(judge: Judge, other: OtherPackets) -> Opinion | None
 
 
 def from_a_foreign_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets with a source that this host does not have are forwarded, and not judged.
+    """Packets with a source that this host does not have are forwarded, and not judged; but they
+    are if this node's pods have addresses in the block.
 
     Field states: cilium-eni, aws-vpc-cni-second-interface.
     """
     block = other.source
-    if block is None or _devs_with_a_source_in(judge, block):
+    if block is None or _devs_with_a_source_in(judge, block) or _has_pods(judge, block):
         return None
     return FINE
+
+
+def _has_pods(judge: Judge, block: Prefix) -> bool:
+    """Whether several pods of this node may have addresses in the block.
+
+    A rule for a single one is its CNI's own. With `podCidrs`, packets of pods are judged source by
+    source.
+    """
+    if judge.pods or block.length == width_of(block.family):
+        return False
+    for dev, place in judge.devices.places_of_pods:
+        if place in block and dev not in judge.uplinks.devs:
+            return True
+    return False
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:

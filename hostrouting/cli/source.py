@@ -29,9 +29,14 @@ def typed_options(arguments: argparse.Namespace) -> str:
     """The CIDRs and the file as they were typed, for a proposed command."""
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += "".join(f" --dev {shlex.quote(dev)}" for dev in arguments.dev)
+    return options + typed_file(arguments)
+
+
+def typed_file(arguments: argparse.Namespace) -> str:
+    """The option --config as it was typed, for a proposed command."""
     if arguments.config is None:
-        return options
-    return f"{options} --config {typed_name(arguments.config)}"
+        return ""
+    return f" --config {typed_name(arguments.config)}"
 
 
 def as_whom(arguments: argparse.Namespace) -> str:

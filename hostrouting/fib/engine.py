@@ -482,14 +482,17 @@ class Fib:
         return AppliedRule(rule, to.first, to.last, select(rule, packet), table)
 
     def equal_default_routes(self, route: Route) -> list[Route]:
-        """The route, and those that Linux may use instead: of several equal default routes, any."""
+        """The route, and those that Linux may use instead: of several equal default routes, any.
+
+        Which of them are by lo alone, `fib.not_judged` names.
+        """
         routes = [route]
         if route.prefix.length or route.table not in self.tables:
             return routes
         for other in self.tables[route.table].routes_to(route.prefix):
             if other == route or other.type != "unicast":
                 continue
-            if other.rank == route.rank:
+            if other.rank == route.rank and other.devs != ("lo",):
                 routes.append(other)
         return routes
 

@@ -67,11 +67,7 @@ class HostCheck(NamedTuple):
         findings = [*_findings_of(report, config)]
         if config.static_routes.enabled or report.routes:
             findings += find_networkd(config, host.files)
-        managed: Managed | None = None
-        if host.may_have_ours:
-            from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
-
-            managed = find_managed(host, to_repair or config, snapshot)
+        managed = managed_here(host, to_repair or config, snapshot)
         if managed is None:
             findings += find_typed(snapshot)
         else:
@@ -131,6 +127,15 @@ def check_host(
     return HostCheck.of_host(
         report, config, host, to_repair=to_repair, repair_options=repair_options
     )
+
+
+def managed_here(host: Host, config: HostRoutingConfig, snapshot: Snapshot) -> Managed | None:
+    """What is installed on this host, for a repair of this configuration; None if nothing is."""
+    if not host.may_have_ours:
+        return None
+    from hostrouting.install.managed import find_managed  # noqa: PLC0415  most hosts that are checked have none
+
+    return find_managed(host, config, snapshot)
 
 
 def _findings_of(report: CheckReport, config: HostRoutingConfig) -> Iterator[Finding]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.model.snapshot import Snapshot
 
-_LET_THEM_GO = Remedy("to delete them, add --allow-removal")
 ALLOWED_BY = "--allow-removal; in Python: allow_removal=True"
+_LET_THEM_GO = Remedy(f"to delete them, add {ALLOWED_BY}")
 _KEEP = Remedy(f"keep this in the configuration, or allow the removal ({ALLOWED_BY})")
 
 

@@ -27,6 +27,7 @@ from hostrouting.model.route import (
     OURS,
     PREFERENCES,
     PROTOCOL_KERNEL,
+    TABLE_MAIN,
     Route,
     RouteKey,
     as_listed,
@@ -42,20 +43,20 @@ Action: TypeAlias = Literal["conflict", "keep", "add", "delete"]
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "delete": "-"}
 
-_TO_DELETE = "if nothing needs that route, delete it (its program may add it again)"
+_TO_DELETE = "if nothing needs that route, delete it (a program may add it again)"
 SENTENCES = {
     "waits": "{route} needs {missing}",
     "stays": "after the next boot, {route} will wait for {missing}; what is there now works",
     "conflict": "{prefix} cannot be installed: {reason}",
-    "held": "another program's route has the same destination and metric: [{held}]",
+    "held": "a route that is not hostrouting's has the same destination and metric: [{held}]",
     "metric": 'write another "metric" for {prefix} into staticRoutes.routes: the lowest takes '
     "precedence",
     "halves": "write {left} and {right} instead of {prefix} into staticRoutes.routes: these two "
     "are more specific, so that route is no longer used",
     "single": "no route can be more specific",
     "delete": str(Remedy(_TO_DELETE, "{delete}")),
-    "address": "Linux has this route from an address of {dev}: override or delete it only if this "
-    "host needs nothing in {prefix} through {dev}",
+    "address": "Linux has this route from an address of {devs}: override or delete it only if this "
+    "host needs nothing in {prefix} through {devs}",
 }
 """What static-routes.sh says, too."""
 
@@ -63,41 +64,47 @@ _LOWEST_METRIC = {IPV4: 0, IPV6: 1}
 
 
 class Step(NamedTuple):
-    """One step; for a conflict, `rival` is the route of another program that stays."""
+    """One step."""
 
     action: Action
     route: Route
     reason: str
-    rival: Route | None = None
+    rivals: tuple[Route, ...] = ()
+    """For a conflict, the routes of other programs with the key; Linux uses the first."""
+    free_halves: tuple[Prefix, ...] = ()
+    """For a conflict, both halves of the prefix if there is a route to neither."""
 
     @property
     def remedy(self) -> Remedy | None:
-        """How to have a route to this prefix although a rival has its key: to configure something
-        else, if that is possible, or to delete the rival. None without a conflict.
+        """How to have a route to this prefix although rivals have its key: to configure something
+        else, if that is possible, or to delete the rivals. None without a conflict.
         """
-        if self.rival is None:
+        if not self.rivals:
             return None
         words: list[str] = []
-        if _is_of_an_address(self.rival):
-            dev = self.rival.next_hops[0].dev
-            words.append(SENTENCES["address"].format(dev=dev, prefix=self.rival.prefix))
-        delete = _deletion_of(self.rival)
+        devs = _devs_of_addresses(self.rivals)
+        if devs:
+            prefix = self.route.prefix
+            words.append(SENTENCES["address"].format(devs=", ".join(devs), prefix=prefix))
+        delete = _deletion_of(self.rivals)
         edit = self._edit
-        if not edit:
-            words += [SENTENCES["single"], delete.words]
-            return Remedy("; ".join(words), delete.command)
-        words.append(edit)
-        return Remedy("; ".join(words), otherwise=delete)
+        if edit:
+            words.append(edit)
+            return Remedy("; ".join(words), otherwise=delete)
+        if self.route.prefix.length == width_of(self.route.prefix.family):
+            words.append(SENTENCES["single"])
+        words.append(delete.words)
+        return Remedy("; ".join(words), delete.command)
 
     @property
     def _edit(self) -> str:
-        """What to configure instead of a route that has a rival; empty if nothing would do."""
+        """What to configure instead of a route that has rivals; empty if nothing would do."""
         prefix = self.route.prefix
         if self.route.metric > _LOWEST_METRIC[prefix.family]:
             return SENTENCES["metric"].format(prefix=prefix)
-        if prefix.length == width_of(prefix.family):
+        if not self.free_halves:
             return ""
-        left, right = prefix.halves()
+        left, right = self.free_halves
         return SENTENCES["halves"].format(left=left, right=right, prefix=prefix)
 
     @property
@@ -115,8 +122,8 @@ class Step(NamedTuple):
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
         facts: dict[str, object] = {"metric": self.route.metric}
-        if self.rival is not None:
-            facts = {"held": str(self.rival), **facts}
+        if self.rivals:
+            facts = {"held": str(self.rivals[0]), **facts}
         sentence = SENTENCES["conflict"].format(prefix=prefix, reason=self.reason)
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
@@ -124,17 +131,21 @@ class Step(NamedTuple):
         return self.line if self.remedy is None else f"{self.line}; {self.remedy}"
 
 
-def _deletion_of(rival: Route) -> Remedy:
-    """To delete another program's route."""
-    return Remedy(_TO_DELETE, deletion_command(rival))
+def _deletion_of(rivals: Iterable[Route]) -> Remedy:
+    """To delete the routes of other programs."""
+    return Remedy(_TO_DELETE, " && ".join(map(deletion_command, rivals)))
 
 
-def _is_of_an_address(route: Route) -> bool:
-    """Whether Linux seems to have added the route with an address; other programs, too, write
+def _devs_of_addresses(routes: Iterable[Route]) -> list[str]:
+    """The devices with whose addresses Linux seems to have added routes; other programs, too, write
     `proto kernel`.
     """
-    is_plain = route.type == "unicast" and len(route.next_hops) == 1
-    return is_plain and route.protocol == PROTOCOL_KERNEL
+    devs: list[str] = []
+    for route in routes:
+        is_plain = route.type == "unicast" and len(route.next_hops) == 1
+        if is_plain and route.protocol == PROTOCOL_KERNEL:
+            devs += route.devs
+    return devs
 
 
 class Incomplete(NamedTuple):
@@ -291,7 +302,28 @@ def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePl
             plans.append(_plan_route(static, present, uplink, is_reply=static in replies))
         else:
             plans.append(RoutePlan(tuple(steps_for_key((), present))))
-    return _joined(plans)
+    plan = _joined(plans)
+    if plan.conflicts:
+        return plan._replace(steps=tuple(_with_free_halves(plan.steps, wanted, snapshot)))
+    return plan
+
+
+def _with_free_halves(
+    steps: Iterable[Step], wanted: Iterable[RouteKey], snapshot: Snapshot
+) -> Iterator[Step]:
+    """The steps; a conflict also says whether both halves of its prefix could be configured."""
+    taken = {key.prefix for key in wanted}
+    for route in snapshot.routes:
+        if route.table == TABLE_MAIN and route.protocol != OURS:
+            taken.add(route.prefix)
+    for step in steps:
+        prefix = step.route.prefix
+        if step.rivals and prefix.length < width_of(prefix.family):
+            halves = prefix.halves()
+            if taken.isdisjoint(halves):
+                yield step._replace(free_halves=halves)
+                continue
+        yield step
 
 
 def _plan_route(
@@ -320,8 +352,7 @@ def _plan_route(
 def _reply_finding(conflict: Step) -> Finding:
     """A conflict about the route for replies to probes, which is not in staticRoutes."""
     words = "if it leads replies to probes out rightly, set probeRewrite.ensureRoute to false"
-    otherwise = None if conflict.rival is None else _deletion_of(conflict.rival)
-    remedy = Remedy(words, otherwise=otherwise)
+    remedy = Remedy(words, otherwise=_deletion_of(conflict.rivals))
     return conflict.finding._replace(severity="warning", remedy=remedy)
 
 
@@ -458,14 +489,16 @@ def _conflict(
 ) -> Step | None:
     """The conflict, if Linux would use a route of another program that is not as wanted."""
     whole = as_listed(wanted)[0]
-    for route in map(bare, _in_order_of_use(present)):
-        is_deleted = set(as_stored(route)) <= set(stale)
-        if is_deleted:
-            continue
-        if route.protocol == OURS or _in_effect(route) == _in_effect(whole):
-            return None
-        return Step("conflict", whole, SENTENCES["held"].format(held=route), route)
-    return None
+    routes = [bare(route) for route in _in_order_of_use(present)]
+    staying = [route for route in routes if not set(as_stored(route)) <= set(stale)]
+    if not staying:
+        return None
+    used = staying[0]
+    if used.protocol == OURS or _in_effect(used) == _in_effect(whole):
+        return None
+    rivals = tuple(route for route in routes if route.protocol != OURS)
+    reason = SENTENCES["held"].format(held="], [".join(map(str, rivals)))
+    return Step("conflict", whole, reason, rivals)
 
 
 def _in_order_of_use(present: Iterable[Route]) -> list[Route]:

@@ -59,6 +59,35 @@ def test_each_state(system: System) -> None:
     assert "the licence has ended" in reasons()
 
 
+def test_a_refusal_that_systemd_forgets(system: System) -> None:
+    """At each daemon-reload, systemd forgets how the gate has ended: a refused machine is still told
+    from one whose main process, or a command before that, has failed.
+    """
+    override = f"{LAYOUT.unit_directory}/{MACHINES}.d/50-x.conf"
+    failing = "ExecStart=\nExecStart=/bin/sh -c 'exit 255'\n"
+    states: list[str] = []
+    for status, lines in (
+        (1, ""),
+        (1, "ExecStartPre=-/bin/false\n"),
+        (0, failing),
+        (0, "ExecStartPre=/bin/sh -c 'exit 255'\n"),
+        (1, failing),
+    ):
+        system.lay(STEP, f"exit {status}\n", mode=0o755)
+        system.lay(override, f"[Service]\nType=exec\n{lines}")
+        system.must("systemctl", "daemon-reload")
+        gate.start(system)
+        wait_for("the start to end", lambda: system.show(KUBE1, "ActiveState") == "failed")
+        shown = [state(system).state]
+        for verb in ("daemon-reload", "daemon-reexec"):
+            system.must("systemctl", verb)
+            shown.append(state(system).state)
+        [kept] = set(shown)
+        states.append(kept)
+        end(system)
+    assert states == ["was refused", "was refused", "failed", "failed", "was refused"]
+
+
 def test_a_masked_unit_is_not_started(system: System) -> None:
     """The fake manager refuses as systemd does."""
     path = LAYOUT.unit_path(LAYOUT.guard_unit)

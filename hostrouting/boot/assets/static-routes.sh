@@ -27,7 +27,7 @@
 # find where a sentence is said, search for its name, as in filled("waits").
 #   ROUTE-WAITS     something is missing for a route
 #   ROUTE-STAYS     something is missing for it now, but ours is there from before, and works
-#   ROUTE-CONFLICT  another program has a route in its place
+#   ROUTE-CONFLICT  a route that is not of hostrouting is in its place
 # The rest are words of `ip`. By hand, without waiting: bash FILE UNIT 0
 
 # shellcheck disable=SC2016 # programs of awk are texts
@@ -273,8 +273,8 @@ say_foreign_next_hop() { # route del PREFIX proto NUMBER metric NUMBER via ...
   if [[ $hop =~ ^(.*)' proto '[0-9]+(.*)$ ]]; then
     hop=${BASH_REMATCH[1]}${BASH_REMATCH[2]}
   fi
-  fail_because "ROUTE-CONFLICT: $hop is a next hop of another program; if nothing needs it, delete \
-it (its program may add it again), as root: ip route del $hop"
+  fail_because "ROUTE-CONFLICT: $hop is a next hop that is not hostrouting's; if nothing needs it, \
+delete it (a program may add it again), as root: ip route del $hop"
 }
 
 take_back() {
@@ -1231,7 +1231,7 @@ function say_conflict(w,   place, text, lowest, edit) {
   name_holders(key_of(w))
   value["reason"] = filled("held")
   text = "ROUTE-CONFLICT: " filled("conflict")
-  if (value["dev"] != "") text = text "\t" place ": " filled("address")
+  if (value["devs"] != "") text = text "\t" place ": " filled("address")
   value["left"] = named[w, "left"]
   value["right"] = named[w, "right"]
   edit = ""
@@ -1247,19 +1247,19 @@ function say_conflict(w,   place, text, lowest, edit) {
   print "refused\t" text "; then: " restart
 }
 
-# Sets all routes of other programs with this key, the commands that delete them, and the device if
-# one is of an address.
-function name_holders(key,   i, r, held, deletion_commands, last_one) {
-  value["dev"] = ""
+# Sets all routes of other programs with this key, the commands that delete them, and the devices
+# with whose addresses Linux has added some.
+function name_holders(key,   i, r, held, devs, deletion_commands, last_one) {
   for (i = 1; i <= count_at[key]; i++) {
     r = part[at_key[key, i], "route"]
     if (is_ours(r) || r == last_one) continue
     held = held (held == "" ? "" : "], [") route[r, "text"]
     deletion_commands = deletion_commands (last_one ? " && " : "") command_to_delete(r)
-    if (is_of_an_address(r)) value["dev"] = hop[r, 1, "dev"]
+    if (is_of_an_address(r)) devs = devs (devs == "" ? "" : ", ") hop[r, 1, "dev"]
     last_one = r
   }
   value["held"] = held
+  value["devs"] = devs
   value["delete"] = deletion_commands
 }
 

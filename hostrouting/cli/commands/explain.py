@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hostrouting.check.flaws import find_flaws, find_undelivered
-from hostrouting.check.judge import Judge
+from hostrouting.check.judge import Judge, of_family
 from hostrouting.check.parts import find_connections, find_parts
 from hostrouting.check.results import (
     FATES,
@@ -23,14 +23,16 @@ from hostrouting.check.results import (
 )
 from hostrouting.check.sentences import find_doubts
 from hostrouting.cli.output import Answer, capped, finding_lines, say
-from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn
+from hostrouting.cli.source import as_whom, bad_input, find_config_or_warn, typed_file
 from hostrouting.codes import FINE
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib, Outcome, Packet
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import take_snapshot
+from hostrouting.install.host_check import managed_here, take_snapshot
+from hostrouting.install.typed_commands import with_typed_options
 from hostrouting.model.prefix import IP, Prefix, as_ip, as_ipv4
 from hostrouting.model.route import table_name
 from hostrouting.text import show, spoken
@@ -99,7 +101,30 @@ def run(arguments: argparse.Namespace, host: Host) -> Answer:
         say("\n".join(finding_lines(unusable)))
     fib = Fib(take_snapshot(host, arguments.snapshot), address.version)
     explained = _Explained.of(address, fib, config)
-    return Answer(FINE, _document(explained), _lines(explained, as_whom(arguments)))
+    doubts = _doubts_of(explained, config, arguments, host)
+    return Answer(FINE, _document(explained), _lines(explained, doubts, as_whom(arguments)))
+
+
+def _doubts_of(
+    explained: _Explained, config: HostRoutingConfig, arguments: argparse.Namespace, host: Host
+) -> tuple[Finding, ...]:
+    """What is in doubt about the address; what is to be typed has the CIDRs of the configuration,
+    or its file.
+    """
+    number = int(explained.address)
+    family = explained.judge.fib.family
+    doubts = [(doubt, number, number) for doubt in explained.doubts]
+    cidrs = of_family(config.route_overlap.cidrs, family)
+    findings = find_doubts(family, doubts, cidrs)
+    options = typed_file(arguments)
+    if not doubts or not options:
+        return tuple(findings)
+    if not config.route_overlap.cidrs:
+        options = f" CIDR{options}"
+    managed = None
+    if arguments.snapshot is None:
+        managed = managed_here(host, config, explained.judge.fib.snapshot)
+    return with_typed_options(findings, options, managed)
 
 
 def _document(explained: _Explained) -> dict[str, object]:
@@ -121,9 +146,9 @@ def _document(explained: _Explained) -> dict[str, object]:
     }
 
 
-def _lines(explained: _Explained, who: str) -> Iterator[str]:
+def _lines(explained: _Explained, doubts: tuple[Finding, ...], who: str) -> Iterator[str]:
     """The verdict, the rules, the route, and how other packets are routed."""
-    yield from _verdict_lines(explained, who)
+    yield from _verdict_lines(explained, doubts, who)
     yield ""
     width = max((len(str(tried.rule)) for tried in explained.rules), default=0)
     for tried in explained.rules:
@@ -140,12 +165,11 @@ def _lines(explained: _Explained, who: str) -> Iterator[str]:
         yield f"No rule routes other packets to {explained.address} differently."
 
 
-def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
+def _verdict_lines(explained: _Explained, doubts: tuple[Finding, ...], who: str) -> Iterator[str]:
     """The verdict on this address alone, and what is wrong or in doubt."""
-    judge, number = explained.judge, int(explained.address)
+    judge = explained.judge
     lost = [*find_undelivered(judge)]
     missing = [flaw for flaw in find_flaws(judge) if flaw.name == "missing-rule"]
-    doubts = [(doubt, number, number) for doubt in explained.doubts]
     way = f"{explained.address} {_way_of(explained)}"
     opinion = explained.part.opinion
     for packet, [connected] in explained.connections.items():
@@ -158,7 +182,7 @@ def _verdict_lines(explained: _Explained, who: str) -> Iterator[str]:
         doubts=bool(lost or doubts),
         unseen=bool(explained.unseen),
     )
-    for finding in (*lost, *missing, *find_doubts(judge.fib.family, doubts)):
+    for finding in (*lost, *missing, *doubts):
         yield finding.line_for(who)
 
 

@@ -31,6 +31,7 @@ from hostrouting.finding import ESCAPES, Finding, Remedy
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck, check_host
 from hostrouting.install.typed_commands import repair_pipeline
+from hostrouting.routes.plan import SENTENCES
 from hostrouting.text import first_of
 
 ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
@@ -153,8 +154,8 @@ def _of_the_configuration(now: HostCheck, proposal: Proposal, source: str) -> It
         known = "already has these routes, but they are not set on this host; apply sets them"
         yield f"repair: the {source} configuration {known}"
     for finding in proposal.left_out:
-        reason = "another program's route has the same destination and metric"
-        yield f"{finding.target} is left out: {reason}: [{finding.facts['held']}]"
+        reason = SENTENCES["held"].format(held=finding.facts["held"])
+        yield f"{finding.target} is left out: {reason}"
 
 
 def _repaired(finding: Finding) -> Finding:

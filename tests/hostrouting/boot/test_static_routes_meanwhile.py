@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import Route, deletion_command
-from hostrouting.routes.plan import plan_static_routes
+from hostrouting.routes.plan import Step, plan_static_routes
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
 from tests.support.examples import scaled
@@ -754,6 +754,22 @@ class TestWrites:
         assert namespace.ip("route", "show", "table", "100").stdout
 
 
+def conflict_lines(conflicts: Iterable[Step]) -> list[str]:
+    """What the script says of the conflicts of a plan: the fact, and each way out."""
+    apply = "hostrouting apply --config /etc/hostrouting/config.json"
+    lines: list[str] = []
+    for step in conflicts:
+        assert step.remedy is not None
+        *edits, delete = step.remedy.ways()
+        place = step.route.prefix
+        lines.append(f"ROUTE-CONFLICT: {step.finding.sentence}")
+        lines += [f"{place}: option A: {edit}; then, as root: {apply}" for edit in edits]
+        option = "option B" if edits else "the only option"
+        lines.append(f"{place}: {option}: {delete}; {THEN}")
+    lines.append(NOTHING_DONE)
+    return [f"<3>static-routes: {line}" for line in lines]
+
+
 class TestConflicts:
     """A route of another program with the key of one is never changed."""
 
@@ -778,19 +794,7 @@ class TestConflicts:
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
         conflicts = plan_static_routes(configured(*wanted), namespace.snapshot()).conflicts
         assert len(conflicts) == 3
-        apply = "hostrouting apply --config /etc/hostrouting/config.json"
-        lines: list[str] = []
-        for step in conflicts:
-            assert step.remedy is not None
-            [edit, delete] = step.remedy.ways()
-            place = step.route.prefix
-            lines += [
-                f"ROUTE-CONFLICT: {step.finding.sentence}",
-                f"{place}: option A: {edit}; then, as root: {apply}",
-                f"{place}: option B: {delete}; {THEN}",
-            ]
-        lines.append(NOTHING_DONE)
-        assert ran.lines == [f"<3>static-routes: {line}" for line in lines]
+        assert ran.lines == conflict_lines(conflicts)
         assert (ran.status, listed(namespace)) == (1, before)
         for step in conflicts:
             assert step.remedy is not None
@@ -802,7 +806,10 @@ class TestConflicts:
     def test_a_half_that_is_held(self, namespace: Namespace, tmp_path: Path, half: str) -> None:
         """Halves are proposed only if both can be installed: no option leads to the next conflict."""
         namespace.batch([f"route add {place} dev ib0" for place in ("10.7.0.0/16", half)])
-        ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
+        wanted = [static("10.7.0.0/16")]
+        ran = Ran(namespace, wanted, tmp_path)
+        plan = plan_static_routes(configured(*wanted), namespace.snapshot())
+        assert ran.lines == conflict_lines(plan.conflicts)
         _, options, _ = ran.lines
         assert options.startswith(
             "<3>static-routes: 10.7.0.0/16: the only option: if nothing needs that route, delete it"
@@ -815,6 +822,8 @@ class TestConflicts:
         held = ["dev ib0 proto static scope link", "via 10.0.0.9 dev eth0 proto bird"]
         namespace.batch([f"route append 10.7.0.0/16 {route}" for route in held])
         ran = Ran(namespace, [static("10.7.0.0/16")], tmp_path)
+        plan = plan_static_routes(configured(static("10.7.0.0/16")), namespace.snapshot())
+        assert ran.lines == conflict_lines(plan.conflicts)
         conflict, *_, option, _ = ran.lines
         for route in held:
             assert f"[10.7.0.0/16 {route}]" in conflict
@@ -822,6 +831,20 @@ class TestConflicts:
         assert len(commands) == 2
         namespace.batch([command.removeprefix("ip ") for command in commands])
         assert Ran(namespace, [static("10.7.0.0/16")], tmp_path).lines == []
+
+    def test_a_network_of_two_devices(self, namespace: Namespace, tmp_path: Path) -> None:
+        """On a node with several rails, each has the network: all are named, and the warning too."""
+        namespace.batch([f"address add 10.7.0.{dev[-1]}/16 dev {dev}" for dev in ("eth1", "ib0")])
+        wanted = [static("10.7.0.0/16")]
+        ran = Ran(namespace, wanted, tmp_path)
+        plan = plan_static_routes(configured(*wanted), namespace.snapshot())
+        assert [len(step.rivals) for step in plan.conflicts] == [2]
+        assert "Linux has this route from an address of eth1, ib0: " in ran.said
+        assert "in 10.7.0.0/16 through eth1, ib0\n" in ran.said
+        for step in plan.conflicts:
+            assert step.remedy is not None
+            words = str(step.remedy).partition(";")[0]
+            assert f"10.7.0.0/16: {words}\n" in ran.said
 
     @pytest.mark.parametrize(
         ("place", "metric", "edit"),
@@ -887,8 +910,8 @@ class TestConflicts:
         held = f"route add {place} nhid 5 proto bird"
         namespace.batch([ROUTER, *(f"nexthop add {each}" for each in objects), held])
         [step] = plan_static_routes(configured(static(place)), namespace.snapshot()).conflicts
-        assert step.rival is not None
-        command = deletion_command(step.rival)
+        [rival] = step.rivals
+        command = deletion_command(rival)
         ran = Ran(namespace, [static(place)], tmp_path)
         family = " -6" if ":" in place else ""
         assert f"ip{family} route del" in command
@@ -920,8 +943,8 @@ class TestConflicts:
         with events(namespace, tmp_path / "events") as seen:
             ran = Ran(namespace, wanted, tmp_path)
         hop = "fd00:16::/64 metric 1024 via fe80::9 dev eth0"
-        conflict = f"ROUTE-CONFLICT: {hop} is a next hop of another program"
-        remedy = "if nothing needs it, delete it (its program may add it again)"
+        conflict = f"ROUTE-CONFLICT: {hop} is a next hop that is not hostrouting's"
+        remedy = "if nothing needs it, delete it (a program may add it again)"
         assert ran.lines == [
             f"<3>static-routes: {conflict}; {remedy}, as root: ip route del {hop}",
         ]

@@ -467,8 +467,8 @@ def test_two_uplinks_with_one_node_ip() -> None:
 
 
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
-    """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded
-    packets.
+    """A `from` that the host's own address on a CNI's bridge fulfils is about packets of pods, and
+    if Linux may write that address into its own, also about these.
 
     Linux writes that address into packets that leave through a device without one, and looks up
     again with it.
@@ -477,8 +477,30 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))
     host = node(ELSEWHERE, rules=(rule,), links=links)
     bridge = Address(ip=as_ip("10.244.1.1"), length=24, dev="cni0")
-    assert checked(host._replace(addresses=(*host.addresses, bridge))).verdict == "ok"
+    assert checked(host._replace(addresses=(*host.addresses, bridge))).verdict == "undecided"
     assert checked(host._replace(addresses=(bridge,))).verdict == "overlap"
+
+
+@pytest.mark.parametrize(
+    ("block", "to_pod", "section", "verdict"),
+    [
+        ("10.244.0.0/16", "10.244.1.5/32", {}, "undecided"),
+        ("10.244.0.0/16", "10.245.1.5/32", {}, "ok"),
+        ("10.244.1.5/32", "10.244.1.5/32", {}, "ok"),
+        ("10.244.0.0/16", "10.244.1.5/32", {"pod_cidrs": ["10.9.0.0/16"]}, "ok"),
+        ("10.244.0.0/16", "10.244.1.5/32", {"expected_devs": ["eth0", "cali1"]}, "ok"),
+    ],
+)
+def test_a_rule_for_the_sources_of_pods(
+    block: str, to_pod: str, section: dict[str, Any], verdict: str
+) -> None:
+    """A route by a CNI's device says that a `from` selects packets of pods, also if the CNI has no
+    address in the block. A rule for a single pod is its CNI's, and `podCidrs` says which are pods.
+    """
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse(block))
+    pod = Route.to(to_pod, dev="cali1")
+    host = node(ELSEWHERE, pod, rules=(rule,), links=(CALI1, IB0))
+    assert checked(host, **section).verdict == verdict
 
 
 @pytest.mark.parametrize("way", [ELSEWHERE, ELSEWHERE._replace(next_hops=(), type="blackhole")])
@@ -875,6 +897,21 @@ def test_equal_default_routes_for_a_source() -> None:
         host = vm_with(*routes, rules=(rule,), links=links)
         host = host._replace(addresses=(*host.addresses, Address(as_ip("10.9.1.5"), 24, "rail0")))
         assert checked(host).verdict == verdict
+
+
+@pytest.mark.parametrize("section", [{}, {"expected_devs": ["eth0"]}])
+def test_an_equal_default_route_by_lo(section: dict[str, Any]) -> None:
+    """Whether Linux ever uses it is not judged; it does where it is the first."""
+    host = node()
+    [default] = [route for route in host.routes if route.prefix.length == 0]
+    by_lo = default._replace(next_hops=(NextHop("lo"),), scope=SCOPE_LINK)
+    [doubt] = checked(host.with_routes([by_lo]), **section).families[0].doubts
+    assert doubt.sentence == (
+        f"hostrouting does not judge route {default} (an equal default route is by lo)"
+    )
+    others = [route for route in host.routes if route is not default]
+    first = host._replace(routes=(by_lo, default, *others))
+    assert checked(first, **section).verdict == "overlap"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,26 @@ def test_explain_agrees_with_check(
     assert (word if word in {"ok", "undecided"} else "overlap") == report.verdict
 
 
+@pytest.mark.parametrize("source", ["installed", "given", "given, of a snapshot"])
+def test_explain_names_devices_as_check_does(tmp_path: Path, source: str) -> None:
+    """Of a doubtful default route, both print the same commands: with the CIDRs or the file that
+    are known, and with the consent that `apply` would ask for.
+    """
+    host = FakeHost(kernel=vpn_node())
+    apply(host, {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"}})
+    file = tmp_path / "a file.json"
+    file.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}))
+    options = [] if source == "installed" else ["--config", str(file)]
+    if source == "given, of a snapshot":
+        saved = tmp_path / "snapshot.json"
+        saved.write_text(say("snapshot", host=host).out)
+        options += ["--snapshot", str(saved)]
+    commands = re.compile("hostrouting repair [^|]*[|][^;\n]*")
+    checked = commands.findall(say("check", *options, host=host).out)
+    assert checked
+    assert commands.findall(say("explain", "172.16.5.9", *options, host=host).out) == checked
+
+
 @pytest.mark.parametrize(
     ("priority", "words"),
     [(0, "explain 10.0.0.4"), (32766, "explain 10.96.0.1"), (32766, "repair 10.96.0.0/12")],

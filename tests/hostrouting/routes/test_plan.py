@@ -201,12 +201,46 @@ def test_ways_out_of_a_conflict(wish: StaticRoute, edit: str) -> None:
         plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
     [finding] = caught.value.findings
     command = f"as root: {deletion_command(theirs)}"
-    delete = f"if nothing needs that route, delete it (its program may add it again), {command}"
+    delete = f"if nothing needs that route, delete it (a program may add it again), {command}"
     if edit:
         assert str(finding.remedy).startswith(f"write {edit} ")
         assert str(finding.remedy).endswith(f"; or, {delete}")
     else:
         assert str(finding.remedy) == f"no route can be more specific; {delete}"
+
+
+@pytest.mark.parametrize(
+    ("half", "is_free"),
+    [
+        (Route.to("172.16.128.0/17", dev="ib0", protocol=4), False),
+        (Route.to("172.16.0.0/17", dev="ib0", protocol=4, metric=7), False),
+        (Route.to("172.16.0.0/17", dev="ib0", protocol=OURS, metric=7), True),
+        (Route.to("172.16.0.0/17", dev="ib0", protocol=4, table=100), True),
+        (static("172.16.0.0/17", metric=7), False),
+    ],
+    ids=str,
+)
+def test_halves_that_are_not_free(half: Route | StaticRoute, *, is_free: bool) -> None:
+    """Halves are proposed only if both can be installed: no way leads to the next conflict."""
+    there = [Route.to("172.16.0.0/16", dev="ib0", protocol=4)]
+    wanted = [static("172.16.0.0/16")]
+    if isinstance(half, Route):
+        there.append(half)
+    else:
+        wanted.append(half)
+    [conflict] = plan_static_routes(configured(*wanted), ipv6_host(*there)).conflicts
+    assert ("172.16.0.0/17 and 172.16.128.0/17" in str(conflict.remedy)) is is_free
+    assert str(conflict.remedy).endswith(f"as root: {deletion_command(there[0])}")
+
+
+def test_several_rivals() -> None:
+    """Each is named, with a command for it: one conflict tells all."""
+    theirs = [entry(PLACE, HOPS[IPV4][number], protocol=FOREIGN) for number in (1, 3)]
+    host = host_with(DEFAULT, theirs[0], BY_A, theirs[1])
+    [conflict] = plan_static_routes(configured(static(str(PLACE))), host).conflicts
+    assert conflict.rivals == tuple(theirs)
+    assert f": [{theirs[0]}], [{theirs[1]}]" in conflict.finding.sentence
+    assert str(conflict.remedy).endswith(" && ".join(map(deletion_command, theirs)))
 
 
 def test_what_is_compared_of_next_hops() -> None:

@@ -135,7 +135,7 @@ class TestInTheWay:
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         apply(host)
         assert (
-            f"{KNOWN}/128 cannot be installed: another program's route has the same destination and metric"
+            f"{KNOWN}/128 cannot be installed: a route that is not hostrouting's has the same destination and metric"
             in caplog.text
         )
         assert (ours(host), TABLE in host.nftables.tables) == ([], True)
