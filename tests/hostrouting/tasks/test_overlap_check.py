@@ -63,7 +63,7 @@ class TestModes:
             "expected: eth0; ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"
         )
         assert str(error).startswith(start)
-        assert "REPAIR-COST: with the repair, hosts in 172.16.0.0/16" in str(error)
+        assert "REPAIR-COST: with the repair, this node's IP traffic to 172.16.0.0/16" in str(error)
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert isinstance(error.report, CheckReport)
         assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
