@@ -1479,6 +1479,7 @@ judging+=$judge_refusals$judge_answers$judge_others$judge_ranges
 
 # --- What the programs of awk share: addresses, ranges, and what `ip` prints ----------------------
 
+addresses='' listed='' # set by what comes here
 # Here comes addresses.sh.
 # Here comes listed.sh.
 ranges='

@@ -339,6 +339,7 @@ batch() { # COMMAND...
 # or it cannot be deleted safely); one of ours without a fate is deleted.
 # No apostrophe can stand in the text of the program: it would end it.
 
+addresses='' listed='' # set by what comes here
 # Here comes addresses.sh.
 # Here comes listed.sh.
 planner='
