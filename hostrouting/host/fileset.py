@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-import attrs
-
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy
-from hostrouting.host.effects import each_once
 from hostrouting.host.files import Entry, Files, require_kind
 
 MARK = "Written by hostrouting"
@@ -96,14 +93,13 @@ def is_ours(files: Files, path: str) -> bool:
     return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
 
 
-@attrs.frozen
-class FileChanges:
+class FileChanges(NamedTuple):
     """The files that would be written, and the paths that would be removed, in order and without
     duplicates.
     """
 
     writes: tuple[File, ...] = ()
-    removes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
+    removes: tuple[str, ...] = ()
 
     @property
     def written_paths(self) -> tuple[str, ...]:

@@ -1,14 +1,10 @@
-"""The configuration that is installed on a host, which is what config.json says, and the one that
-takes its place.
-"""
+"""The configuration that is installed on a host, which is what config.json says."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from typing import TYPE_CHECKING
-
-import attrs
 
 from hostrouting.boot.enforced import read_enforced
 from hostrouting.boot.files import is_nothing
@@ -23,41 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hostrouting.host.host import Host
-    from hostrouting.model.route import RouteKey
-
-
-def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration as it is read again: one that asks for no file has no config.json."""
-    if is_nothing(config):
-        return HostRoutingConfig()
-    return config
-
-
-@attrs.frozen
-class Wanted:
-    """What a run brings onto a host."""
-
-    config: HostRoutingConfig = attrs.field(converter=_as_installed)
-    """The whole configuration."""
-    former: HostRoutingConfig | None
-    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether something is installed that can be read."""
-        return self.former is not None and not self.is_on_new_host
-
-    @property
-    def is_on_new_host(self) -> bool:
-        """Whether nothing is installed yet."""
-        return self.former == HostRoutingConfig()
-
-    @property
-    def former_keys(self) -> set[RouteKey]:
-        """The keys of the static routes that are configured now."""
-        if self.former is None:
-            return set()
-        return {route.key for route in self.former.static_routes.routes}
 
 
 def read_installed(host: Host) -> HostRoutingConfig:

@@ -16,7 +16,7 @@ from hostrouting.errors import ConfigError, Fault, RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
 from hostrouting.install.host_check import take_snapshot
-from hostrouting.install.installed import Wanted, read_installed
+from hostrouting.install.installed import read_installed
 from hostrouting.install.losses import find_losses
 from hostrouting.install.obstacles import find_ungated
 from hostrouting.install.plan import ALLOWED_BY, LET_THEM_GO, Plan
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Network
     from hostrouting.host.host import Host
     from hostrouting.install.task import SectionTask
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.snapshot import Snapshot
 
 _LATER = ("removal", "route-not-configured", "route-conflict")

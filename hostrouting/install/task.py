@@ -30,10 +30,11 @@ from hostrouting.errors import HostError, HostRoutingError, NotReady
 from hostrouting.host.effects import Effects, effects_of, having_changed
 from hostrouting.host.host import Host
 from hostrouting.install.arguments import IS_CONFIG, IS_FLAG, IS_HOST, is_duration
-from hostrouting.install.installed import Wanted, installed_or_none, read_installed
+from hostrouting.install.installed import installed_or_none, read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.planning import make_plan, require_possible
 from hostrouting.install.undo import Before, before_of, restore_routes
+from hostrouting.install.wanted import Wanted
 from hostrouting.install.write import start_guard, write_files
 from hostrouting.text import spoken
 from phases.execution import raise_together

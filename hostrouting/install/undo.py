@@ -14,8 +14,8 @@ from hostrouting.kernel.base import RouteRequest
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.installed import Wanted
     from hostrouting.install.plan import Plan
+    from hostrouting.install.wanted import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.route import Route
 

@@ -25,7 +25,7 @@ from hostrouting.text import first_of
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.model.prefix import IP
 
 _SHOWN = 20  # findings of one kind in a log or an error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hostrouting.config.settings import ProbeRewriteConfig
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
 

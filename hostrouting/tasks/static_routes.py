@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.install.installed import Wanted
+    from hostrouting.install.wanted import Wanted
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 

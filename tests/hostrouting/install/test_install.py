@@ -18,9 +18,10 @@ from hostrouting.config import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.install.installed import Wanted, read_installed
+from hostrouting.install.installed import read_installed
 from hostrouting.install.plan import Plan
 from hostrouting.install.task import SectionTask
+from hostrouting.install.wanted import Wanted
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import reply_routes

@@ -1,0 +1,47 @@
+"""The configuration that takes the place of the installed one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.boot.files import is_nothing
+from hostrouting.config.settings import HostRoutingConfig
+
+if TYPE_CHECKING:
+    from hostrouting.model.route import RouteKey
+
+
+def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
+    """The configuration as it is read again: one that asks for no file has no config.json."""
+    if is_nothing(config):
+        return HostRoutingConfig()
+    return config
+
+
+@attrs.frozen
+class Wanted:
+    """What a run brings onto a host."""
+
+    config: HostRoutingConfig = attrs.field(converter=_as_installed)
+    """The whole configuration."""
+    former: HostRoutingConfig | None
+    """What is installed; it asks for nothing if nothing is. None if it cannot be read."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether something is installed that can be read."""
+        return self.former is not None and not self.is_on_new_host
+
+    @property
+    def is_on_new_host(self) -> bool:
+        """Whether nothing is installed yet."""
+        return self.former == HostRoutingConfig()
+
+    @property
+    def former_keys(self) -> set[RouteKey]:
+        """The keys of the static routes that are configured now."""
+        if self.former is None:
+            return set()
+        return {route.key for route in self.former.static_routes.routes}
