@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hostrouting.boot import scripts, units
+from hostrouting.boot import units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
@@ -55,6 +55,8 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """
     if is_nothing(config):
         return ()
+    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders none
+
     gated = gated_units(config)
     steps = [*steps_of(config)]
     required = [step for step in steps if step.is_required]
@@ -102,6 +104,8 @@ def steps_of(config: HostRoutingConfig) -> Iterator[Step]:
 
     If the route for replies to probes is the only route, it holds nothing back.
     """
+    from hostrouting.boot import scripts  # noqa: PLC0415  a check of the host renders none
+
     check = config.route_overlap
     has_routes = bool(config.static_routes.routes)
     if has_routes or reply_routes(config):

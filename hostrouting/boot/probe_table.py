@@ -13,7 +13,6 @@ listed with this comment and those of all rules.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,8 @@ PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:
     """The nft text that replaces the table with the configured one."""
+    import hashlib  # noqa: PLC0415  a check of the host makes no table
+
     rules = _rules(config)
     digest = hashlib.sha256(rules.encode()).hexdigest()[:16]
     comment = f"hostrouting: IPv6 probes of the load balancer, {digest}"
