@@ -152,7 +152,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             with _only_what_ran(step, ctx, above=above).shielded() as safe:
                 undo_step = new_step(task, safe, method="undo")
                 undo_step.path = step.path  # it is inside the step, but of the same task
-                with suppress(BaseException):  # what the undo raises is in its step
+                with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe)
             step.failures = undo_step.failures
             raise

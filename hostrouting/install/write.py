@@ -103,7 +103,7 @@ def _guard_started_again(
     """
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C and the end of a cancelled run, too: the guard has to run
         manager = host.running_manager
         for restart in plan.for_systemd("restart"):
             guard = restart.object

@@ -12,7 +12,7 @@
 #   REFUSED           a route or a rule refuses them: blackhole, unreachable or prohibit
 #   NO-ROUTE          no route is for them
 #   OWN-RANGE         a route of the type local keeps them on this host
-#   NO-DEFAULT-ROUTE  there is no default route, and the configuration names no expected device
+#   NO-DEFAULT-ROUTE  there is no default route, and routeOverlap.expectedDevs is empty
 #   UNDECIDED         what this check cannot tell; that alone holds no unit back
 #   ACTION            what to type next
 # By hand, without waiting, with what each step prints (it writes the marker, too), as root:
@@ -53,7 +53,7 @@
 #   state FOLDER             for the marker
 #   families FAMILY...       of the expected CIDRs
 #   cidr CIDR FIRST LAST     an expected CIDR, and its ends
-#   service CIDR FIRST LAST  one of them, from which services have their addresses
+#   service CIDR FIRST LAST  the same for a CIDR from which services get their addresses
 #   device NAME              it is expected (routeOverlap.expectedDevs)
 #   allowed PATTERN          such devices are allowed (routeOverlap.allowedDevs)
 #   intended SELECTORS       a rule with these may treat packets differently (intendedRules)
@@ -128,7 +128,7 @@ main() {
 #   doubts    the lines that begin with UNDECIDED
 #   repairs   the expected CIDRs that routes may repair
 #   awaited   what may still come
-#   failure   why there is no verdict
+#   failure   the error that ended the look without a verdict
 look() {
   local family
   escapes=() lacking=() doubts=() repairs=() awaited=() failure=''
@@ -148,7 +148,7 @@ look() {
   fi
 }
 
-# Examines one family. Fails if a program fails; then there is no verdict.
+# Examines one family. If a program fails, this fails, and there is no verdict.
 examine() {
   local before places answers
   for _ in 1 2 3; do
@@ -285,7 +285,7 @@ report_waiting() {
 # Says the verdict, leaves it as a marker, and sets the exit status.
 report() {
   local faults=("${escapes[@]}" "${lacking[@]}") notes=() level=4
-  local marker=('') # none, if there is no verdict
+  local marker=('') # without a verdict, no marker is left
   status=0
   if [[ $failure ]]; then
     faults+=("$failure")
