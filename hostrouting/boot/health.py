@@ -130,12 +130,15 @@ def _of_missing(path: str, stopped: str) -> Iterator[Finding]:
     """That a file of ours is missing; `stopped` names the units that do not start without it."""
     if path.endswith(DROP_IN):  # see _of_unit
         return
-    sentence = f"{path} is missing"
+    yield _unusable(path, "is missing", stopped, AGAIN)
+
+
+def _unusable(path: str, why: str, stopped: str, remedy: Remedy) -> Finding:
+    """That a file of ours cannot be used, and which units do not start without it."""
     if stopped:
-        sentence += f", so {stopped} cannot start"
-        yield Finding("gate-shut", "error", sentence, path, AGAIN)
-    else:
-        yield Finding("file", "error", sentence, path, AGAIN)
+        sentence = f"{path} {why}, so {stopped} cannot start"
+        return Finding("gate-shut", "error", sentence, path, remedy)
+    return Finding("file", "error", f"{path} {why}", path, remedy)
 
 
 def _of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Iterator[Finding]:
@@ -144,13 +147,8 @@ def _of_file(files: Files, file: File, stopped: str, *, is_current: bool) -> Ite
     """
     path = file.path
     if _is_folder(files, path):
-        sentence = f"{path} is a directory, where a file of hostrouting has to be"
-        remedy = Remedy("move it away")
-        if stopped:
-            sentence += f", so {stopped} cannot start"
-            yield Finding("gate-shut", "error", sentence, path, remedy)
-        else:
-            yield Finding("file", "error", sentence, path, remedy)
+        why = "is a directory, where a file of hostrouting has to be"
+        yield _unusable(path, why, stopped, Remedy("move it away"))
         return
     remedy = AGAIN
     if _is_wrong_link(files, file):
