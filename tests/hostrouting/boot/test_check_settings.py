@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hostrouting.boot.check_settings import _word, check_sentences, check_settings
 from hostrouting.boot.scripts import asset
 from hostrouting.check.sentences import DOUBTS
-from hostrouting.config.cni import CNIS
+from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
 from tests.support.check_script import check
 
@@ -28,15 +28,20 @@ def test_the_script_reads_each_setting() -> None:
 
 
 def test_each_device_of_a_cni() -> None:
-    """The script knows each device in the table of CNIs, with its kinds and its use."""
+    """The script knows each device in the table of CNIs, with its kinds and its use; and each that
+    shows that its CNI has pods is also one of a pod.
+    """
     names = {_word(cni.name): cni.name for cni in CNIS}
     rendered = {(names[name], *words) for name, *words in settings("cni")}
-    assert rendered == {
-        (cni.name, device.use, kind, device.pattern)
-        for cni in CNIS
-        for device in cni.devices
-        for kind in device.kinds
-    }
+    known: set[tuple[str, ...]] = set()
+    for cni in CNIS:
+        for device in cni.devices:
+            for kind in device.kinds:
+                known.add((cni.name, device.use, kind, device.pattern))
+                if device.pattern in POD_NETWORKS:
+                    known.add((cni.name, "pod", kind, device.pattern))
+    assert rendered == known
+    assert {device for *_, device in rendered} >= {*POD_NETWORKS}
 
 
 def test_each_refused_range_has_one_row() -> None:
