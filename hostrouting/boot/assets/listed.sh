@@ -1,9 +1,11 @@
 # What `ip` lists: names for its numbers, and what a device is. A text for programs of awk.
 #
-#   names proto 2 kernel 3 boot  the names of numbers, also of a type, scope, table and ipproto: a
-#                                host can have other names, so `ip -N` prints numbers
-#   kind tunnel gretap vxlan     the class of devices of these kinds
-#   link-type card 1 ether       the class of devices of this link type: its number, and its word
+#   names scope 0 global 200 site 253 link 254 host 255 nowhere
+#                                        the names of numbers, also of a type, proto, table and
+#                                        ipproto: a host can have others, so `ip -N` prints numbers
+#   kind tap tun                         the class of devices of these kinds
+#   link-type card 1 ether               the class of devices of this link type, which is a number
+#                                        or a word
 #
 # The classes:
 #   card      Ethernet, wwan                leads to the network

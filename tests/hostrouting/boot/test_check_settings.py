@@ -5,8 +5,10 @@ it.
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from hostrouting.boot.check_settings import _word, check_sentences, check_settings
-from hostrouting.boot.scripts import asset
+from hostrouting.boot.scripts import asset, render_check_script
 from hostrouting.check.sentences import DOUBTS
 from hostrouting.config.cni import CNIS, POD_NETWORKS
 from hostrouting.model.route import REFUSING, ROUTE_TYPES
@@ -19,6 +21,34 @@ SCRIPT = asset("check-route-overlap.sh")
 def settings(word: str) -> Iterator[list[str]]:
     """The values of each setting with this word."""
     return (words for key, *words in map(str.split, SETTINGS) if key == word)
+
+
+EXAMPLES = {
+    "check-route-overlap.sh": render_check_script(
+        check(
+            *("10.0.0.0/8", "fd16::/32"),
+            expected_devs=["eth0"],
+            allowed_devs=["wg*"],
+            intended_rules=["fwmark 0x1"],
+            service_cidrs=["10.96.0.0/12"],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_setting_has_an_example(name: str) -> None:
+    """Above the settings, a script has an example for each kind of them, as it is rendered."""
+    script = EXAMPLES[name]
+    comment, _, rest = script.partition("\nconfiguration=(\n")
+    settings_of_it = re.findall(r"^  '(.*)'$", rest.partition("\n)\n")[0], re.MULTILINE)
+    rendered = {line.replace("'\\''", "'") for line in settings_of_it}
+    words = {line.split()[0] for line in rendered}
+    comments = [*comment.splitlines(), *asset("listed.sh").splitlines()]
+    examples = [line[4:].partition("   ")[0] for line in comments if line[:4] == "#   "]
+    examples = [line for line in examples if line.split(" ")[0] in words]
+    assert [line for line in examples if line not in rendered] == []
+    assert {line.split()[0] for line in examples} == words
 
 
 def test_the_script_reads_each_setting() -> None:
