@@ -71,7 +71,7 @@ def configs() -> st.SearchStrategy[dict[str, Any]]:
             "podCidrs": st.sampled_from([[], [], ["10.96.0.0/26"]]),
         }
     )
-    routes = st.lists(st.sampled_from(ROUTES), max_size=2, unique_by=lambda route: str(route))
+    routes = st.lists(st.sampled_from(ROUTES), max_size=2, unique_by=str)
     return st.builds(
         lambda check, routes: {
             "routeOverlap": check,
@@ -95,14 +95,15 @@ def happen(host: FakeHost, event: str) -> None:
 
 
 @given(
-    kernels(),
-    st.none() | configs(),
-    configs(),
-    st.sampled_from(EVENTS),
-    st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
-    st.sampled_from([(), ("--json",)]),
+    kernel=kernels(),
+    installed=st.none() | configs(),
+    other=configs(),
+    event=st.sampled_from(EVENTS),
+    cidrs=st.lists(st.sampled_from(CIDRS), max_size=2, unique=True),
+    options=st.sampled_from([(), ("--json",)]),
 )
 def test_no_command_ends_as_a_bug(
+    *,
     kernel: FakeKernel,
     installed: dict[str, Any] | None,
     other: dict[str, Any],
@@ -144,10 +145,10 @@ def test_a_bug_in_an_answer_hides_no_change(command: str, options: tuple[str, ..
     """What the run has changed is on standard error, before the traceback."""
     host = FakeHost(kernel=h200())
     text = json.dumps({"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}).encode()
-    words = ("apply", "--config", "-")
+    words = ["apply", "--config", "-"]
     if command == "remove":
         say(*words, host=host, stdin=text)
-        words = ("remove",)
+        words = ["remove"]
     bug = mock.Mock(side_effect=ValueError)
     with mock.patch.multiple(
         f"hostrouting.cli.commands.{command}",
