@@ -141,18 +141,22 @@ def test_a_gate_that_is_killed() -> None:
     `status` names.
     """
     with system_with("statuses", steps={"10-a": SLOW}) as system:
-        for statuses in ("1 SIGTERM", "SIGKILL"):
+        for statuses, end in (
+            ("1 SIGTERM", "Failed to start statuses.service"),
+            ("SIGKILL", "Started statuses.service"),
+        ):
             let_count_as_success(system, statuses)
             begin_slowly(system)
             system.must("systemctl", "kill", "--signal=KILL", "statuses.service")
-            is_open = statuses == "SIGKILL"
-            end = "Started statuses.service" if is_open else "Failed to start statuses.service"
             # systemd 257 may also kill what it has just started.
-            wait_for(
-                "the end of the start", lambda end=end: end in system.journal("statuses.service")
-            )
+            await_in_journal(system, end)
             counted = system.show("statuses.service", "SuccessExitStatus").split()
-            assert ("KILL" in counted) is is_open
+            assert ("KILL" in counted) is end.startswith("Started")
+
+
+def await_in_journal(system: System, words: str) -> None:
+    """Wait until systemd has logged these words about the unit."""
+    wait_for(words, lambda: words in system.journal("statuses.service"))
 
 
 def let_count_as_success(system: System, statuses: str) -> None:
